@@ -1,0 +1,125 @@
+"""What the core asks of a vertex's chain of operators, and what it offers it.
+
+A chain is created anew for each incarnation. It is a deterministic function of the calls below and of what it gets
+from the ``Recorder``: it never looks at a clock, a queue or a view. Implemented by ``clonos.operators``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from clonos.core.recorder import Recorder
+
+
+class Kind(IntEnum):
+    """What a batch on a channel consists of."""
+
+    ROWS = 0
+    COLUMNS = 1
+    BARRIER = 2
+    END = 3
+
+
+class Collector(Protocol):
+    """Where a chain puts its output; gathered over a step, partitioned and encoded at its end."""
+
+    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
+        """Rows for every edge on ``port``; ``keys``, one a row, where an edge partitions by hash."""
+
+    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+        """A ``pyarrow.RecordBatch`` for every edge on ``port``."""
+
+    def prepared(self, part: bytes) -> None:
+        """A transactional sink, in ``snapshot`` only: what the completed checkpoint shall commit."""
+
+    def routed_error(self, description: bytes) -> bool:
+        """Records that an exception of user code was routed to the error output (a determinant of its own)."""
+
+
+class ChainContext(NamedTuple):
+    """Handed to ``Chain.open``."""
+
+    task_name: str
+    vertex: int
+    index: int
+    parallelism: int
+    max_parallelism: int
+    job_id: str
+    generation: int
+    incarnation: int
+    recorder: Recorder
+    collector: Collector
+    local_folder: str  # for temporary files of this incarnation; empty in the simulated world
+
+
+class Mirror(Protocol):
+    """A passive image of a chain's state: what a standby keeps current and a new incarnation starts from."""
+
+    def apply(self, changes: bytes) -> None:
+        """Brings in one snapshot's changes (``ChainSnapshot.changes``), in order; the first one is full."""
+
+
+class ChainSnapshot(NamedTuple):
+    """State at a barrier. ``changes``: of the keyed state since the last call (or all of it, where ``full`` was asked).
+
+    ``position``: the small rest, always whole: source positions, window cursors. Both bytes are opaque to the core.
+    """
+
+    changes: bytes
+    position: bytes
+
+
+class Chain(Protocol):
+    """One vertex's fused operators in one incarnation of one task."""
+
+    def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
+        """Restores and opens. ``mirror`` and ``position`` are None at the job's start. The chain owns the mirror then."""
+
+    def process_rows(self, port: int, rows: list[Any]) -> None:
+        """One step's elements of an input edge; ``port`` is that edge's position among the vertex's input edges."""
+
+    def process_columns(self, port: int, batch: Any) -> None:
+        """The same for a ``pyarrow.RecordBatch``."""
+
+    def fire_timers(self, instant_ns: int) -> None:
+        """Fires every processing-time timer that is due at ``instant_ns``, in the order (time, registration)."""
+
+    def next_timer_ns(self) -> int | None:
+        """When the earliest timer is due; None without one."""
+
+    def end_of_input(self) -> None:
+        """All inputs have ended: emit what windows still hold."""
+
+    def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
+        """State at the barrier of ``checkpoint`` (0 at the end of the stream too has its own number)."""
+
+    def close(self) -> None:
+        """The incarnation ends, for whatever reason; releases files and connections."""
+
+    # --- sources only
+
+    def poll(self, records_max: int) -> tuple[int, int] | None:
+        """What could be read now, at most ``records_max`` records: (split, n). (-1, 0): all has been read. None: nothing
+        just now. Changes nothing but a read-ahead buffer; what is taken is decided by ``read``."""
+
+    def read(self, split: int, count: int) -> None:
+        """Takes exactly ``count`` records of ``split`` and runs them through the chain. Same records at every replay."""
+
+
+class FailedAt(NamedTuple):
+    """Where user code raised inside a step, as far as the chain knows; attached by ``StepFailed``."""
+
+    step: str
+    index: int  # of the record within the step's input, -1 when not known
+    record: str
+
+
+class StepFailed(Exception):
+    """Raised by a chain when user code raised: wraps the original as ``__cause__``."""
+
+    def __init__(self, at: FailedAt) -> None:
+        super().__init__(at)
+        self.at = at

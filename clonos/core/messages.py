@@ -1,0 +1,338 @@
+"""Every message of the protocol: one closed union, one decoder, checked on sending and on receiving.
+
+A message is one frozen typed struct. Its bulk payload, if any, travels as a frame of its own behind it, so that
+what a channel keeps in its in-flight log is what was sent. ``docs/protocol.md`` tells when each is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+
+MESSAGE_BYTES_MAX = 64 << 20
+"""Limit of an encoded message without its payload."""
+
+WIRE_FORMAT = 1
+"""Format number of these messages: a slot with another one is refused at registration."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Name = Annotated[str, msgspec.Meta(max_length=1024)]
+Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of one task's causal log at an absolute offset (bytes since the job's start).
+
+    ``restart``: what lies before ``offset_bytes`` belongs to epochs before a completed checkpoint, so a replica
+    that ends earlier begins anew here. Without it, a replica that ends earlier has a gap, which is an error.
+    """
+
+    task: TaskId
+    offset_bytes: Count
+    restart: bool
+    data: bytes
+
+
+class Length(msgspec.Struct, frozen=True, array_like=True):
+    """End (absolute offset, bytes) of a replica of one task's causal log."""
+
+    task: TaskId
+    end_bytes: Count
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
+    """Sender to receiver of a channel: ``count`` consecutive elements of one kind, payload in the next frame.
+
+    A barrier (its checkpoint in ``checkpoint``) and an end of stream are batches of their own, count = 1.
+    """
+
+    channel: ChannelId
+    sender: Incarnation
+    receiver: Incarnation
+    session: Count
+    first_seq: Count
+    kind: Count
+    count: Count
+    checkpoint: CheckpointId
+    deltas: tuple[Delta, ...]
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
+    """Sender to receiver at the heartbeat, and when only deltas wait: all below ``next_seq`` has been sent."""
+
+    channel: ChannelId
+    sender: Incarnation
+    receiver: Incarnation
+    session: Count
+    next_seq: Count
+    deltas: tuple[Delta, ...]
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
+    """Receiver to sender of a channel: opens a session, grants credit, states the claim.
+
+    ``claim``: sequence number up to which it has received or its own log has steps. ``credit_bytes``: granted since
+    the session began, a running total. ``lengths``: every replica at the start of a session, later what changed.
+    """
+
+    channel: ChannelId
+    view: ViewNumber
+    receiver: Incarnation
+    sender: Incarnation
+    session: Count
+    next_seq: Count
+    claim: Count
+    credit_bytes: Count
+    lengths: tuple[Length, ...]
+
+
+class Question(msgspec.Struct, frozen=True, array_like=True, tag="question"):
+    """A recovering task to the slot of each holder: its log from ``offset_bytes`` on, and the replicas it should hold.
+
+    ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by ``Answer``,
+    repeated at the heartbeat until then.
+    """
+
+    task: TaskId
+    incarnation: Incarnation
+    view: ViewNumber
+    holder: TaskId
+    is_keeper: bool
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
+    """Holder to recovering task: what it has of the logs asked for, each from where it begins."""
+
+    task: TaskId
+    incarnation: Incarnation
+    view: ViewNumber
+    holder: TaskId
+    is_keeper: bool
+    slot: SlotId
+    replicas: tuple[Delta, ...]
+
+
+class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
+    """A task with effects outside to its keeper: deltas of its own log and of every log that it holds."""
+
+    task: TaskId
+    incarnation: Incarnation
+    deltas: tuple[Delta, ...]
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
+    """Keeper to its task: how far it holds each log. Sent on each ``Keep`` and at the heartbeat."""
+
+    task: TaskId
+    incarnation: Incarnation
+    slot: SlotId
+    lengths: tuple[Length, ...]
+
+
+class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_update"):
+    """Task's slot to its standbys: the encoded snapshot is the payload; ``previous`` is the one that it builds on."""
+
+    task: TaskId
+    incarnation: Incarnation
+    checkpoint: CheckpointId
+    previous: CheckpointId  # -1: the snapshot is full
+    object_name: Name
+
+
+class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
+    """A slot to the coordinator at birth, repeated until a view or ``Release`` comes."""
+
+    slot: SlotId
+    domain: Name  # what dies together: the executor
+    host: Name
+    data_address: Name
+    control_address: Name
+    public_key: bytes
+    token: Name
+    pid: Count
+    versions: tuple[tuple[Name, Name], ...]  # python, clonos, wire, pyarrow, hash_seed
+
+
+class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
+    """A hosted task in a ``SlotStatus``. ``counters``: running totals by name (records_in, records_out, ...)."""
+
+    task: TaskId
+    incarnation: Incarnation
+    phase: Name  # restoring, gathering, connecting, replaying, live, final, lost
+    counters: tuple[tuple[Name, int], ...]
+
+
+class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
+    """A slot to the coordinator at each heartbeat: what it has installed, so that only what is missing is repeated."""
+
+    slot: SlotId
+    view: ViewNumber
+    completed: CheckpointId
+    tasks: tuple[TaskStatus, ...]
+    standbys: tuple[tuple[TaskId, CheckpointId], ...]  # mirrors and the checkpoint that each can restore
+    keepers: tuple[tuple[TaskId, Incarnation], ...]  # keepers that hold all that their task (this incarnation) holds
+
+
+class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
+    """Task to coordinator: its snapshot for a checkpoint is durable. Repeated until the checkpoint is over.
+
+    ``objects``: the chain to restore from, oldest (full) first. ``log_offset_bytes``: end of its log at the barrier.
+    ``prepared``: (checkpoint, part) of a transactional sink since the last completed checkpoint, oldest first.
+    ``final``: the task is at the end of stream; counts for every checkpoint whose barrier it has not passed.
+    """
+
+    task: TaskId
+    incarnation: Incarnation
+    checkpoint: CheckpointId
+    objects: tuple[Name, ...]
+    log_offset_bytes: Count
+    prepared: tuple[tuple[CheckpointId, bytes], ...]
+    final: bool
+
+
+class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
+    """Task to coordinator: its log is lost (the lost-log rule), so the generation must end. Repeated until it does."""
+
+    task: TaskId
+    incarnation: Incarnation
+    channel: ChannelId
+    position: Count
+    claim: Count
+
+
+class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"):
+    """Slot to coordinator: user code raised. ``channel`` is -1 for a source or a timer. Repeated until a view ends it.
+
+    The step covered elements ``first_seq .. first_seq + count - 1``; count 1 pins the record.
+    """
+
+    task: TaskId
+    incarnation: Incarnation
+    channel: int
+    first_seq: int
+    count: int
+    step: Text
+    record: Text
+    error: Text
+    traceback: Text
+    is_fatal: bool  # no second try helps: a divergence, a value that no codec carries
+
+
+class Accusation(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
+    """Slot to coordinator: a peer's connection broke (``is_gone``) or it has been silent beyond the lease."""
+
+    slot: SlotId
+    accused: SlotId
+    view: ViewNumber
+    is_gone: bool
+
+
+class SlotAddress(msgspec.Struct, frozen=True, array_like=True):
+    """A slot in a view."""
+
+    slot: SlotId
+    domain: Name
+    data_address: Name
+    control_address: Name
+    public_key: bytes
+
+
+class Placement(msgspec.Struct, frozen=True, array_like=True):
+    """A task in a view: who lives where, restored from what.
+
+    ``restore``, ``objects``, ``log_offset_bytes`` belong to the incarnation and do not change during its life.
+    ``is_fresh``: the incarnation began with its generation: it asks nobody, its log is empty.
+    ``cautious``: goes live with steps of one element and tells each (decisions 21).
+    """
+
+    task: TaskId
+    incarnation: Incarnation
+    slot: SlotId
+    restore: CheckpointId
+    objects: tuple[Name, ...]
+    log_offset_bytes: Count
+    is_fresh: bool
+    is_cautious: bool
+    standbys: tuple[SlotId, ...]
+    keepers: tuple[SlotId, ...]
+
+
+class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
+    """Coordinator to every slot: the full, self-contained numbered statement of what is. Repeated until installed."""
+
+    number: ViewNumber
+    generation: Count
+    job_id: Name
+    slots: tuple[SlotAddress, ...]
+    placements: tuple[Placement, ...]  # index = task
+
+
+class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
+    """Coordinator to a source: put a barrier into the stream. Repeated until ``Snapshotted``.
+
+    ``then_pause``: read nothing behind it (the job is being stopped).
+    """
+
+    task: TaskId
+    incarnation: Incarnation
+    checkpoint: CheckpointId
+    then_pause: bool
+
+
+class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
+    """Coordinator to every slot: a checkpoint is durable. Per task: incarnation that counted, log offset to truncate to.
+
+    Repeated to a slot until its status says so.
+    """
+
+    checkpoint: CheckpointId
+    generation: Count
+    tasks: tuple[tuple[TaskId, Incarnation, Count], ...]
+
+
+class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
+    """Coordinator to a slot: end yourself. ``reason`` is for the log; empty when the job is simply done."""
+
+    slot: SlotId
+    reason: Text
+
+
+Message = (
+    Batch
+    | Position
+    | Statement
+    | Question
+    | Answer
+    | Keep
+    | Kept
+    | StandbyUpdate
+    | Register
+    | SlotStatus
+    | Snapshotted
+    | LogLost
+    | TaskFailed
+    | Accusation
+    | View
+    | Trigger
+    | Completed
+    | Release
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+encode_message = _encoder.encode
+
+
+def decode_message(data: bytes | memoryview, peer: str) -> Message:
+    """The message in ``data``, or ``MessageMalformed`` that names ``peer``."""
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise MessageMalformed(peer, f"{len(data)} bytes, the limit is {MESSAGE_BYTES_MAX}")
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MessageMalformed(peer, str(error)) from None

@@ -1,0 +1,191 @@
+"""The physical plan: vertices, tasks, channels, and who holds whose causal log.
+
+Pure data, equal in every process. The functions that a vertex runs travel beside it, never inside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from clonos.core.ids import OUTSIDE, ChannelId, TaskId
+
+
+class Partitioning(StrEnum):
+    """How an edge spreads the elements of one task over the tasks of the next vertex."""
+
+    FORWARD = "forward"  # i -> i, equal parallelism
+    HASH = "hash"  # by key group
+    REBALANCE = "rebalance"  # element k of a task goes to receiver k mod n
+    BROADCAST = "broadcast"  # every element to every task
+    OUTSIDE = "outside"  # to an immediate sink's outside: one channel a task
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """One operator, or a chain of fused operators."""
+
+    name: str  # unique in the job, stable between versions of it: state is found by it
+    parallelism: int
+    is_source: bool = False
+    has_effects: bool = False  # acts on the outside before a checkpoint completes: needs a keeper
+    is_transactional: bool = False  # prepares output that the completed checkpoint commits
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """All channels between two vertices; ``port`` is the output of the source vertex's chain that feeds it."""
+
+    source: int
+    target: int  # -1 for the outside
+    partitioning: Partitioning
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """The FIFO from ``sender`` to ``receiver``; ``edge`` is an index into ``Plan.edges``."""
+
+    id: ChannelId
+    edge: int
+    sender: TaskId
+    receiver: TaskId
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job as tasks and channels. Vertices stand in topological order, tasks in the order of their vertices."""
+
+    job_name: str
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+    max_parallelism: int = 128
+    sharing_depth: int | None = None  # hops downstream; None is full
+
+    @cached_property
+    def first_task(self) -> tuple[int, ...]:
+        """Per vertex, the number of its first task."""
+        firsts, total = [], 0
+        for vertex in self.vertices:
+            firsts.append(total)
+            total += vertex.parallelism
+        return tuple(firsts)
+
+    @cached_property
+    def tasks(self) -> tuple[TaskId, ...]:
+        """All tasks, ascending."""
+        return tuple(TaskId(i) for i in range(sum(v.parallelism for v in self.vertices)))
+
+    @cached_property
+    def vertex_of(self) -> tuple[int, ...]:
+        """Per task, the index of its vertex."""
+        return tuple(i for i, v in enumerate(self.vertices) for _ in range(v.parallelism))
+
+    def index_of(self, task: TaskId) -> int:
+        """A task's index within its vertex."""
+        return task - self.first_task[self.vertex_of[task]]
+
+    def task_name(self, task: int) -> str:
+        """A task as people read it: ``count/1``."""
+        return f"{self.vertices[self.vertex_of[task]].name}/{self.index_of(TaskId(task))}"
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """All channels: by edge, then sender, then receiver."""
+        found: list[Channel] = []
+
+        def add(edge: int, sender: int, receiver: int) -> None:
+            found.append(Channel(ChannelId(len(found)), edge, TaskId(sender), TaskId(receiver)))
+
+        for number, edge in enumerate(self.edges):
+            senders = self._tasks_of(edge.source)
+            for sender in senders:
+                if edge.partitioning is Partitioning.OUTSIDE:
+                    add(number, sender, OUTSIDE)
+                elif edge.partitioning is Partitioning.FORWARD:
+                    add(number, sender, self.first_task[edge.target] + sender - senders[0])
+                else:
+                    for receiver in self._tasks_of(edge.target):
+                        add(number, sender, receiver)
+        return tuple(found)
+
+    def _tasks_of(self, vertex: int) -> range:
+        first = self.first_task[vertex]
+        return range(first, first + self.vertices[vertex].parallelism)
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[Channel, ...], ...]:
+        """Per task, the channels that it receives, ascending."""
+        found: list[list[Channel]] = [[] for _ in self.tasks]
+        for channel in self.channels:
+            if channel.receiver != OUTSIDE:
+                found[channel.receiver].append(channel)
+        return tuple(tuple(channels) for channels in found)
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[Channel, ...], ...]:
+        """Per task, the channels that it sends, ascending; those to the outside too."""
+        found: list[list[Channel]] = [[] for _ in self.tasks]
+        for channel in self.channels:
+            found[channel.sender].append(channel)
+        return tuple(tuple(channels) for channels in found)
+
+    @cached_property
+    def distances(self) -> tuple[dict[TaskId, int], ...]:
+        """Per task, every task downstream of it with the hops of the shortest path. Itself at 0."""
+        found = []
+        for task in self.tasks:
+            reached = {task: 0}
+            queue = deque([task])
+            while queue:
+                here = queue.popleft()
+                for channel in self.outputs[here]:
+                    if channel.receiver != OUTSIDE and channel.receiver not in reached:
+                        reached[channel.receiver] = reached[here] + 1
+                        queue.append(channel.receiver)
+            found.append(reached)
+        return tuple(found)
+
+    def _within_depth(self, hops: int) -> bool:
+        return self.sharing_depth is None or hops <= self.sharing_depth
+
+    @cached_property
+    def holders(self) -> tuple[tuple[TaskId, ...], ...]:
+        """Per task, the other tasks that hold a replica of its log, ascending."""
+        return tuple(
+            tuple(sorted(t for t, hops in reached.items() if t != task and self._within_depth(hops)))
+            for task, reached in enumerate(self.distances)
+        )
+
+    @cached_property
+    def held(self) -> tuple[tuple[TaskId, ...], ...]:
+        """Per task, the other tasks whose logs it holds, ascending."""
+        found: list[list[TaskId]] = [[] for _ in self.tasks]
+        for owner, holders in enumerate(self.holders):
+            for holder in holders:
+                found[holder].append(TaskId(owner))
+        return tuple(tuple(owners) for owners in found)
+
+    @cached_property
+    def shared_on(self) -> tuple[tuple[TaskId, ...], ...]:
+        """Per channel, the tasks whose logs travel on it: those that the sender has and the receiver shall hold."""
+        return tuple(
+            ()
+            if channel.receiver == OUTSIDE
+            else tuple(
+                t for t in self.held[channel.receiver] if t == channel.sender or t in self.held[channel.sender]
+            )
+            for channel in self.channels
+        )
+
+    @cached_property
+    def sources(self) -> tuple[TaskId, ...]:
+        """Tasks of source vertices, ascending."""
+        return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_source)
+
+    @cached_property
+    def kept(self) -> tuple[TaskId, ...]:
+        """Tasks with effects outside, which need a keeper, ascending."""
+        return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects)

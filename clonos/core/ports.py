@@ -1,0 +1,188 @@
+"""The doors between the pure core and its shells: a slot's world and a task's thread.
+
+The same core runs behind real sockets and threads, and in the simulated world. A shell implements these; a call
+returns at once and its outcome comes back as an event (see ``Slot`` and ``Coordinator``), but for ``TaskPort``,
+whose calls may block the task's thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.messages import Message
+
+if TYPE_CHECKING:
+    from clonos.core.chain import Mirror
+    from clonos.core.snapshots import Snapshot
+
+
+# ------------------------------------------------------------------ task thread <-> slot
+
+
+class Output(NamedTuple):
+    """Encoded elements for one channel."""
+
+    channel: ChannelId
+    kind: int
+    count: int
+    checkpoint: CheckpointId  # of a barrier, else 0
+    payload: bytes
+
+
+class Emission(NamedTuple):
+    """Task to slot, once a step or in mid-step: the log grows first, then what depends on it leaves.
+
+    ``consumed``: (channel, next sequence number, bytes freed). ``snapshot``: at a barrier or at the end of the stream.
+    """
+
+    log: bytes
+    outputs: tuple[Output, ...] = ()
+    consumed: tuple[tuple[ChannelId, int, int], ...] = ()
+    snapshot: Snapshot | None = None
+    prepared: tuple[bytes, ...] = ()
+    records_in: int = 0
+
+
+class Delivered(NamedTuple):
+    """Slot to task: elements of an input channel. The first ``skip`` of them were delivered before."""
+
+    channel: ChannelId
+    kind: int
+    count: int
+    skip: int
+    checkpoint: CheckpointId
+    payload: bytes | memoryview
+
+
+class Triggered(NamedTuple):
+    """Slot to a source task: put this barrier into the stream."""
+
+    checkpoint: CheckpointId
+    then_pause: bool
+
+
+class Stopped(NamedTuple):
+    """Slot to task: this incarnation is over; nothing it does counts any more."""
+
+
+class GateMoved(NamedTuple):
+    """Slot to task: the backlog gate may have opened, or credit for outside has come; look again."""
+
+
+Command = Delivered | Triggered | Stopped | GateMoved
+
+
+class Activation(NamedTuple):
+    """What an incarnation starts from. ``log`` begins at ``log_offset_bytes`` (all that holders had)."""
+
+    snapshot: Snapshot | None
+    mirror: Mirror | None
+    log: bytes
+    log_offset_bytes: int
+    generation: int
+    is_cautious: bool
+    job_id: str
+
+
+class TaskStopped(BaseException):
+    """Raised inside a task's thread when its incarnation is over. Not an Exception: user code must not catch it."""
+
+
+class TaskPort(Protocol):
+    """The task thread's side. Everything a task does to the world goes through here."""
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        """The next command; waits for one until the instant ``until_ns`` (None: for ever; 0: does not wait).
+        Raises ``TaskStopped`` once the incarnation is over."""
+
+    def emit(self, emission: Emission) -> None:
+        """Hands over without waiting."""
+
+    def is_gated(self) -> bool:
+        """True while the backlog of an output (or a limit of the slot) forbids a new step."""
+
+    def needs(self, channel: ChannelId, next_seq: int) -> None:
+        """Replay waits until all elements below ``next_seq`` are there: grant credit until then."""
+
+    def go_live(self, positions: dict[ChannelId, int]) -> None:
+        """The log has ended at these output positions: returns when new determinants may be recorded; blocks while a
+        receiver's claim is unknown; raises ``TaskStopped`` when the log is lost."""
+
+    def await_kept(self, log_end_bytes: int) -> None:
+        """Blocks until the keepers hold the log (and what this task holds) up to here."""
+
+    def now_ns(self) -> int:
+        """Wall clock as ns since the Unix epoch; slewed, never backwards within one process."""
+
+    def cost_clock_ns(self) -> int:
+        """A clock to measure the cost of steps with; constant in the simulated world."""
+
+    def entropy(self, count: int) -> bytes:
+        """True randomness, or the world's seed."""
+
+    def perform(self, function: Any, key: str) -> object:
+        """Runs a call to the outside (``function(key)``) for a causal service; the simulated world may take its
+        (virtual) time for it, or end the incarnation before or after."""
+
+
+# ------------------------------------------------------------------ slot <-> shell
+
+
+class TaskHandle(Protocol):
+    """A started incarnation's thread (or greenlet), as its slot sees it."""
+
+    def put(self, command: Command) -> None:
+        """Queues a command; never blocks."""
+
+
+class SlotShell(Protocol):
+    """What a slot's pure machine asks of its process. Outcomes come back as calls of ``Slot.on_*``."""
+
+    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
+        """To another slot, to the coordinator, or to itself. May be lost; never blocks."""
+
+    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+        """Starts a thread that runs ``Task(...).run()`` and reports to ``on_emission``, ``on_log_end``, ``on_raised``."""
+
+    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
+        """Tells the thread to end; what it still emits is dropped by incarnation."""
+
+    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
+        """Releases a task blocked in ``TaskPort.go_live``."""
+
+    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+        """Releases a task blocked in ``TaskPort.await_kept`` up to ``end_bytes``."""
+
+    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
+        """What ``TaskPort.is_gated`` answers."""
+
+    def new_mirror(self, task: TaskId) -> Mirror:
+        """An empty image of the state of the task's chain."""
+
+    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
+        """Encodes and stores in the background; ``on_snapshot_written(name, encoded, error)``."""
+
+    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+        """Reads a chain of snapshots in the background; ``on_objects_read(token, snapshots | None, error)``."""
+
+    def open_outside(self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str) -> None:
+        """Registers with the outside of an immediate sink; ``on_outside_opened(task, incarnation, next_number)``."""
+
+    def write_outside(
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+    ) -> None:
+        """Writes in order; ``on_outside_confirmed(task, incarnation, next_number)``."""
+
+    def now_ns(self) -> int:
+        """Monotonic time."""
+
+    def end(self, reason: str) -> None:
+        """The slot shall end its process."""
+
+
+# ------------------------------------------------------------------ coordinator <-> shell
+
+
+class CoordinatorEffects(NamedTuple):
+    """Documentation only: the effects are the frozen structs in ``clonos.core.coordinator``."""
