@@ -1,0 +1,44 @@
+"""Options of a job as the core knows them: typed, with unit last in the name. ``clonos.config`` fills them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SpillPolicy(StrEnum):
+    """When the in-flight log goes to disk."""
+
+    EAGER = "eager"  # every chunk at once
+    AVAILABILITY = "availability"  # when the memory budget is nearly used up, oldest first
+    EPOCH = "epoch"  # an epoch at a time, when the next one begins and the budget is short
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What steers the runtime. Durations in the unit of the name, sizes in bytes, per slot where not said otherwise."""
+
+    heartbeat_ms: int = 100
+    lease_ms: int = 5_000
+    orphan_after_ms: int = 60_000
+    slots_wait_ms: int = 60_000
+    checkpoint_every_ms: int = 5_000
+    checkpoint_timeout_ms: int = 60_000
+    standbys: int = 1
+    keepers: int = 1
+    sharing_depth: int | None = None
+    max_parallelism: int = 128
+    step_cost_us: int = 5_000  # a step aims at this much work
+    step_records_max: int = 8_192
+    step_records_first: int = 64
+    credit_window_bytes: int = 4 << 20  # per channel
+    channel_backlog_bytes: int = 1 << 20
+    inflight_memory_bytes: int = 128 << 20
+    inflight_disk_bytes: int = 4 << 30  # soft limit at 80 %, hard at 100 %
+    log_memory_bytes: int = 64 << 20
+    spill_policy: SpillPolicy = SpillPolicy.AVAILABILITY
+    snapshot_chain_max: int = 16  # incremental snapshots before a full one
+    clock_tick_ms: int = 0  # coarse clock: one CLOCK entry for every so many ms; 0: one a step
+    failures_per_epoch_max: int = 8  # incarnations of one task between two completed checkpoints
+    causal_logging: bool = True  # off only as a negative control and for measurements
+    compress: bool = False  # LZ4 on channels to other hosts

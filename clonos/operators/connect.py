@@ -1,0 +1,109 @@
+"""What connectors implement: sources that can be re-read, sinks that commit by epoch, sinks that write at once.
+
+A ``Source`` or a sink is a description: it travels to the slots by cloudpickle; readers and writers are made there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where records come from. The same split read from the same mark gives the same records, for ever."""
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Called once, by the driver, when the job first starts: self-describing splits (size, mtime, block ...)."""
+
+    def reader(self) -> SplitReader:
+        """A reader, made in the slot."""
+
+
+class SplitReader(Protocol):
+    """Reads one split at a time, forward."""
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Positions at ``mark`` (an earlier answer of ``mark()`` for this split), or at the split's beginning."""
+
+    def read(self, records_max: int) -> list[Any] | Any | None:
+        """At least one and at most ``records_max`` records, as rows or as a ``pyarrow.RecordBatch``; [] when nothing is
+        there just now (unbounded sources); None at the end of the split."""
+
+    def mark(self) -> bytes:
+        """Where the next ``read`` begins."""
+
+    def close(self) -> None:
+        """Releases what is open."""
+
+
+class WriterContext(NamedTuple):
+    """Names of a sink task's life, for file names and registrations."""
+
+    job_id: str
+    task_name: str
+    index: int
+    generation: int
+    incarnation: int
+
+
+@runtime_checkable
+class TransactionalSink(Protocol):
+    """Output is prepared at each barrier and committed when its checkpoint is complete."""
+
+    def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        """In the driver at the job's start: refuses an output in use, or clears it."""
+
+    def writer(self) -> TransactionalWriter:
+        """A writer, made in the slot."""
+
+    def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
+        """In the driver, after the checkpoint's metadata is durable; may be repeated with the same arguments."""
+
+
+class TransactionalWriter(Protocol):
+    """One incarnation's writer of one sink task."""
+
+    def open(self, context: WriterContext) -> None: ...
+
+    def write(self, rows: list[Any]) -> None: ...
+
+    def write_columns(self, batch: Any) -> None: ...
+
+    def prepare(self, checkpoint: int) -> bytes | None:
+        """Makes everything written since the last call durable and invisible; describes it. None: nothing written."""
+
+    def close(self) -> None: ...
+
+
+class OutsideIdentity(NamedTuple):
+    """Who registers with an outside: the outside keeps the next number by (job_id, task_name)."""
+
+    job_id: str
+    task_name: str
+    generation: int
+    incarnation: int
+
+
+@runtime_checkable
+class ImmediateSink(Protocol):
+    """Output leaves as soon as the keepers hold its causes; repeated output is dropped by number."""
+
+    def outside(self) -> Outside:
+        """A connection to the outside, made in the sink task's slot."""
+
+
+class Outside(Protocol):
+    """One registered connection. All its methods may block and raise; they run in a thread of their own."""
+
+    def register(self, identity: OutsideIdentity) -> int:
+        """Fences earlier incarnations and answers the number of the next output (0 at first)."""
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        """Rows numbered from ``first_number``, in one atom with the next number, which is answered. What lies below
+        the outside's next number is dropped. Raises ``OutsideFenced`` if a later incarnation has registered."""
+
+    def close(self) -> None: ...
+
+
+class OutsideFenced(Exception):
+    """A later incarnation of this sink task has registered with the outside."""
