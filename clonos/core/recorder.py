@@ -1,0 +1,136 @@
+"""What a running task offers the causal services, and how they find it.
+
+The contract between ``clonos_services`` above and the task below. Rules:
+
+- One object is one incarnation of one task and is never used for another: the services hang on it what lives as long
+  (the streams of an epoch), by weak reference, so a slotted class names ``__weakref__``.
+- It is bound (``bind`` or ``running``) in the context in which user code runs, and in no other thread.
+- User code sees the same whether the log is being replayed or written. Only ``live`` tells, for services whose
+  effect nobody in the job sees: the logger.
+
+The coarse clock (option ``clock_tick_ms``). Reading the clock then costs no entry, so an entry may not be made by the
+read: a step that has read one tick and died unlogged would read another in the next life. The task looks at its clock
+where a step begins, before the ``STEP``, and records ``CLOCK`` there when ``tick_due_ns`` names a new tick. A read returns
+the last instant, without an entry; replay takes a ``CLOCK`` that lies before a ``STEP`` at the same place. ``exact`` reads
+are recorded where they are made, as ever, and later ticks are above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import Protocol
+
+from clonos.core.errors import JobError
+
+NANOSECONDS_PER_MILLISECOND = 1_000_000
+
+
+class Recorder(Protocol):
+    """What the running task offers the causal services; the only door to the causal log."""
+
+    @property
+    def live(self) -> bool:
+        """False while the causal log is being replayed."""
+
+    @property
+    def epoch(self) -> int:
+        """The label of the current epoch. Luck starts anew with each."""
+
+    def instant_ns(self, exact: bool) -> int:
+        """CLOCK: wall clock as ns since the Unix epoch. It never runs backwards; one instant a step unless ``exact``."""
+
+    def seed(self) -> bytes:
+        """SEED of the current epoch: 16 bytes, the same however often it is asked for."""
+
+    def call(
+        self,
+        service: str,
+        request: bytes,
+        perform: Callable[[str], object],
+        *,
+        effect: bool = False,
+        in_doubt: Callable[[str], object] | None = None,
+    ) -> object:
+        """One recorded call of the outside; the task's thread waits for it.
+
+        Replay: the recorded outcome is returned or raised, nothing is called. Live: ``perform(idempotency_key)`` is
+        called; the value or the ``Exception`` goes through ``outcomes.encode_outcome`` into CALL, and what
+        ``outcomes.decode_outcome`` makes of these bytes is returned or raised, so that both lives see the same.
+
+        ``service``: names the call in the log and in messages. ``request``: a digest, part of the key and never logged
+        in clear. ``effect``: the outside is changed; INTENT, the keeper's acknowledgement, then ``perform``; a task
+        whose step does not declare ``effects=True`` raises a ``JobError``. ``in_doubt``: called with the key instead of
+        ``perform`` where an INTENT without outcome was found, that is when an earlier life died during the call;
+        ``perform`` again for what is idempotent. None: ``outcomes.CallInDoubt`` is the outcome.
+        """
+
+
+_bound: ContextVar[Recorder | None] = ContextVar("clonos_recorder", default=None)
+
+current: Callable[[], Recorder | None] = _bound.get
+"""The recorder of the task whose code runs here; None where no task runs: services are then the real thing."""
+
+
+def bind(recorder: Recorder) -> Token[Recorder | None]:
+    """For a thread or greenlet that runs one task for all its life."""
+    return _bound.set(recorder)
+
+
+def unbind(token: Token[Recorder | None]) -> None:
+    """Undoes ``bind``."""
+    _bound.reset(token)
+
+
+@contextmanager
+def running(recorder: Recorder) -> Iterator[None]:
+    """The services used inside belong to this task."""
+    token = _bound.set(recorder)
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+class ServiceOutsideTask(JobError):
+    """User code used a causal service where the task cannot record it, most likely in a thread of its own."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(service)
+        self.service = service
+
+    def __str__(self) -> str:
+        return (
+            f"{self.service} was used in a slot, but not by the thread of its task: what it gives could not be recorded,"
+            " and would differ after a failure. Use causal services in the functions of a step, not in threads,"
+            " executors or at import of a module."
+        )
+
+
+_confined = False
+
+
+def confine_services() -> None:
+    """Called once by the process of a slot: from now on a service raises where no task runs.
+
+    Without it a thread that user code starts would silently get the real clock, luck and outside.
+    """
+    global _confined
+    _confined = True
+
+
+def check_outside(service: str) -> None:
+    """Called by a service that found no task and is about to be the real thing."""
+    if _confined:
+        raise ServiceOutsideTask(service)
+
+
+def tick_due_ns(last_ns: int, live_ns: int, tick_ms: int) -> int | None:
+    """The tick to record before the next step of a task with a coarse clock; None if the last instant still holds.
+
+    ``last_ns``: the task's last instant, 0 if it has none yet. ``live_ns``: now. Ticks are multiples of ``tick_ms``.
+    """
+    tick_ns = tick_ms * NANOSECONDS_PER_MILLISECOND
+    due_ns = live_ns - live_ns % tick_ns
+    return due_ns if due_ns > last_ns else None
