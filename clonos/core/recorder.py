@@ -8,11 +8,11 @@ The contract between ``clonos_services`` above and the task below. Rules:
 - User code sees the same whether the log is being replayed or written. Only ``live`` tells, for services whose
   effect nobody in the job sees: the logger.
 
-The coarse clock (option ``clock_tick_ms``). Reading the clock then costs no entry, so no entry may be made by the read:
-a step that has read one tick and died unlogged would read another in the next life. The task looks at its clock where
-a step or a timer begins, before the ``STEP`` or ``TIMER``, and records ``CLOCK`` there when ``tick_due_ns`` names a new
-tick. A read returns the last instant, without an entry; replay takes a ``CLOCK`` that lies before a ``STEP`` or ``TIMER``
-at the same place. ``exact`` reads are recorded where they are made, as ever, and later ticks are above them.
+The coarse clock (option ``clock_tick_ms``). Reading the clock then costs no entry, so no entry may be made by the
+read: a step that has read one tick and died unlogged would read another in the next life. The task looks at its clock
+where a step or a timer begins, before the ``STEP`` or ``TIMER``, and records ``CLOCK`` there when ``tick_due_ns`` names
+a new tick. A read returns the last instant, without an entry; replay takes a ``CLOCK`` that lies before a ``STEP`` or
+``TIMER`` at the same place. ``exact`` reads are recorded where they are made, as ever, and later ticks are above them.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class ServiceOutsideTask(JobError):
     def __str__(self) -> str:
         return (
             f"{self.service} was used in a slot, but not by the thread of its task: what it gives could not be"
-            " recorded, and would differ after a failure. Use causal services in the functions of a step, not in threads,"
-            " executors or at import of a module."
+            " recorded, and would differ after a failure. Use causal services in the functions of a step, not in"
+            " threads, executors or at import of a module."
         )
 
 
