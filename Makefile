@@ -1,0 +1,52 @@
+# The commands of the project. `make setup` is what all others share; it is quick when nothing has changed.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup test check lint format demo chaos bench clean
+
+PYTEST := .venv/bin/python -m pytest
+RUFF := .venv/bin/python -m ruff
+CLONOS := .venv/bin/clonos
+# What goes to the command behind `demo`, `chaos`, `bench` and `test`: make demo ARGS="--json verdict.json"
+ARGS ?=
+# Simulated worlds of this commit: new ones with every commit, the same ones when it is run again.
+FIRST_SEED := 0x$(shell git rev-parse --short=8 HEAD 2>/dev/null || echo 1)
+export PYTHON
+
+help: ## Say what can be made
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: .venv/.installed ## Make .venv and install everything in it
+	@.ci/check-java || echo "Going on without Java."
+
+.venv/.installed: setup.cfg pyproject.toml .ci/setup
+	@.ci/setup
+
+test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, processes, Spark
+	@$(PYTEST) --stage-budgets --worlds 2000 --first-seed $(FIRST_SEED) $(ARGS)
+
+check: setup ## The quick part, within 90 s: static gates, unit tests, 100 worlds
+	@$(PYTEST) -m "not processes and not spark" --worlds 100 $(ARGS)
+
+lint: setup ## Static gates only: format, lint, types, imports, tidiness
+	@$(PYTEST) tests/tidy $(ARGS)
+
+format: setup ## Bring every file into the house's format
+	@$(RUFF) format
+	@$(RUFF) check --fix
+
+demo: setup ## Word count on Spark while its tasks are killed, and the verdict
+	@case " $(ARGS) " in *"process"*) ;; *) .ci/check-java ;; esac
+	@$(CLONOS) demo $(ARGS)
+
+chaos: setup ## 10,000 simulated worlds, or others: make chaos ARGS="--from 1 --to 500"
+	@$(CLONOS) chaos seeds $(or $(ARGS),--from 1 --to 10000)
+
+bench: setup ## The benchmarks: what is measured, paired, in one session
+	@.venv/bin/python -m benchmarks $(ARGS)
+
+clean: ## Remove what tests and runs left behind; .venv stays
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .clonos build dist *.egg-info
+	@rm -rf spark-warehouse metastore_db derby.log artifacts
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,91 @@
+"""What holds for every test: it belongs to a stage with a budget, and it leaves nothing behind.
+
+Options for the tests of simulated worlds are here too: how many worlds, and from which seed on.
+"""
+
+import functools
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.holdings import RUN_VARIABLE, Holdings, left_behind, orphans_of_this_run
+from tests.stages import STAGES, Budgets, stage_of
+
+ROOT = Path(__file__).parent.parent
+BUDGETS = pytest.StashKey[Budgets]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options that Makefile passes."""
+    group = parser.getgroup("clonos")
+    group.addoption("--worlds", type=int, default=100, metavar="N", help="run N simulated worlds per test of worlds")
+    group.addoption("--first-seed", type=lambda text: int(text, 0), default=1, metavar="SEED", help="seed of the first")
+    group.addoption("--stage-budgets", action="store_true", help="fail the tests of a stage beyond its time budget")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name this run to all that it starts."""
+    os.environ[RUN_VARIABLE] = str(os.getpid())
+    config.stash[BUDGETS] = Budgets(strict=config.getoption("--stage-budgets"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the stages in their order, each test with the time limit of its stage."""
+    items.sort(key=lambda item: STAGES.index(stage_of(item)))
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(stage_of(item).timeout_s))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test beyond its stage's budget, and none on Spark without Java."""
+    stage = stage_of(item)
+    item.config.stash[BUDGETS].begin(stage)
+    if stage.name == "spark" and (missing := _what_java_misses()):
+        pytest.fail(missing, pytrace=False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Book the time of the test on its stage."""
+    item.config.stash[BUDGETS].end(stage_of(item))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what each stage took."""
+    terminalreporter.write_line(f"stages: {config.stash[BUDGETS].report()}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_orphan_outlives_the_run() -> Iterator[None]:
+    yield
+    assert not (orphans := orphans_of_this_run()), "\n".join(orphans)
+
+
+@pytest.fixture(autouse=True)
+def _a_test_leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = Holdings.now()
+    yield
+    node: pytest.Item = request.node
+    complaints = left_behind(before, sockets_count=node.get_closest_marker("keeps_sockets") is None)
+    if stage_of(node).name in ("processes", "spark"):
+        complaints += orphans_of_this_run()
+    if complaints:
+        pytest.fail("the test left something behind:\n" + "\n".join(complaints), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def seeds(request: pytest.FixtureRequest) -> range:
+    """Seeds of the simulated worlds to run: `--worlds` of them from `--first-seed` on."""
+    first = request.config.getoption("--first-seed")
+    return range(first, first + request.config.getoption("--worlds"))
+
+
+@functools.cache
+def _what_java_misses() -> str:
+    check = subprocess.run([ROOT / ".ci" / "check-java"], capture_output=True, text=True, check=False)
+    return check.stderr if check.returncode else ""

@@ -1,0 +1,127 @@
+"""What a test process holds of the machine: threads, child processes and open sockets.
+
+Two snapshots tell what a test left behind. What still ends by itself gets `GRACE_S` for it; a leaked process is
+killed, so that it cannot disturb the tests that follow, and reported.
+"""
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+GRACE_S = 5.0
+RUN_VARIABLE = "CLONOS_TEST_RUN"
+"""Names this test run in the environment of all that it starts, so that orphans are found whoever adopted them."""
+
+# They belong to the interpreter or to pyspark, live once per test run and end with it.
+LASTING_COMMANDS = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """A snapshot. Sockets are named by their inode, which is not used again as quickly as a file number."""
+
+    threads: frozenset[threading.Thread]
+    processes: frozenset[psutil.Process]
+    sockets: frozenset[str]
+
+    @classmethod
+    def now(cls) -> "Holdings":
+        """Look at this process."""
+        threads = frozenset(thread for thread in threading.enumerate() if not thread.name.startswith("Dummy-"))
+        return cls(threads, _descendants(), _open_sockets())
+
+
+def left_behind(before: Holdings, sockets_count: bool = True) -> list[str]:
+    """One line for everything that is held now, was not held before and does not end within `GRACE_S`."""
+    deadline = time.monotonic() + GRACE_S
+    complaints = []
+    now = Holdings.now()
+    for thread in now.threads - before.threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            complaints.append(f"thread {thread.name!r} still runs")
+    complaints += _end(list(now.processes - before.processes), deadline)
+    if sockets_count and (leaked := _open_sockets() - before.sockets):
+        complaints.append(f"{len(leaked)} sockets are still open: {_describe_sockets()}")
+    return complaints
+
+
+def orphans_of_this_run() -> list[str]:
+    """One line for each process of this test run that lives though its parent is gone; each is killed."""
+    ours = [process for process in psutil.process_iter() if _belongs_to_run(process)]
+    known = _descendants()
+    return _end([process for process in ours if process not in known], time.monotonic() + GRACE_S)
+
+
+def _descendants() -> frozenset[psutil.Process]:
+    if not _has_child():  # the usual case; reading the table of all processes for every test would cost minutes
+        return frozenset()
+    children = psutil.Process().children(recursive=True)
+    return frozenset(child for child in children if not _is_lasting(child))
+
+
+def _has_child() -> bool:
+    if not hasattr(os, "waitid"):
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _is_lasting(process: psutil.Process) -> bool:
+    return any(lasting in _command(process) for lasting in LASTING_COMMANDS)
+
+
+def _belongs_to_run(process: psutil.Process) -> bool:
+    if process.pid == os.getpid():
+        return False
+    try:
+        return process.environ().get(RUN_VARIABLE) == str(os.getpid()) and not _is_lasting(process)
+    except psutil.Error:  # it ended meanwhile, or it is another user's
+        return False
+
+
+def _end(processes: list[psutil.Process], deadline: float) -> list[str]:
+    """Wait for them until the deadline, then kill those that are left and tell which."""
+    _, alive = psutil.wait_procs(processes, timeout=max(0.0, deadline - time.monotonic()))
+    complaints = [f"process {process.pid} still runs: {_command(process)[:200]}" for process in alive]
+    for process in alive:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(alive, timeout=GRACE_S)
+    return complaints
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error as gone:
+        return str(gone)
+
+
+def _open_sockets() -> frozenset[str]:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        return frozenset(str(connection) for connection in psutil.Process().net_connections(kind="all"))
+    sockets = set()
+    for descriptor in descriptors.iterdir():
+        try:
+            target = os.readlink(descriptor)
+        except OSError:  # the one that lists the folder is gone by now
+            continue
+        if target.startswith("socket:"):
+            sockets.add(target)
+    return frozenset(sockets)
+
+
+def _describe_sockets() -> str:
+    connections = psutil.Process().net_connections(kind="all")
+    return "; ".join(f"{connection.laddr} -> {connection.raddr} {connection.status}" for connection in connections)

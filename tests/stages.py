@@ -1,0 +1,64 @@
+"""The stages of a test run, in the order in which they run, with the time that each may take.
+
+A test belongs to the stage of its marker, and to `unit` without one. The sum of the budgets and three minutes of
+setup is the 16 minutes of a whole run on two cores.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A kind of tests. `timeout_s` holds for one test that names no other."""
+
+    name: str
+    budget_s: int
+    timeout_s: int
+
+
+STAGES = (
+    Stage("static", budget_s=60, timeout_s=60),
+    Stage("unit", budget_s=120, timeout_s=30),
+    Stage("worlds", budget_s=180, timeout_s=180),
+    Stage("processes", budget_s=240, timeout_s=60),
+    Stage("spark", budget_s=180, timeout_s=120),
+)
+UNIT = STAGES[1]
+
+
+def stage_of(item: pytest.Item) -> Stage:
+    """The stage of a test; the last one where it bears several markers."""
+    marked = [stage for stage in STAGES if item.get_closest_marker(stage.name)]
+    return marked[-1] if marked else UNIT
+
+
+@dataclass(slots=True)
+class Budgets:
+    """Seconds that each stage has taken so far. When `strict`, a test that begins beyond the budget fails instead."""
+
+    strict: bool
+    started_s: dict[str, float] = field(default_factory=dict)
+    taken_s: dict[str, float] = field(default_factory=dict)
+
+    def begin(self, stage: Stage) -> None:
+        """Called before each test."""
+        now_s = time.monotonic()
+        taken_s = now_s - self.started_s.setdefault(stage.name, now_s)
+        if self.strict and taken_s > stage.budget_s:
+            pytest.fail(
+                f"the stage {stage.name} has taken {taken_s:.0f} of its {stage.budget_s} s, so this test was not begun:"
+                " make the stage's tests quicker, see those that took longest at the end of this report",
+                pytrace=False,
+            )
+
+    def end(self, stage: Stage) -> None:
+        """Called after each test."""
+        self.taken_s[stage.name] = time.monotonic() - self.started_s[stage.name]
+
+    def report(self) -> str:
+        """One line for people."""
+        budgets_s = {stage.name: stage.budget_s for stage in STAGES}
+        return ", ".join(f"{name} {taken_s:.0f} of {budgets_s[name]} s" for name, taken_s in self.taken_s.items())

@@ -1,0 +1,95 @@
+"""The files of the project as the tidy test reads them."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CODE_FOLDERS = ("clonos", "services", "standby", "chaos", "tests", "benchmarks")
+PACKAGE_FOLDERS = {
+    "clonos": ROOT / "clonos",
+    "clonos_chaos": ROOT / "chaos" / "clonos_chaos",
+    "clonos_services": ROOT / "services" / "clonos_services",
+    "clonos_standby": ROOT / "standby" / "clonos_standby",
+}
+TEXT_SUFFIXES = frozenset({".cfg", ".ci", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yml"})
+TEXT_NAMES = frozenset({"Makefile", "run", "setup", "check-java"})
+
+type_of_function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Python file. `path` is relative to the root, with slashes."""
+
+    path: str
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        """The file, parsed."""
+        return _parse(self.text, self.path)
+
+    def is_under(self, *folders: str) -> bool:
+        """Whether the file is one of these or lies in one of them."""
+        return any(self.path == folder or self.path.startswith(f"{folder}/") for folder in folders)
+
+    def functions(self) -> Iterator[tuple[str, type_of_function]]:
+        """Every function with its qualified name, those in classes and in functions too."""
+        yield from _functions(self.tree, "")
+
+    def identifiers(self) -> Iterator[tuple[int, str]]:
+        """Every name that the file gives to something, with its line."""
+        for node in ast.walk(self.tree):
+            for name in _given_names(node):
+                yield getattr(node, "lineno", 1), name
+
+
+@functools.cache
+def sources() -> tuple[Source, ...]:
+    """All Python files of the project, in the order of their paths."""
+    files = [file for folder in CODE_FOLDERS for file in (ROOT / folder).rglob("*.py")]
+    return tuple(Source(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files))
+
+
+@functools.cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """All files that people read, with their text; what is not in git by rule is left out."""
+    folders = [ROOT / folder for folder in (*CODE_FOLDERS, "docs", ".ci")]
+    files = [file for folder in folders for file in folder.rglob("*")] + list(ROOT.glob("*"))
+    wanted = [file for file in files if file.is_file() and _is_text(file) and "__pycache__" not in file.parts]
+    return tuple((file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(wanted))
+
+
+def _is_text(file: Path) -> bool:
+    return file.suffix in TEXT_SUFFIXES or file.name in TEXT_NAMES
+
+
+@functools.cache
+def _parse(text: str, path: str) -> ast.Module:
+    return ast.parse(text, filename=path)
+
+
+def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, type_of_function]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, type_of_function):
+            yield prefix + node.name, node
+        name = f"{prefix}{node.name}." if isinstance(node, type_of_function | ast.ClassDef) else prefix
+        yield from _functions(node, name)
+
+
+def _given_names(node: ast.AST) -> list[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.arg(arg=name):
+            return [name]
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return [name]
+        case ast.alias(asname=str(name)):
+            return [name]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return [name]
+    return []

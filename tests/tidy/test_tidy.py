@@ -1,0 +1,226 @@
+"""The rules of the house that no tool knows: lengths, roles, words and calls.
+
+A rule that is broken today for a good reason has an entry in debts.toml; entries may only shrink.
+"""
+
+import ast
+import builtins
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.source import ROOT, Source, sources, texts
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+ROLE_WORDS_MIN = 4
+CLAIM_WORDS_MIN = 3
+DEBTS = tomllib.loads(Path(__file__).with_name("debts.toml").read_text("utf-8"))
+
+FULL_WORDS = {
+    "addr": "address",
+    "arr": "array or what it holds",
+    "btn": "button",
+    "buf": "buffer",
+    "cb": "callback",
+    "cfg": "configuration or options",
+    "chan": "channel",
+    "chkpt": "checkpoint",
+    "ckpt": "checkpoint",
+    "cnt": "count",
+    "conf": "configuration or options",
+    "conn": "connection",
+    "coord": "coordinator",
+    "ctx": "context",
+    "cur": "current",
+    "curr": "current",
+    "dest": "receiver or destination",
+    "dst": "receiver or destination",
+    "elem": "element",
+    "elt": "element",
+    "env": "environment",
+    "err": "error",
+    "evt": "event",
+    "exc": "error",
+    "fn": "function",
+    "func": "function",
+    "hb": "heartbeat",
+    "idx": "index",
+    "impl": "what it is",
+    "inc": "incarnation",
+    "iter_": "what it iterates over",
+    "lst": "what it lists",
+    "mgr": "what it does",
+    "msg": "message",
+    "num": "count or number",
+    "obj": "what it is",
+    "op": "operator",
+    "ops": "operators",
+    "param": "parameter",
+    "params": "parameters",
+    "pos": "position",
+    "prev": "previous",
+    "proc": "process",
+    "ptr": "what it points to",
+    "recv": "receive",
+    "ref": "reference",
+    "repl": "replica",
+    "req": "request",
+    "res": "result",
+    "resp": "response or reply",
+    "ret": "result",
+    "rng": "random",
+    "srv": "server",
+    "src": "sender or source",
+    "svc": "service",
+    "sz": "size",
+    "tmp": "what it holds",
+    "util": "what it does",
+    "utils": "what they do",
+    "val": "value",
+    "vals": "values",
+}
+WORDS_OF_OTHERS: frozenset[str] = frozenset()
+"""Names with a banned word that somebody else's interface demands."""
+
+# Written with a class of one letter, so that this file does not find itself.
+BANNED_TEXTS = {
+    r"\b([T]ODO|[F]IXME|[X]XX|[H]ACK)\b": "do it, or say in a sentence what is missing and why",
+    r"(?<![\w./])/([w]ork|[f]arm|[r]oot|[h]ome|[U]sers)/": "a path of one machine: take an option's",
+}
+BANNED_CALLS = {
+    "hash": (
+        ("clonos/core", "clonos/operators", "services"),
+        "it differs between processes and types: use the key's encoded bytes",
+    ),
+    "print": (
+        ("clonos", "services", "standby"),
+        "only the command line prints: use the logger or return what is to be shown",
+    ),
+    "sleep": (
+        ("tests",),
+        "a sleep is a race: wait for the event itself, with a limit",
+    ),
+}
+MAY_PRINT = ("clonos/cli.py", "clonos/cli", "clonos/demo.py", "clonos/demo")
+
+pytestmark = pytest.mark.static
+
+
+def test_a_file_is_as_long_as_the_house_wants_or_as_its_debt_says() -> None:
+    lengths = {source.path: source.text.count("\n") for source in sources()}
+    _compare_with_debts("files", lengths, FILE_LINES_MAX)
+
+
+def test_a_function_fits_a_screen_or_is_as_long_as_its_debt_says() -> None:
+    lengths = {
+        f"{source.path}::{name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for source in sources()
+        for name, node in source.functions()
+    }
+    _compare_with_debts("functions", lengths, FUNCTION_LINES_MAX)
+
+
+def test_a_file_begins_with_its_role() -> None:
+    roleless = [
+        source.path for source in sources() if len((ast.get_docstring(source.tree) or "").split()) < ROLE_WORDS_MIN
+    ]
+    _expect_none(roleless, "begin the file with a docstring that says its role and its rules")
+
+
+def test_a_name_is_a_whole_word() -> None:
+    shortened = [
+        f"{source.path}:{line} {name}: {word} -> {FULL_WORDS[word]}"
+        for source in sources()
+        for line, name in source.identifiers()
+        if name not in WORDS_OF_OTHERS
+        for word in _words(name)
+        if word in FULL_WORDS
+    ]
+    _expect_none(shortened, "write the whole word; docs/glossary.md lists the terms")
+
+
+@pytest.mark.parametrize("pattern", BANNED_TEXTS)
+def test_no_file_says_what_must_not_stay(pattern: str) -> None:
+    found = [
+        f"{path}:{number} {line.strip()[:100]}"
+        for path, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+    _expect_none(found, BANNED_TEXTS[pattern])
+
+
+@pytest.mark.parametrize("function", BANNED_CALLS)
+def test_a_banned_function_is_not_called(function: str) -> None:
+    folders, advice = BANNED_CALLS[function]
+    found = [
+        f"{source.path}:{line}"
+        for source in sources()
+        if source.is_under(*folders) and not (function == "print" and source.is_under(*MAY_PRINT))
+        for line in _calls_of(source, function)
+    ]
+    _expect_none(found, f"{function}(): {advice}")
+
+
+def test_the_name_of_a_test_is_a_claim() -> None:
+    nouns = [
+        f"{source.path}::{name}"
+        for source in sources()
+        if source.is_under("tests") and Path(source.path).name.startswith("test_")
+        for name, _ in source.functions()
+        if name.rpartition(".")[2].startswith("test_") and len(_words(name.rpartition(".")[2])) - 1 < CLAIM_WORDS_MIN
+    ]
+    _expect_none(nouns, "name the test after what it claims: situation, step, outcome")
+
+
+def test_a_link_in_the_documents_leads_somewhere() -> None:
+    broken = [
+        f"{path}: {target}"
+        for path, text in texts()
+        if path.endswith(".md")
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+        if "://" not in target and not (ROOT / path).parent.joinpath(target).exists()
+    ]
+    _expect_none(broken, "mend the link or write the document")
+
+
+def _compare_with_debts(kind: str, lengths: dict[str, int], lines_max: int) -> None:
+    debts: dict[str, int] = DEBTS[kind]
+    too_long = [
+        f"{name}: {lines} lines, {debts.get(name, lines_max)} are allowed: cut it along its nouns"
+        for name, lines in lengths.items()
+        if lines > debts.get(name, lines_max)
+    ]
+    larger_than_need_be = [
+        f"{name}: debts.toml allows {debt}, it has {lengths.get(name, 0)} lines:"
+        + (" lower the entry" if lengths.get(name, 0) > lines_max else " remove the entry")
+        for name, debt in debts.items()
+        if debt > lengths.get(name, 0) or lengths[name] <= lines_max
+    ]
+    _expect_none(too_long + larger_than_need_be, f"at most {lines_max} lines")
+
+
+def _words(name: str) -> list[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return [word for word in spaced.lower().split("_") if word]
+
+
+def _calls_of(source: Source, function: str) -> Iterator[int]:
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        name = called.id if isinstance(called, ast.Name) else ""
+        if isinstance(called, ast.Attribute) and function not in dir(builtins):  # a method may be named like a builtin
+            name = called.attr
+        if name == function:
+            yield node.lineno
+
+
+def _expect_none(found: list[str], advice: str) -> None:
+    if found:
+        pytest.fail(f"{advice}:\n  " + "\n  ".join(found), pytrace=False)
