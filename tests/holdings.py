@@ -35,9 +35,9 @@ class Holdings:
         return cls(threads, _descendants(), _open_sockets())
 
 
-def left_behind(before: Holdings, sockets_count: bool = True) -> list[str]:
-    """One line for everything that is held now, was not held before and does not end within `GRACE_S`."""
-    deadline = time.monotonic() + GRACE_S
+def left_behind(before: Holdings, sockets_count: bool = True, grace_s: float = GRACE_S) -> list[str]:
+    """One line for everything that is held now, was not held before and does not end within the grace."""
+    deadline = time.monotonic() + grace_s
     complaints = []
     now = Holdings.now()
     for thread in now.threads - before.threads:
@@ -50,11 +50,11 @@ def left_behind(before: Holdings, sockets_count: bool = True) -> list[str]:
     return complaints
 
 
-def orphans_of_this_run() -> list[str]:
+def orphans_of_this_run(grace_s: float = GRACE_S) -> list[str]:
     """One line for each process of this test run that lives though its parent is gone; each is killed."""
     ours = [process for process in psutil.process_iter() if _belongs_to_run(process)]
     known = _descendants()
-    return _end([process for process in ours if process not in known], time.monotonic() + GRACE_S)
+    return _end([process for process in ours if process not in known], time.monotonic() + grace_s)
 
 
 def _descendants() -> frozenset[psutil.Process]:
