@@ -68,6 +68,7 @@ class Recorder(Protocol):
 
 
 _bound: ContextVar[Recorder | None] = ContextVar("clonos_recorder", default=None)
+_in_call: ContextVar[bool] = ContextVar("clonos_in_call", default=False)
 
 current: Callable[[], Recorder | None] = _bound.get
 """The recorder of the task whose code runs here; None where no task runs: services are then the real thing."""
@@ -90,6 +91,21 @@ def running(recorder: Recorder) -> Iterator[None]:
     try:
         yield
     finally:
+        _bound.reset(token)
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Around a call of the outside: its outcome covers what it does, so services inside are the real thing.
+
+    Otherwise a service used by a service would be logged before the call that replay asks for first.
+    """
+    token = _bound.set(None)
+    inside = _in_call.set(True)
+    try:
+        yield
+    finally:
+        _in_call.reset(inside)
         _bound.reset(token)
 
 
@@ -122,7 +138,7 @@ def confine_services() -> None:
 
 def check_outside(service: str) -> None:
     """Called by a service that found no task and is about to be the real thing."""
-    if _confined:
+    if _confined and not _in_call.get():
         raise ServiceOutsideTask(service)
 
 

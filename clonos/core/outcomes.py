@@ -1,0 +1,247 @@
+"""The outcome of a call, as the log carries it: a value, or an exception that is raised again.
+
+Rules:
+
+- Live and replay see the same object: also the life that made the call gets what was decoded from the bytes.
+- What an exception becomes is decided when it is recorded. It is rebuilt as its own class if that class is declared
+  (``declare_exception``) or found in a module that is loaded, and gives an equal exception from plain arguments;
+  else it becomes ``RecordedError``. Decoding imports nothing.
+- Every outcome can be recorded: a value that the codec cannot carry, or one beyond the limit, becomes an exception.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Final
+
+from clonos.core.errors import EnvironmentFault, JobError, PeerError
+from clonos.core.values import decode_value, encode_value
+
+OUTCOME_BYTES_MAX: Final = 16 << 20
+TEXT_CHARACTERS_MAX: Final = 4_096
+FRAMES_MAX: Final = 3
+
+_VALUE: Final = b"\x00"
+_REBUILT: Final = b"\x01"  # (module, qualified name, arguments, text, notes)
+_DESCRIBED: Final = b"\x02"  # (type name, text, notes)
+
+_declared: dict[tuple[str, str], type[Exception]] = {}
+
+
+class RecordedError(EnvironmentFault):
+    """A call raised an exception that cannot travel in the log; this one stands for it, live and in replay."""
+
+    def __init__(self, service: str, type_name: str, text: str) -> None:
+        super().__init__(service, type_name, text)
+        self.service = service
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        return (
+            f"{self.service} raised {self.type_name}: {self.text}."
+            " To catch it as its own class, raise one that is built from plain values and declare it with"
+            " @service(raises=...)."
+        )
+
+
+class CallInDoubt(EnvironmentFault):
+    """An earlier life died between announcing a call with an effect and learning how it ended."""
+
+    def __init__(self, service: str, key: str) -> None:
+        super().__init__(service, key)
+        self.service = service
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            f"nobody knows whether the call of {self.service} with the key {self.key} took place: the process died"
+            " while it ran. Ask the outside by this key, or say that the call may be repeated (idempotent=True)."
+        )
+
+
+class ReturnedError(JobError):
+    """A service returned what no outcome can carry."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"what the call returned cannot be recorded: {self.problem} Return plain values (docs/quick-start.md)."
+
+
+class OutcomeTooLarge(JobError):
+    """A call returned more than one entry of the log may carry."""
+
+    def __init__(self, actual_bytes: int, limit_bytes: int) -> None:
+        super().__init__(actual_bytes, limit_bytes)
+        self.actual_bytes = actual_bytes
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"the call returned {self.actual_bytes} bytes, at most {self.limit_bytes} can be recorded,"
+            " because every process downstream keeps a copy. Return only what the job needs of it."
+        )
+
+
+class OutcomeUnreadable(JobError):
+    """A recorded exception has a class that this process does not have."""
+
+    def __init__(self, service: str, class_name: str) -> None:
+        super().__init__(service, class_name)
+        self.service = service
+        self.class_name = class_name
+
+    def __str__(self) -> str:
+        return (
+            f"{self.service} raised {self.class_name} in an earlier life, but no module that is loaded here has this"
+            " class, so that replay cannot raise it. Declare it with @service(raises=...): then every slot has it."
+        )
+
+
+class OutcomeMalformed(PeerError):
+    """Bytes of a log's CALL entry are no outcome."""
+
+    def __init__(self, service: str, reason: str) -> None:
+        super().__init__(service, reason)
+        self.service = service
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the recorded outcome of {self.service} is malformed: {self.reason}."
+
+
+def declare_exception(exception_class: type[Exception]) -> None:
+    """From now on exceptions of this class are rebuilt, also where its module is not loaded under its name.
+
+    Classes of the user's job file travel by value, and the slot has no module of that name.
+    """
+    _declared[exception_class.__module__, exception_class.__qualname__] = exception_class
+
+
+def encode_outcome(outcome: object) -> bytes:
+    """The bytes of what a call returned, or of the ``Exception`` that it raised. Never raises."""
+    if isinstance(outcome, Exception):
+        return _encode_exception(outcome)
+    try:
+        encoded = _VALUE + encode_value(outcome)
+    except Exception as problem:  # noqa: BLE001  the call took place: whatever the codec says is its outcome
+        return _encode_exception(ReturnedError(_shortened(str(problem))))
+    if len(encoded) > OUTCOME_BYTES_MAX:
+        return _encode_exception(OutcomeTooLarge(len(encoded), OUTCOME_BYTES_MAX))
+    return encoded
+
+
+def decode_outcome(encoded: bytes, service: str = "the call") -> object:
+    """Returns the value, or raises the exception, that the bytes stand for. ``service`` is for messages.
+
+    Live, call it outside the ``except`` that caught the original: replay has no ``__context__`` to show.
+    """
+    kind, rest = encoded[:1], encoded[1:]
+    if kind == _VALUE:
+        return decode_value(rest)
+    if kind == _REBUILT:
+        raise _decode_rebuilt(rest, service)
+    if kind == _DESCRIBED:
+        type_name, text, notes = _fields(rest, service, (str, str, list))
+        raise _with_notes(RecordedError(service, type_name, text), notes)
+    raise OutcomeMalformed(service, f"it begins with {kind!r}")
+
+
+def _encode_exception(exception: Exception) -> bytes:
+    module, name = type(exception).__module__, type(exception).__qualname__
+    text, notes = _shortened(_text_of(exception)), _notes_of(exception)
+    arguments = _rebuilding_arguments(exception)
+    if arguments is not None:
+        encoded = _REBUILT + encode_value((module, name, arguments, text, notes))
+        if len(encoded) <= OUTCOME_BYTES_MAX:
+            return encoded
+    return _DESCRIBED + encode_value((f"{module}.{name}", text, notes))
+
+
+def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
+    """The plain arguments from which its class, found by name, makes an equal exception; None if there are none."""
+    found = _class_called(type(exception).__module__, type(exception).__qualname__)
+    if found is not type(exception):
+        return None
+    try:
+        reduced = exception.__reduce__()  # some classes take other arguments than ``args``, OSError for one
+        if not isinstance(reduced, tuple) or reduced[0] is not found:
+            return None
+        arguments = decode_value(encode_value(reduced[1]))
+        assert isinstance(arguments, tuple)
+        rebuilt = found(*arguments)
+        is_equal = (str(rebuilt), _attributes(rebuilt)) == (str(exception), _attributes(exception))
+    except Exception:  # noqa: BLE001  code of the user's class, or of the codec, refuses: it cannot travel
+        return None
+    return arguments if is_equal else None
+
+
+def _decode_rebuilt(rest: bytes, service: str) -> Exception:
+    module, name, arguments, _text, notes = _fields(rest, service, (str, str, tuple, str, list))
+    found = _class_called(module, name)
+    if found is None:
+        return OutcomeUnreadable(service, f"{module}.{name}")
+    return _with_notes(found(*arguments), notes)
+
+
+def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
+    """The exception class of this name, if it is declared or its module is loaded. Runs no code of the module."""
+    if (module, qualified_name) in _declared:
+        return _declared[module, qualified_name]
+    found: object = sys.modules.get(module)
+    for part in qualified_name.split("."):
+        if found is None:
+            return None
+        found = vars(found).get(part)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def _fields(rest: bytes, service: str, types: tuple[type, ...]) -> tuple[Any, ...]:
+    fields = decode_value(rest)
+    if not isinstance(fields, tuple) or tuple(type(field) for field in fields) != types:
+        raise OutcomeMalformed(service, "its fields are not those of an exception")
+    return fields
+
+
+def _attributes(exception: Exception) -> dict[str, object]:
+    return {name: value for name, value in vars(exception).items() if name != "__notes__"}
+
+
+def _text_of(exception: Exception) -> str:
+    try:
+        return str(exception)
+    except Exception as problem:  # noqa: BLE001  a __str__ of the user's
+        return f"(its text cannot be had: {type(problem).__name__})"
+
+
+def _notes_of(exception: Exception) -> list[str]:
+    notes = [_shortened(note) for note in getattr(exception, "__notes__", ()) if isinstance(note, str)]
+    if frames := _innermost_frames(exception.__traceback__):
+        notes.append(f"raised in a recorded call, at {frames}")
+    return notes
+
+
+def _innermost_frames(traceback: TracebackType | None) -> str:
+    frames: list[str] = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frames.append(f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}")
+        traceback = traceback.tb_next
+    return ", called from ".join(reversed(frames[-FRAMES_MAX:]))
+
+
+def _with_notes(exception: Exception, notes: list[str]) -> Exception:
+    for note in notes:
+        exception.add_note(note)
+    return exception
+
+
+def _shortened(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()  # the codec takes no lone surrogates
+    if len(text) <= TEXT_CHARACTERS_MAX:
+        return text
+    return f"{text[:TEXT_CHARACTERS_MAX]}... ({len(text)} characters)"

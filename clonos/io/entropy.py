@@ -1,0 +1,36 @@
+"""Real luck and identity: what seeds an epoch, and what the services give outside a job."""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from typing import Any, Final
+
+SEED_BYTES: Final = 16
+
+
+def random_bytes(count: int) -> bytes:
+    """From the operating system, good enough for secrets."""
+    return os.urandom(count)
+
+
+def seed_bytes() -> bytes:
+    """What ``SEED`` records: 128 bits."""
+    return os.urandom(SEED_BYTES)
+
+
+def random_uuid() -> uuid.UUID:
+    """A version 4 UUID from the operating system."""
+    return uuid.uuid4()
+
+
+def stdlib_random() -> random.Random:
+    """The generator behind the functions of the module ``random``.
+
+    So a unit test that says ``random.seed(7)`` seeds what its user functions take from the services, too.
+    """
+    function: Any = random.random
+    shared = function.__self__
+    assert isinstance(shared, random.Random)
+    return shared

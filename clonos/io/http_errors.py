@@ -1,0 +1,100 @@
+"""What can go wrong with an HTTP request, as its caller sees it.
+
+Built from plain values only, so that each survives the causal log and a replay raises an equal one. URLs in messages
+are without user, password and query: these carry secrets.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+from clonos.core.errors import EnvironmentFault, JobError
+
+
+class HttpError(EnvironmentFault):
+    """A request got no answer, or no usable one."""
+
+
+class HttpTimeout(HttpError):
+    """The time for a request was used up."""
+
+    def __init__(self, method: str, url: str, phase: str, timeout_s: float) -> None:
+        super().__init__(method, url, phase, timeout_s)
+        self.method = method
+        self.url = url
+        self.phase = phase
+        self.timeout_s = timeout_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method} {self.url}: no answer while {self.phase}, within {self.timeout_s:g} s."
+            " Raise timeout= if the service is slow."
+        )
+
+
+class HttpConnectionFailed(HttpError):
+    """The connection could not be made, or broke. ``was_sent``: the server may have seen the request."""
+
+    def __init__(self, method: str, url: str, reason: str, was_sent: bool) -> None:
+        super().__init__(method, url, reason, was_sent)
+        self.method = method
+        self.url = url
+        self.reason = reason
+        self.was_sent = was_sent
+
+    def __str__(self) -> str:
+        seen = "the server may have acted on it" if self.was_sent else "the request was not sent"
+        return f"{self.method} {self.url}: {self.reason}; {seen}."
+
+
+class HttpStatusError(HttpError):
+    """The answer's status is 400 or above, and ``raise_for_status`` was called."""
+
+    def __init__(self, method: str, url: str, status_code: int, reason: str, excerpt: str) -> None:
+        super().__init__(method, url, status_code, reason, excerpt)
+        self.method = method
+        self.url = url
+        self.status_code = status_code
+        self.reason = reason
+        self.excerpt = excerpt
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.url}: {self.status_code} {self.reason}: {self.excerpt}"
+
+
+class HttpBodyTooLarge(HttpError):
+    """The answer's body is longer than what may be recorded."""
+
+    def __init__(self, method: str, url: str, limit_bytes: int) -> None:
+        super().__init__(method, url, limit_bytes)
+        self.method = method
+        self.url = url
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method} {self.url}: the body has more than {self.limit_bytes} bytes."
+            " Every process downstream keeps a copy of what is recorded; raise body_bytes_max= if it must be."
+        )
+
+
+class HttpRequestInvalid(JobError):
+    """What the job asked for is no request."""
+
+    def __init__(self, method: str, url: str, reason: str) -> None:
+        super().__init__(method, url, reason)
+        self.method = method
+        self.url = url
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.url} cannot be sent: {self.reason}."
+
+
+def shown_url(url: str) -> str:
+    """The URL without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(a malformed URL)"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
