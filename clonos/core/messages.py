@@ -140,7 +140,7 @@ class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_u
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId  # -1: the snapshot is full
-    object_name: Name
+    objects: tuple[Name, ...]  # the chain to restore this checkpoint from, oldest (full) first
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):

@@ -1,0 +1,117 @@
+"""Causal logs: the byte string of a task's determinants, and the replicas of others' that a holder has.
+
+Offsets are absolute: bytes since the job's start. What lies before the last completed checkpoint is dropped. All copies
+of one log are prefixes of it, so bytes that differ where two copies overlap are a divergence, and fatal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clonos.core.errors import LogDiverged
+from clonos.core.ids import TaskId
+from clonos.core.messages import Delta, Length
+
+
+class Replica:
+    """A copy of one task's log from ``start_bytes`` on."""
+
+    __slots__ = ("data", "start_bytes")
+
+    def __init__(self, start_bytes: int, data: bytes = b"") -> None:
+        self.start_bytes = start_bytes
+        self.data = bytearray(data)
+
+    @property
+    def end_bytes(self) -> int:
+        """Offset of the next byte."""
+        return self.start_bytes + len(self.data)
+
+
+class CausalLogs:
+    """What one task, or one keeper, holds: its own log and the replicas of others, by task."""
+
+    __slots__ = ("replicas", "size_bytes")
+
+    def __init__(self) -> None:
+        self.replicas: dict[TaskId, Replica] = {}
+        self.size_bytes = 0
+
+    def begin(self, task: TaskId, offset_bytes: int, data: bytes = b"") -> None:
+        """The log of ``task`` begins at ``offset_bytes`` here, with ``data`` adopted as it is."""
+        assert task not in self.replicas, task
+        self.replicas[task] = Replica(offset_bytes, data)
+        self.size_bytes += len(data)
+
+    def append(self, task: TaskId, data: bytes) -> None:
+        """The owner goes on writing."""
+        self.replicas[task].data += data
+        self.size_bytes += len(data)
+
+    def end_bytes(self, task: TaskId) -> int:
+        """End of the copy of a task's log; 0 if there is none."""
+        replica = self.replicas.get(task)
+        return 0 if replica is None else replica.end_bytes
+
+    def has_gap(self, delta: Delta) -> bool:
+        """Whether bytes are missing between what is held and ``delta``."""
+        replica = self.replicas.get(delta.task)
+        return replica is not None and delta.offset_bytes > replica.end_bytes and not delta.restart
+
+    def receive(self, delta: Delta) -> bool:
+        """Appends what is new in ``delta``; whether anything was. The caller has asked ``has_gap``."""
+        replica = self.replicas.get(delta.task)
+        if replica is None:
+            self.begin(delta.task, delta.offset_bytes, delta.data)
+            return bool(delta.data)
+        end = replica.end_bytes
+        if delta.offset_bytes > end:
+            assert delta.restart, delta
+            self.size_bytes += len(delta.data) - len(replica.data)
+            self.replicas[delta.task] = Replica(delta.offset_bytes, delta.data)
+            return True
+        self._check_overlap(replica, delta)
+        known = end - delta.offset_bytes
+        if known >= len(delta.data):
+            return False
+        fresh = delta.data[known:]
+        replica.data += fresh
+        self.size_bytes += len(fresh)
+        return True
+
+    @staticmethod
+    def _check_overlap(replica: Replica, delta: Delta) -> None:
+        first = max(replica.start_bytes, delta.offset_bytes)
+        last = min(replica.end_bytes, delta.offset_bytes + len(delta.data))
+        if first >= last:
+            return
+        ours = replica.data[first - replica.start_bytes : last - replica.start_bytes]
+        theirs = delta.data[first - delta.offset_bytes : last - delta.offset_bytes]
+        if ours != theirs:
+            at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+            raise LogDiverged(delta.task, first + at)
+
+    def truncate(self, task: TaskId, offset_bytes: int) -> None:
+        """Drops what lies before ``offset_bytes``: a checkpoint that covers it is complete."""
+        replica = self.replicas.get(task)
+        if replica is None or offset_bytes <= replica.start_bytes:
+            return
+        dropped = min(offset_bytes - replica.start_bytes, len(replica.data))
+        del replica.data[:dropped]
+        self.size_bytes -= dropped
+        replica.start_bytes = offset_bytes
+
+    def delta(self, task: TaskId, from_bytes: int) -> Delta:
+        """What a peer that holds the log up to ``from_bytes`` lacks."""
+        replica = self.replicas[task]
+        if from_bytes <= replica.start_bytes:
+            return Delta(task, replica.start_bytes, True, bytes(replica.data))
+        return Delta(task, from_bytes, False, bytes(replica.data[from_bytes - replica.start_bytes :]))
+
+    def lengths(self) -> tuple[Length, ...]:
+        """End of every copy, by task."""
+        return tuple(Length(task, self.replicas[task].end_bytes) for task in sorted(self.replicas))
+
+    def deltas(self, tasks: Iterable[TaskId]) -> tuple[Delta, ...]:
+        """All that is held of each of ``tasks``."""
+        return tuple(self.delta(task, 0) for task in tasks if task in self.replicas)

@@ -1,0 +1,185 @@
+"""Determinants: the record of each nondeterministic choice of a task, as bytes of its causal log.
+
+An entry is a tag byte and varints. A ``STEP`` is the commonest: its tag holds the input itself, so that it costs three
+bytes for a batch of a thousand records. Entries are never altered once written.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clonos.core.errors import LogMalformed
+
+READ: Final = 1  # (split, n): a source takes n records
+END: Final = 2  # a source decides that its input has ended
+CLOCK: Final = 3  # (delta_ns): user code or a window reads the time; delta to the task's last instant
+SEED: Final = 4  # (16 bytes): an epoch begins
+INTENT: Final = 5  # (name): before a call that has an effect outside
+CALL: Final = 6  # (outcome): a call returned or raised
+TIMER: Final = 7  # (delta_ns): processing time advances between two steps; due timers fire
+TRIGGER: Final = 8  # (checkpoint): a source puts a barrier into its stream
+COMPLETION: Final = 9  # (id, outcome): an asynchronous result is handed to user code
+ROUTED: Final = 10  # (description): an exception of user code went to the error output
+SPLITS: Final = 11  # (description): a source learns of splits
+STEP: Final = 0x80  # 0x80 | input for inputs below 127, else 0xFF and the input as varint; then n
+
+NAMES: Final = {
+    READ: "READ",
+    END: "END",
+    CLOCK: "CLOCK",
+    SEED: "SEED",
+    INTENT: "INTENT",
+    CALL: "CALL",
+    TIMER: "TIMER",
+    TRIGGER: "TRIGGER",
+    COMPLETION: "COMPLETION",
+    ROUTED: "ROUTED",
+    SPLITS: "SPLITS",
+    STEP: "STEP",
+}
+
+SEED_BYTES: Final = 16
+_INLINE_INPUTS: Final = 127
+
+
+def varint(value: int) -> bytes:
+    """``value`` >= 0 in groups of seven bits, the lowest first."""
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def step(input_index: int, count: int) -> bytes:
+    """The task processes the next ``count`` elements of its ``input_index``-th input."""
+    if input_index < _INLINE_INPUTS:
+        return bytes((STEP | input_index,)) + varint(count)
+    return b"\xff" + varint(input_index) + varint(count)
+
+
+def numbers(tag: int, *values: int) -> bytes:
+    """An entry of numbers alone: READ, END, CLOCK, TIMER, TRIGGER."""
+    return bytes((tag,)) + b"".join(map(varint, values))
+
+
+def seed(bits: bytes) -> bytes:
+    """The seed of an epoch."""
+    assert len(bits) == SEED_BYTES, bits
+    return bytes((SEED,)) + bits
+
+
+def blob(tag: int, data: bytes) -> bytes:
+    """An entry of bytes: INTENT, CALL, ROUTED, SPLITS."""
+    return bytes((tag,)) + varint(len(data)) + data
+
+
+_TWO_NUMBERS: Final = frozenset({READ})
+_ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER})
+_BLOBS: Final = frozenset({INTENT, CALL, ROUTED, SPLITS})
+
+Entry = tuple[int, int, int, bytes]
+"""(tag, first number or input, second number or count, bytes); what a tag has not is 0 or empty."""
+
+
+class LogReader:
+    """Reads the entries of a log one after another. ``base_bytes`` is the absolute offset of its first byte."""
+
+    __slots__ = ("_ahead", "_base", "_data", "_position")
+
+    def __init__(self, data: bytes, base_bytes: int = 0) -> None:
+        self._data = data
+        self._position = 0
+        self._base = base_bytes
+        self._ahead: tuple[Entry, int] | None = None
+
+    @property
+    def offset_bytes(self) -> int:
+        """Absolute offset of the next entry."""
+        return self._base + self._position
+
+    @property
+    def at_end(self) -> bool:
+        """True when no entry is left."""
+        return self._position >= len(self._data)
+
+    def peek(self) -> Entry:
+        """The next entry, which stays."""
+        if self._ahead is None:
+            self._ahead = self._parse()
+        return self._ahead[0]
+
+    def next(self) -> Entry:
+        """The next entry, taken."""
+        entry, end = self._ahead or self._parse()
+        self._ahead = None
+        self._position = end
+        return entry
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        value, shift = 0, 0
+        data = self._data
+        while True:
+            if at >= len(data):
+                raise LogMalformed(self._base + at, "it ends within a number")
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, at
+            shift += 7
+            if shift > 70:
+                raise LogMalformed(self._base + at, "a number has more than ten bytes")
+
+    def _parse(self) -> tuple[Entry, int]:
+        start = self._position
+        if start >= len(self._data):
+            raise LogMalformed(self.offset_bytes, "it has no further entry")
+        tag = self._data[start]
+        at = start + 1
+        if tag >= STEP:
+            index = tag & 0x7F
+            if index == _INLINE_INPUTS:
+                index, at = self._varint(at)
+            count, at = self._varint(at)
+            return (STEP, index, count, b""), at
+        if tag in _ONE_NUMBER:
+            first, at = self._varint(at)
+            return (tag, first, 0, b""), at
+        if tag in _TWO_NUMBERS:
+            first, at = self._varint(at)
+            second, at = self._varint(at)
+            return (tag, first, second, b""), at
+        if tag == END:
+            return (END, 0, 0, b""), at
+        if tag == SEED:
+            return (SEED, 0, 0, self._bytes(at, SEED_BYTES)), at + SEED_BYTES
+        if tag in _BLOBS:
+            size, at = self._varint(at)
+            return (tag, 0, 0, self._bytes(at, size)), at + size
+        if tag == COMPLETION:
+            first, at = self._varint(at)
+            size, at = self._varint(at)
+            return (tag, first, 0, self._bytes(at, size)), at + size
+        raise LogMalformed(self.offset_bytes, f"tag {tag} is unknown")
+
+    def _bytes(self, at: int, size: int) -> bytes:
+        if at + size > len(self._data):
+            raise LogMalformed(self._base + at, f"it ends within {size} bytes")
+        return self._data[at : at + size]
+
+
+def claims_of(log: bytes, inputs_count: int) -> list[int]:
+    """Per input, how many elements the steps of ``log`` cover: what its owner has certainly received."""
+    covered = [0] * inputs_count
+    reader = LogReader(log)
+    while not reader.at_end:
+        tag, index, count, _ = reader.next()
+        if tag == STEP:
+            covered[index] += count
+    return covered
