@@ -1,0 +1,323 @@
+"""Configuration of a run: keyword < clonos.toml < environment < command line, in rising force, typed and checked.
+
+A key is the option's name without its unit (``checkpoint_every``, ``inflight_memory``): the value brings the unit.
+A duration is "500ms", "5s", "2min", a timedelta or a number of seconds; a size is "128MiB", "4GB" or a number of bytes.
+What no option is called, or does not read as its type, is a ``JobError`` that names the key, where it stands and the
+nearest right one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.options import Options
+
+FILE_NAME: Final = "clonos.toml"
+VARIABLE_PREFIX: Final = "CLONOS_"
+VARIABLE_PREFIXES_OF_OTHERS: Final = ("CLONOS_TEST_",)
+"""Variables that are no options: the test run marks what it starts with one."""
+
+NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "min": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+BYTES: Final = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+DURATION_SUFFIXES: Final = {"_us": "us", "_ms": "ms"}
+SIZE_SUFFIX: Final = "_bytes"
+
+
+class SlotKind(StrEnum):
+    """Where slots are born."""
+
+    SPARK = "spark"  # on Spark executors
+    PROCESS = "process"  # as child processes of the driver, no JVM
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What steers one run as a whole; what the runtime's core knows is in ``Options``."""
+
+    parallelism: int = 1  # of every step that names none
+    slots: SlotKind = SlotKind.SPARK
+    master: str = "local-cluster[2,4,1024]"  # of the session that the library makes itself
+    store: str = ""  # URL or path of the checkpoint store; empty: ./.clonos/<name of the job>
+    resume: bool = False  # go on from the store's last completed checkpoint
+    checkpoint: int | None = None  # with resume: go back to this one
+    overwrite: bool = False  # forget what the store and the output folders hold
+    metrics: str = ""  # file that gets a line of counters per second
+    data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's own
+    data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
+    spare_slots: int = 0  # beyond one per task
+    domains: int = 0  # process slots: groups that count as executors; 0: each slot one of its own
+    py_files: tuple[str, ...] = ()  # modules and archives to ship to executors
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settled configuration. ``origins``: per key that was set, where its value comes from."""
+
+    core: Options = field(default_factory=Options)
+    run: RunOptions = field(default_factory=RunOptions)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+class OptionUnknown(JobError):
+    """No option has this name."""
+
+    def __init__(self, key: str, origin: str, nearest: str) -> None:
+        super().__init__(key, origin, nearest)
+        self.key = key
+        self.origin = origin
+        self.nearest = nearest
+
+    def __str__(self) -> str:
+        hint = f"did you mean {self.nearest!r}?" if self.nearest else f"the options are: {', '.join(keys())}."
+        return f"{self.origin} sets {self.key!r}, which no option is called: {hint}"
+
+
+class OptionIllTyped(JobError):
+    """A value does not read as the type of its option."""
+
+    def __init__(self, key: str, origin: str, value: str, expected: str) -> None:
+        super().__init__(key, origin, value, expected)
+        self.key = key
+        self.origin = origin
+        self.value = value
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.origin} sets the option {self.key!r} to {self.value}, but {self.expected} is expected."
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A key with the field that it fills. ``unit``: of a duration or size, in the field's own unit."""
+
+    key: str
+    field_name: str
+    is_core: bool
+    annotation: Any
+    unit: str  # "us", "ms", "bytes" or ""
+
+
+def _options_of(owner: type, is_core: bool) -> Iterable[_Option]:
+    hints = typing.get_type_hints(owner)
+    for entry in fields(owner):
+        key, unit = entry.name, ""
+        for suffix, name in (*DURATION_SUFFIXES.items(), (SIZE_SUFFIX, "bytes")):
+            if key.endswith(suffix):
+                key, unit = key.removesuffix(suffix), name
+        yield _Option(key, entry.name, is_core, hints[entry.name], unit)
+
+
+_OPTIONS: Final = {o.key: o for o in (*_options_of(RunOptions, False), *_options_of(Options, True))}
+
+
+def keys() -> tuple[str, ...]:
+    """Every option's key, sorted."""
+    return tuple(sorted(_OPTIONS))
+
+
+def settle(
+    keywords: Mapping[str, object],
+    command_line: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """The settings of a run from all four places; ``environment`` and ``file`` are the process's own when not given.
+
+    ``keywords``: those of ``Job`` overlaid by those of ``run``. ``file``: an absent one counts as empty.
+    """
+    file = Path(FILE_NAME) if file is None else file
+    environment = os.environ if environment is None else environment
+    layers: list[tuple[str, Mapping[str, object]]] = [
+        ("the keyword", keywords),
+        (f"the file {file}", _read_file(file)),
+        ("the environment", _read_environment(environment)),
+        ("the command line", command_line or {}),
+    ]
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in layers:
+        for key, value in layer.items():
+            option = _OPTIONS.get(key)
+            if option is None:
+                raise OptionUnknown(_spelled(key, origin), origin, _nearest(key, origin))
+            values[key] = _parse(option, value, origin)
+            origins[key] = origin
+    core = {_OPTIONS[key].field_name: value for key, value in values.items() if _OPTIONS[key].is_core}
+    run = {_OPTIONS[key].field_name: value for key, value in values.items() if not _OPTIONS[key].is_core}
+    return Settings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
+
+
+def describe(settings: Settings) -> dict[str, object]:
+    """Every key with its settled value in the option's own unit, for status and ``clonos run --help``-like output."""
+    return {
+        key: getattr(settings.core if option.is_core else settings.run, option.field_name)
+        for key, option in sorted(_OPTIONS.items())
+    }
+
+
+def duration_ns(value: object) -> int:
+    """Nanoseconds of "5s", "500ms", a timedelta or a number of seconds; ``ValueError`` for anything else."""
+    if isinstance(value, timedelta):
+        return round(value / timedelta(microseconds=1)) * 1_000
+    return _quantity(value, NANOSECONDS, "s")
+
+
+def size_bytes(value: object) -> int:
+    """Bytes of "128MiB" or a number of bytes; ``ValueError`` for anything else."""
+    return _quantity(value, BYTES, "B")
+
+
+def _quantity(value: object, units: Mapping[str, int], default_unit: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(value)
+    if not isinstance(value, str):
+        return round(value * units[default_unit])
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
+    if match is None or (match[2] or default_unit) not in units:
+        raise ValueError(value)
+    unit = units[match[2] or default_unit]
+    return int(match[1]) * unit if match[1].isdigit() else round(float(match[1]) * unit)
+
+
+def _read_file(file: Path) -> Mapping[str, object]:
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFault(f"the file {file} cannot be read: {error}. Mend it or move it away.") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f'the file {file} is no TOML: {error}. It holds lines like: checkpoint_every = "5s"') from None
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    return {
+        name.removeprefix(VARIABLE_PREFIX).lower(): value
+        for name, value in sorted(environment.items())
+        if name.startswith(VARIABLE_PREFIX) and not name.startswith(VARIABLE_PREFIXES_OF_OTHERS)
+    }
+
+
+def _spelled(key: str, origin: str) -> str:
+    return VARIABLE_PREFIX + key.upper() if origin == "the environment" else key
+
+
+def _nearest(key: str, origin: str) -> str:
+    closest = difflib.get_close_matches(key, _OPTIONS, n=1, cutoff=0.5)
+    return _spelled(closest[0], origin) if closest else ""
+
+
+def _parse(option: _Option, value: object, origin: str) -> object:
+    try:
+        parsed = _parse_as(option, value)
+    except (ValueError, TypeError):
+        raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), _expected(option)) from None
+    if isinstance(parsed, int) and not isinstance(parsed, bool) and parsed < 0:
+        raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), f"{_expected(option)}, not below 0,")
+    return parsed
+
+
+def _parse_as(option: _Option, value: object) -> object:
+    if option.unit == "bytes":
+        return size_bytes(value)
+    if option.unit:
+        return _in_whole_units(duration_ns(value), NANOSECONDS[option.unit])
+    annotation, is_optional = _without_none(option.annotation)
+    if is_optional and (value is None or (isinstance(value, str) and value.lower() in ("none", "full"))):
+        return None
+    if annotation is bool:
+        return _parse_bool(value)
+    if annotation is int:
+        return _parse_int(value)
+    if annotation is str:
+        return _parse_str(value)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return annotation(value)
+    return _parse_names(value)
+
+
+def _in_whole_units(quantity_ns: int, unit_ns: int) -> int:
+    if quantity_ns % unit_ns:
+        raise ValueError(quantity_ns)
+    return quantity_ns // unit_ns
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if isinstance(annotation, types.UnionType):
+        kept = [member for member in typing.get_args(annotation) if member is not types.NoneType]
+        return kept[0], True
+    return annotation, False
+
+
+def _parse_bool(value: object) -> bool:
+    known = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in known:
+        return known[value.lower()]
+    raise ValueError(value)
+
+
+def _parse_int(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(value)
+    return int(value)
+
+
+def _parse_str(value: object) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(value)
+    return os.fspath(value)
+
+
+def _parse_names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    if isinstance(value, list | tuple):
+        return tuple(_parse_str(name) for name in value)
+    raise ValueError(value)
+
+
+def _expected(option: _Option) -> str:
+    if option.unit == "bytes":
+        return 'a size such as "128MiB" or a number of bytes'
+    if option.unit:
+        return f'a duration in whole {option.unit} such as "5s", "500ms" or a number of seconds'
+    annotation, is_optional = _without_none(option.annotation)
+    or_none = ' or "none"' if is_optional else ""
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(repr(member.value) for member in annotation) + or_none
+    named = {bool: "true or false", int: "a whole number", str: "a text"}
+    return named.get(annotation, "a list of texts") + or_none

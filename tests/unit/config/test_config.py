@@ -1,0 +1,161 @@
+"""Configuration: rising force, types, units, and errors that name the nearest right key."""
+
+import pickle
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.config import (
+    BYTES,
+    NANOSECONDS,
+    OptionIllTyped,
+    OptionUnknown,
+    SlotKind,
+    describe,
+    duration_ns,
+    keys,
+    settle,
+    size_bytes,
+)
+from clonos.core.errors import JobError
+from clonos.core.options import Options, SpillPolicy
+
+NO_FILE = Path("no-such-file.toml")
+
+
+def test_without_any_setting_the_defaults_hold() -> None:
+    settings = settle({}, environment={}, file=NO_FILE)
+    assert settings.core == Options()
+    assert settings.run.slots is SlotKind.SPARK
+    assert settings.origins == {}
+
+
+def test_each_place_overrules_the_one_before(tmp_path: Path) -> None:
+    file = tmp_path / "clonos.toml"
+    file.write_text('checkpoint_every = "2s"\nstandbys = 2\nparallelism = 2\n', "utf-8")
+    settings = settle(
+        {"checkpoint_every": "1s", "standbys": 1, "parallelism": 1, "keepers": 3},
+        command_line={"checkpoint_every": "4s"},
+        environment={"CLONOS_CHECKPOINT_EVERY": "3s", "CLONOS_STANDBYS": "3", "HOME": "/"},
+        file=file,
+    )
+    assert (settings.core.checkpoint_every_ms, settings.core.standbys) == (4_000, 3)
+    assert (settings.run.parallelism, settings.core.keepers) == (2, 3)
+    assert settings.origins == {
+        "checkpoint_every": "the command line",
+        "standbys": "the environment",
+        "parallelism": f"the file {file}",
+        "keepers": "the keyword",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("checkpoint_every", "500ms", 500),
+        ("checkpoint_every", "1.5 s", 1_500),
+        ("checkpoint_every", 2, 2_000),
+        ("checkpoint_every", 0.25, 250),
+        ("checkpoint_every", "3", 3_000),
+        ("checkpoint_every", timedelta(minutes=1), 60_000),
+        ("step_cost", "5ms", 5_000),
+        ("inflight_memory", "128MiB", 128 << 20),
+        ("inflight_memory", 4096, 4096),
+        ("inflight_disk", "4GB", 4 * 10**9),
+        ("sharing_depth", "full", None),
+        ("sharing_depth", None, None),
+        ("sharing_depth", "2", 2),
+        ("spill_policy", "epoch", SpillPolicy.EPOCH),
+        ("causal_logging", "off", False),
+        ("compress", True, True),
+        ("slots", "process", SlotKind.PROCESS),
+        ("py_files", "a.py, b.zip", ("a.py", "b.zip")),
+        ("py_files", ["a.py"], ("a.py",)),
+        ("store", Path("somewhere"), "somewhere"),
+    ],
+)
+def test_a_value_reads_as_the_type_of_its_option(key: str, value: object, expected: object) -> None:
+    settings = settle({key: value}, environment={}, file=NO_FILE)
+    assert describe(settings)[key] == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("checkpoint_every", "soon"),
+        ("checkpoint_every", "5 parsecs"),
+        ("checkpoint_every", "1us"),
+        ("checkpoint_every", True),
+        ("checkpoint_every", -1),
+        ("inflight_memory", "12 apples"),
+        ("parallelism", 1.5),
+        ("parallelism", True),
+        ("parallelism", -2),
+        ("compress", "perhaps"),
+        ("compress", 1),
+        ("slots", "cloud"),
+        ("spill_policy", 3),
+        ("py_files", 7),
+        ("store", 7),
+    ],
+)
+def test_an_ill_typed_value_is_refused_with_what_is_expected(key: str, value: object) -> None:
+    with pytest.raises(OptionIllTyped, match=f"the keyword sets the option '{key}'.*expected"):
+        settle({key: value}, environment={}, file=NO_FILE)
+
+
+def test_an_unknown_keyword_names_the_nearest_right_one() -> None:
+    with pytest.raises(OptionUnknown, match=r"the keyword sets 'chekpoint_every'.*did you mean 'checkpoint_every'"):
+        settle({"chekpoint_every": "5s"}, environment={}, file=NO_FILE)
+
+
+def test_an_unknown_variable_is_named_as_it_is_spelled() -> None:
+    with pytest.raises(OptionUnknown, match=r"CLONOS_STANBYS.*did you mean 'CLONOS_STANDBYS'"):
+        settle({}, environment={"CLONOS_STANBYS": "1"}, file=NO_FILE)
+
+
+def test_an_unknown_key_of_the_file_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "clonos.toml"
+    file.write_text("checkpoint_every_ms = 5\n", "utf-8")
+    with pytest.raises(
+        OptionUnknown, match=r"clonos\.toml sets 'checkpoint_every_ms'.*did you mean 'checkpoint_every'"
+    ):
+        settle({}, environment={}, file=file)
+
+
+def test_a_key_like_no_other_gets_the_list_of_options() -> None:
+    with pytest.raises(OptionUnknown, match=r"the options are:.*checkpoint_every"):
+        settle({"zzzzqqq": 1}, environment={}, file=NO_FILE)
+
+
+def test_the_marks_of_a_test_run_are_no_options() -> None:
+    assert settle({}, environment={"CLONOS_TEST_RUN": "7"}, file=NO_FILE).origins == {}
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "clonos.toml"
+    file.write_text("checkpoint_every: 5s\n", "utf-8")
+    with pytest.raises(JobError, match=r"clonos\.toml is no TOML"):
+        settle({}, environment={}, file=file)
+
+
+def test_errors_survive_pickling() -> None:
+    for error in (OptionUnknown("a", "b", "c"), OptionIllTyped("a", "b", "c", "d")):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
+
+
+def test_no_key_bears_a_unit() -> None:
+    assert not [key for key in keys() if key.endswith(("_ms", "_us", "_bytes"))]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(NANOSECONDS)))
+def test_a_written_duration_is_its_number_times_its_unit(number: int, unit: str) -> None:
+    assert duration_ns(f"{number}{unit}") == duration_ns(f" {number} {unit} ") == number * NANOSECONDS[unit]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(BYTES)))
+def test_a_written_size_is_its_number_times_its_unit(number: int, unit: str) -> None:
+    assert size_bytes(f"{number}{unit}") == number * BYTES[unit]
