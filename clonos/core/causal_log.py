@@ -56,7 +56,7 @@ class CausalLogs:
     def has_gap(self, delta: Delta) -> bool:
         """Whether bytes are missing between what is held and ``delta``."""
         replica = self.replicas.get(delta.task)
-        return replica is not None and delta.offset_bytes > replica.end_bytes and not delta.restart
+        return not delta.restart and (replica is None or delta.offset_bytes > replica.end_bytes)
 
     def receive(self, delta: Delta) -> bool:
         """Appends what is new in ``delta``; whether anything was. The caller has asked ``has_gap``."""

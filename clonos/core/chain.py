@@ -7,6 +7,7 @@ from the ``Recorder``: it never looks at a clock, a queue or a view. Implemented
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -39,7 +40,8 @@ class Collector(Protocol):
         """Records that an exception of user code was routed to the error output (a determinant of its own)."""
 
 
-class ChainContext(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ChainContext:
     """Handed to ``Chain.open``."""
 
     task_name: str
@@ -109,7 +111,8 @@ class Chain(Protocol):
         """Takes exactly ``count`` records of ``split`` and runs them through the chain. Same records at every replay."""
 
 
-class FailedAt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FailedAt:
     """Where user code raised inside a step, as far as the chain knows; attached by ``StepFailed``."""
 
     step: str

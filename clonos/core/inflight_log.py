@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+import msgspec
 
 from clonos.core.ids import ChannelId, CheckpointId
 
 
-class Chunk(NamedTuple):
+class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Consecutive elements of one kind."""
 
     first_seq: int

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.messages import Message
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------ task thread <-> slot
 
 
-class Output(NamedTuple):
+class Output(msgspec.Struct, frozen=True, gc=False):
     """Encoded elements for one channel."""
 
     channel: ChannelId
@@ -44,7 +46,7 @@ class Emission(NamedTuple):
     records_in: int = 0
 
 
-class Delivered(NamedTuple):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """Slot to task: elements of an input channel. The first ``skip`` of them were delivered before."""
 
     channel: ChannelId
@@ -179,10 +181,3 @@ class SlotShell(Protocol):
 
     def end(self, reason: str) -> None:
         """The slot shall end its process."""
-
-
-# ------------------------------------------------------------------ coordinator <-> shell
-
-
-class CoordinatorEffects(NamedTuple):
-    """Documentation only: the effects are the frozen structs in ``clonos.core.coordinator``."""

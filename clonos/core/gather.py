@@ -1,0 +1,73 @@
+"""Gathering: a recovering task asks every holder for its lost log, and for the replicas that it should hold.
+
+Answers are remembered by holder, never counted. All are prefixes of one log, so the longest contains the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clonos.core.ids import SlotId, TaskId, ViewNumber
+from clonos.core.messages import Delta, View
+from clonos.core.plan import Plan
+
+
+class Holder(NamedTuple):
+    """Who may hold the log: a task, or (``is_keeper``) the keeper of ``task`` in ``slot``."""
+
+    task: TaskId
+    is_keeper: bool
+    slot: SlotId
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Waits for the holders. Asked under ``view``: another view asks everybody again."""
+
+    view: ViewNumber
+    waiting_for: frozenset[Holder]
+    answers: tuple[tuple[Holder, tuple[Delta, ...]], ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Everybody has answered."""
+        return not self.waiting_for
+
+
+def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
+    """Every holder of the task's log that has a slot in ``view``. An incarnation without a slot has nothing yet."""
+    tasks = plan.holders[task]
+    found = [Holder(t, False, view.placements[t].slot) for t in tasks if view.placements[t].slot > 0]
+    for kept in plan.kept:
+        if kept == task or kept in tasks:
+            found += [Holder(kept, True, slot) for slot in view.placements[kept].keepers if slot > 0]
+    return tuple(found)
+
+
+def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
+    """Asks all holders; nobody where the incarnation began with its generation, for then there is no log."""
+    placement = view.placements[task]
+    holders = () if placement.is_fresh else holders_of(plan, view, task)
+    return Gathering(view.number, frozenset(holders))
+
+
+def collect_answer(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:
+    """Takes an answer in, unless it belongs to an earlier question or has been had."""
+    if view != state.view or holder not in state.waiting_for:
+        return state
+    return Gathering(state.view, state.waiting_for - {holder}, (*state.answers, (holder, deltas)))
+
+
+def choose_longest(copies: list[Delta]) -> Delta:
+    """The copy that contains all others."""
+    return max(copies, key=lambda delta: (delta.offset_bytes + len(delta.data), -delta.offset_bytes))
+
+
+def gathered_logs(state: Gathering) -> dict[TaskId, Delta]:
+    """Per task whose log anybody had, the longest copy."""
+    copies: dict[TaskId, list[Delta]] = {}
+    for _, deltas in state.answers:
+        for delta in deltas:
+            copies.setdefault(delta.task, []).append(delta)
+    return {task: choose_longest(copies[task]) for task in sorted(copies)}

@@ -1,0 +1,201 @@
+"""The life of an incarnation until it is live: one table, ``(State, Event) -> handler``.
+
+Starting is recovering from nothing: at the job's start nobody is asked and the log is empty.
+
+    Gathering ──▶ Connecting ──▶ Replaying ──▶ Live
+                                    │  ▲
+                                    ▼  │
+                                  Stalled ──▶ Lost
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from clonos.core.errors import InternalError
+from clonos.core.gather import Gathering
+from clonos.core.ids import ChannelId
+
+# ------------------------------------------------------------------ states
+
+
+@dataclass(frozen=True, slots=True)
+class Recovering:
+    """Gathers the log while the state is being restored."""
+
+    gathering: Gathering
+    is_restored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """Has state and log; waits until each receiver, the outside included, has stated its claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """The task follows its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """The log has ended behind the claim of a receiver that is being replaced: its successor may claim less."""
+
+    positions: tuple[tuple[ChannelId, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The task records new determinants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The log is lost; only a new generation helps."""
+
+    channel: ChannelId
+    position: int
+    claim: int
+
+
+State = Recovering | Connecting | Replaying | Stalled | Live | Lost
+
+# ------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The gathering has moved on."""
+
+    gathering: Gathering
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """State is there as of the checkpoint that the view names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A receiver has stated; ``is_missing``: another one has not yet."""
+
+    is_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnded:
+    """The task needs a determinant beyond its log, at these output positions.
+
+    ``behind``: (channel, position, claim) of the first channel that is behind the claim of a receiver that lives;
+    ``is_awaiting``: some channel is behind the claim of one that is being replaced.
+    """
+
+    positions: tuple[tuple[ChannelId, int], ...]
+    behind: tuple[ChannelId, int, int] | None
+    is_awaiting: bool
+
+
+Event = Gathered | Restored | Stated | LogEnded
+
+# ------------------------------------------------------------------ effects
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """State your claims to the inputs, open the outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the task: it follows its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoLive:
+    """The task may record new determinants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Compare positions and claims again: send ``LogEnded``."""
+
+    positions: tuple[tuple[ChannelId, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLost:
+    """Tell the coordinator."""
+
+
+Effect = Connect | Start | GoLive | Compare | ReportLost
+Step = tuple[State, tuple[Effect, ...]]
+
+# ------------------------------------------------------------------ handlers
+
+
+def _stay(state: State, _event: Event) -> Step:
+    return state, ()
+
+
+def _gather(state: Recovering, event: Gathered) -> Step:
+    return _connect_when_ready(Recovering(event.gathering, state.is_restored))
+
+
+def _restore(state: Recovering, _event: Restored) -> Step:
+    return _connect_when_ready(Recovering(state.gathering, True))
+
+
+def _connect_when_ready(state: Recovering) -> Step:
+    # Whoever is still gathering states nothing: its claim would be too low.
+    if state.is_restored and state.gathering.is_complete:
+        return Connecting(), (Connect(),)
+    return state, ()
+
+
+def _start_when_stated(state: Connecting, event: Stated) -> Step:
+    if event.is_missing:
+        return state, ()
+    return Replaying(), (Start(),)
+
+
+def _end_log(_state: Replaying | Stalled, event: LogEnded) -> Step:
+    if event.behind is not None:
+        return Lost(*event.behind), (ReportLost(),)
+    if event.is_awaiting:
+        return Stalled(event.positions), ()
+    return Live(), (GoLive(),)
+
+
+def _compare_again(state: Stalled, _event: Stated) -> Step:
+    return state, (Compare(state.positions),)
+
+
+HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
+    (Recovering, Gathered): _gather,
+    (Recovering, Restored): _restore,
+    (Recovering, Stated): _stay,  # receivers state as soon as they know the view
+    (Connecting, Stated): _start_when_stated,
+    (Connecting, Gathered): _stay,
+    (Replaying, Stated): _stay,
+    (Replaying, LogEnded): _end_log,
+    (Stalled, Stated): _compare_again,
+    (Stalled, LogEnded): _end_log,
+    (Live, Stated): _stay,
+    (Live, LogEnded): _stay,
+    (Lost, Stated): _stay,
+}
+
+
+def step(state: State, event: Event) -> Step:
+    """The next state and what to do. A pair without a row is a bug."""
+    handler = HANDLERS.get((type(state), type(event)))
+    if handler is None:
+        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event} in {state}")
+    return handler(state, event)
+
+
+def phase_name(state: State) -> str:
+    """The state as people read it in a status."""
+    return type(state).__name__.lower()

@@ -1,0 +1,230 @@
+"""Both ends of a channel: sessions, statements, credit, and the deltas that ride along.
+
+A session is opened by the receiver with a ``Statement`` and resets what counts as sent, elements and deltas, to what
+the statement says. Data plane: mutable, owned by the slot's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.ids import Incarnation, TaskId, ViewNumber
+from clonos.core.inflight_log import Chunk, InflightLog
+from clonos.core.messages import Batch, Delta, Length, Position, Statement
+from clonos.core.plan import Channel
+
+MESSAGE_OVERHEAD_BYTES = 64
+"""What a batch costs of its credit besides its payload."""
+
+
+class Sending:
+    """The sender's end. ``session`` is 0 while the receiver has not stated."""
+
+    __slots__ = (
+        "channel",
+        "claim",
+        "credit_bytes",
+        "cursor",
+        "dirty",
+        "log",
+        "receiver",
+        "sent_bytes",
+        "session",
+        "shared",
+        "shipped",
+        "unsent_bytes",
+    )
+
+    def __init__(self, channel: Channel, log: InflightLog, shared: tuple[TaskId, ...]) -> None:
+        self.channel = channel
+        self.log = log
+        self.shared = shared  # whose logs travel on this channel
+        self.receiver = Incarnation(0)
+        self.session = 0
+        self.claim: int | None = None  # the latest one; it outlives the session, see ``is_behind``
+        self.cursor = log.next_seq  # number of the next element to send in this session
+        self.credit_bytes = 0
+        self.sent_bytes = 0
+        self.unsent_bytes = 0
+        self.shipped: dict[TaskId, int] = {}  # per log, up to where this session has carried it
+        self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
+
+    def append(self, kind: int, count: int, checkpoint: int, payload: bytes) -> None:
+        """The task has produced the next elements."""
+        self.log.append(kind, count, checkpoint, payload)  # type: ignore[arg-type]
+        if self.session and self.log.next_seq > self.cursor:
+            self.unsent_bytes += len(payload)
+
+    def meet(self, receiver: Incarnation) -> None:
+        """A view names the receiver's incarnation: the session of an earlier one is over, its claim stands until a
+        successor states its own."""
+        if receiver != self.receiver:
+            self.receiver = receiver
+            self.session = 0
+            self.unsent_bytes = 0
+
+    def open(self, statement: Statement, logs: CausalLogs) -> None:
+        """Takes over what the receiver states; opens a session if it is a new one."""
+        if statement.session < self.session:
+            return
+        self.claim = statement.claim
+        if statement.session > self.session:
+            self.session = statement.session
+            self.cursor = statement.next_seq
+            self.sent_bytes = 0
+            self.credit_bytes = 0
+            self.shipped = {length.task: length.end_bytes for length in statement.lengths}
+            self.dirty = dict.fromkeys(task for task in self.shared if task in logs.replicas)
+            self.unsent_bytes = self.log.bytes_from(max(self.cursor, self.log.start_seq))
+        self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
+
+    def is_behind(self, position: int) -> bool:
+        """The lost-log rule: output up to ``position`` is less than what the receiver has, or no receiver has stated."""
+        return self.claim is None or position < self.claim
+
+    def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
+        """What this session has not yet carried of the logs that it shares; counts as carried from now on."""
+        if not self.dirty:
+            return ()
+        found = []
+        for task in self.dirty:
+            end = logs.end_bytes(task)
+            shipped = self.shipped.get(task, -1)
+            if end > shipped:
+                found.append(logs.delta(task, max(shipped, 0)))
+                self.shipped[task] = end
+        self.dirty.clear()
+        return tuple(found)
+
+    def pump(self, logs: CausalLogs, sender: Incarnation, send: Callable[[Batch, bytes], None]) -> None:
+        """Sends what credit allows; one element always passes."""
+        log = self.log
+        while self.session and self.cursor < log.next_seq and self.sent_bytes < self.credit_bytes:
+            chunk = log.read(self.cursor)
+            if chunk is None:
+                return  # being loaded from disk
+            self._account(chunk)
+            send(
+                Batch(
+                    self.channel.id,
+                    sender,
+                    self.receiver,
+                    self.session,
+                    chunk.first_seq,
+                    chunk.kind,
+                    chunk.count,
+                    chunk.checkpoint,
+                    self.deltas(logs),
+                ),
+                chunk.payload,
+            )
+
+    def _account(self, chunk: Chunk) -> None:
+        self.cursor = chunk.first_seq + chunk.count
+        self.sent_bytes += len(chunk.payload) + MESSAGE_OVERHEAD_BYTES
+        self.unsent_bytes = max(0, self.unsent_bytes - len(chunk.payload))
+
+    def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
+        """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
+        return Position(self.channel.id, sender, self.receiver, self.session, self.cursor, self.deltas(logs))
+
+
+class Receiving:
+    """The receiver's end. A new session begins at each meeting of a sender, break of a connection, and gap."""
+
+    __slots__ = (
+        "channel",
+        "granted_bytes",
+        "held",
+        "is_confirmed",
+        "is_quiet",
+        "is_taught",
+        "needed_seq",
+        "next_seq",
+        "queued_bytes",
+        "recovered_claim",
+        "sender",
+        "session",
+        "session_bytes",
+        "stated_bytes",
+        "window_bytes",
+    )
+
+    def __init__(self, channel: Channel, next_seq: int, claim: int, held: tuple[TaskId, ...], window_bytes: int) -> None:
+        self.channel = channel
+        self.next_seq = next_seq
+        self.recovered_claim = claim  # what the own log has steps for
+        self.held = held  # logs that this channel may bring
+        self.window_bytes = window_bytes
+        self.sender = Incarnation(0)
+        self.session = 0
+        self.session_bytes = 0  # received in this session
+        self.queued_bytes = 0  # handed to the task, not yet processed
+        self.granted_bytes = 0
+        self.stated_bytes = 0
+        self.needed_seq = 0  # a replaying task waits for all elements below
+        self.is_confirmed = False  # something has come in this session
+        self.is_quiet = True  # nothing has come since the last heartbeat
+        self.is_taught = False  # something has come from this sender since this incarnation began
+
+    def renew(self) -> None:
+        """Begins a new session; the caller states it."""
+        self.session += 1
+        self.session_bytes = 0
+        self.granted_bytes = 0
+        self.stated_bytes = 0
+        self.is_confirmed = False
+
+    def meet(self, sender: Incarnation) -> bool:
+        """A view names the sender's incarnation; whether it is another one."""
+        if sender == self.sender:
+            return False
+        self.sender = sender
+        return True
+
+    @property
+    def claim(self) -> int:
+        """Up to where this receiver has received, or its own log has steps."""
+        return max(self.next_seq, self.recovered_claim)
+
+    def grant(self) -> bool:
+        """Brings the credit up to date; whether it has grown enough to be stated at once."""
+        credit = self.session_bytes + max(0, self.window_bytes - self.queued_bytes)
+        if self.next_seq < self.needed_seq:
+            credit = self.session_bytes + self.window_bytes
+        self.granted_bytes = max(self.granted_bytes, credit)
+        starved = self.stated_bytes <= self.session_bytes < self.granted_bytes
+        return starved or self.granted_bytes - self.stated_bytes >= self.window_bytes // 4
+
+    def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> Statement:
+        """What to tell the sender now; ``lengths`` until the session is confirmed."""
+        self.grant()
+        self.stated_bytes = self.granted_bytes
+        return Statement(
+            self.channel.id,
+            view,
+            receiver,
+            self.sender,
+            self.session,
+            self.next_seq,
+            self.claim,
+            self.granted_bytes,
+            () if self.is_confirmed else tuple(lengths),
+        )
+
+    def has_gap(self, message: Batch | Position, logs: CausalLogs) -> bool:
+        """Whether elements or bytes of a delta are missing: a message is accepted whole or not at all."""
+        first = message.first_seq if isinstance(message, Batch) else message.next_seq
+        return first > self.next_seq or any(logs.has_gap(delta) for delta in message.deltas)
+
+    def accept(self, batch: Batch, payload_bytes: int) -> int | None:
+        """Moves on behind ``batch``, which has no gap; how many of its elements are known already (None: all)."""
+        self.session_bytes += payload_bytes + MESSAGE_OVERHEAD_BYTES
+        end = batch.first_seq + batch.count
+        if end <= self.next_seq:
+            return None
+        skip = self.next_seq - batch.first_seq
+        self.next_seq = end
+        self.queued_bytes += payload_bytes + MESSAGE_OVERHEAD_BYTES
+        return skip
