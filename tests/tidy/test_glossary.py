@@ -1,0 +1,28 @@
+"""The glossary names everything that goes over the wire, and nothing twice."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from tests.tidy.source import ROOT
+
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+
+pytestmark = pytest.mark.static
+
+
+def test_every_message_is_in_the_glossary() -> None:
+    messages = (ROOT / "clonos" / "core" / "messages.py").read_text("utf-8")
+    missing = [tag for tag in re.findall(r'tag="(\w+)"', messages) if f"`{tag}`" not in GLOSSARY]
+    assert not missing, f"say in docs/glossary.md what these messages mean: {missing}"
+
+
+def test_no_word_of_the_glossary_has_two_entries() -> None:
+    words = Counter(
+        word.strip()
+        for entry in re.findall(r"^\| ([^|]+) \|", GLOSSARY, re.MULTILINE)
+        for word in entry.split(",")
+        if word.strip() not in ("word", "---")
+    )
+    assert [word for word, count in words.items() if count > 1] == []
