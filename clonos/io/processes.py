@@ -1,0 +1,159 @@
+"""Slots as child processes of the driver: no JVM, for tests and for a first try.
+
+They are forked by a nursery that has everything imported. A death is noticed at once, whoever caused it. Every slot is
+a domain of its own, or they are dealt to a few domains so that a whole one can be killed as an executor would be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from clonos.core.errors import EnvironmentFault
+from clonos.io.nursery import HEADER
+from clonos.io.providers import Listener, SlotEnded
+
+END_TIMEOUT_S = 10.0
+"""What the nursery has to kill its children and end, once told."""
+
+
+class ProcessSlots:
+    """Bears slots in child processes. ``domains``: 0 makes each slot a domain of its own.
+
+    ``warm_modules`` are imported once, before any slot is forked. ``output``: file that gets what slots print; None
+    leaves them the driver's. ``order`` and ``close`` are for one thread, the listener is called from another.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        domains: int = 0,
+        warm_modules: tuple[str, ...] = (),
+        output: Path | None = None,
+    ) -> None:
+        self._listener = listener
+        self._domain_count = domains
+        self._lock = threading.Lock()
+        self._orders = 0
+        self._domain_of: dict[int, str] = {}  # living orders only
+        self._pid_of: dict[int, int] = {}  # living orders that have been forked
+        events_read_fd, events_write_fd = os.pipe()
+        opened = open(output, "ab") if output is not None else None  # noqa: SIM115 closed below
+        try:
+            self._nursery = subprocess.Popen(
+                [sys.executable, "-m", "clonos.io.nursery", str(events_write_fd), *warm_modules],
+                stdin=subprocess.PIPE,
+                stdout=opened,
+                stderr=opened,
+                pass_fds=(events_write_fd,),
+                env=_environment(),
+                start_new_session=True,  # a Ctrl-C in the terminal is the driver's alone
+            )
+        except OSError as error:
+            os.close(events_read_fd)
+            raise EnvironmentFault(f"slot processes cannot be started with {sys.executable}: {error}") from None
+        finally:
+            os.close(events_write_fd)
+            if opened is not None:
+                opened.close()
+        self._reader = threading.Thread(target=self._read, args=(events_read_fd,), name="slot processes", daemon=True)
+        self._reader.start()
+
+    def order(self, birth: bytes) -> int:
+        """Starts one more slot."""
+        with self._lock:
+            number = self._orders
+            self._orders += 1
+            domain = self._domain_for(number)
+            self._domain_of[number] = domain
+        encoded = domain.encode("utf-8")
+        assert self._nursery.stdin is not None, "it was opened as a pipe"
+        try:
+            self._nursery.stdin.write(HEADER.pack(number, len(encoded), len(birth)) + encoded + birth)
+            self._nursery.stdin.flush()
+        except (BrokenPipeError, struct.error) as error:
+            raise EnvironmentFault(
+                f"the process that bears slots has ended (code {self._nursery.poll()}), so no slot can be started:"
+                f" {error}. What it wrote to standard error says why."
+            ) from None
+        return number
+
+    def close(self) -> None:
+        """Ends every slot and the nursery, and waits for them."""
+        assert self._nursery.stdin is not None, "it was opened as a pipe"
+        try:
+            self._nursery.stdin.close()
+        except BrokenPipeError:  # it has ended already
+            pass
+        try:
+            self._nursery.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._nursery.kill()
+            self._nursery.wait()
+        self._reader.join()
+
+    def pids(self) -> dict[int, int]:
+        """Process of each order that lives."""
+        with self._lock:
+            return dict(self._pid_of)
+
+    def _domain_for(self, number: int) -> str:
+        """The domain with the fewest living slots, so that a killed one fills again."""
+        if not self._domain_count:
+            return f"process-{number}"
+        living = Counter(self._domain_of.values())
+        names = [f"domain-{index}" for index in range(self._domain_count)]
+        return min(names, key=lambda name: living[name])
+
+    def _read(self, events_fd: int) -> None:
+        with open(events_fd, encoding="ascii") as lines:
+            for line in lines:
+                event, order, value = line.split()
+                if event == "born":
+                    with self._lock:
+                        self._pid_of[int(order)] = int(value)
+                else:
+                    self._end(int(order), _reason(int(value)))
+        self._end_orphans()
+
+    def _end(self, order: int, reason: str) -> None:
+        with self._lock:
+            self._domain_of.pop(order, None)
+            self._pid_of.pop(order, None)
+        self._listener(SlotEnded(order, reason))
+
+    def _end_orphans(self) -> None:
+        """The nursery is gone. Had it been killed, its children would live on: they must not."""
+        with self._lock:
+            left = [(order, self._pid_of.get(order)) for order in self._domain_of]
+        for order, pid in left:
+            if pid is not None:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self._end(order, "the process that bears slots has ended")
+
+
+def _environment() -> dict[str, str]:
+    """The driver's, with one hash seed for all slots and the driver's own import path."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": path}
+
+
+def _reason(code: int) -> str:
+    if code == 0:
+        return ""
+    if code > 0:
+        return f"it ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"it was ended by {name}"

@@ -1,0 +1,148 @@
+"""Slots as child processes: born quickly, seen to die at once, none left behind."""
+
+import os
+import queue
+import select
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from clonos.io.processes import ProcessSlots
+from clonos.io.providers import SlotEnded
+
+pytestmark = pytest.mark.processes
+
+LIMIT_S = 20.0
+
+
+def _note(folder: Path, waits: bool) -> bytes:
+    """A birth that writes who it is into `folder`, then ends or waits for its end."""
+
+    def live(domain: str) -> None:
+        here = folder / f"{domain}.{os.getpid()}"
+        here.with_suffix(".new").write_text(f"{os.environ['PYTHONHASHSEED']} {hash('clonos')}", "utf-8")
+        os.rename(here.with_suffix(".new"), here)
+        os.mkfifo(folder / f"fifo-{os.getpid()}")
+        while waits:
+            signal.pause()
+
+    return bytes(cloudpickle.dumps(live))
+
+
+class Ends:
+    """Listens to a provider."""
+
+    def __init__(self) -> None:
+        self.queue: queue.Queue[SlotEnded] = queue.Queue()
+
+    def __call__(self, ended: SlotEnded) -> None:
+        self.queue.put(ended)
+
+    def next(self) -> SlotEnded:
+        return self.queue.get(timeout=LIMIT_S)
+
+
+def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
+    """Processes of the living orders, once there are so many. An order that ends at once wakes a waiter."""
+    barrier: queue.Queue[None] = queue.Queue()
+    while len(provider.pids()) < count:
+        with pytest.raises(queue.Empty):
+            barrier.get(timeout=0.01)
+    return provider.pids()
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+def test_a_slot_that_returns_is_reported_as_ended_by_itself(ends: Ends, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends)) as provider:
+        order = provider.order(_note(tmp_path, waits=False))
+        assert ends.next() == SlotEnded(order, "")
+    assert [file.name.split(".")[0] for file in tmp_path.glob("process-*")] == [f"process-{order}"]
+
+
+def test_all_slots_have_the_same_hash_seed(ends: Ends, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends)) as provider:
+        for _ in range(3):
+            provider.order(_note(tmp_path, waits=False))
+        for _ in range(3):
+            ends.next()
+    texts = {file.read_text("utf-8") for file in tmp_path.glob("process-*")}
+    assert len(texts) == 1
+    assert texts.pop().startswith("0 ")
+
+
+def test_a_killed_slot_is_reported_and_the_others_live_on(ends: Ends, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends)) as provider:
+        orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(3)]
+        pids = _born(provider, 3)
+        os.kill(pids[orders[1]], signal.SIGKILL)
+        assert ends.next() == SlotEnded(orders[1], "it was ended by SIGKILL")
+        assert provider.pids() == {order: pids[order] for order in (orders[0], orders[2])}
+    assert {ends.next().order, ends.next().order} == {orders[0], orders[2]}
+
+
+def test_a_slot_that_raises_is_reported_with_its_exit_code(
+    ends: Ends, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(domain: str) -> None:
+        raise ValueError(f"no luck in {domain}")
+
+    with closing(ProcessSlots(ends, output=tmp_path / "output.txt")) as provider:
+        order = provider.order(bytes(cloudpickle.dumps(fail)))
+        assert ends.next() == SlotEnded(order, "it ended with exit code 1")
+    assert f"no luck in process-{order}" in (tmp_path / "output.txt").read_text("utf-8")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends, domains=2)) as provider:
+        orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(4)]
+        pids = _born(provider, 4)
+        for order in (orders[0], orders[2]):
+            os.kill(pids[order], signal.SIGKILL)
+        assert {ends.next().order, ends.next().order} == {orders[0], orders[2]}
+        orders += [provider.order(_note(tmp_path, waits=True)) for _ in range(2)]
+        _born(provider, 4)
+        assert sorted(provider._domain_of.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
+
+
+def test_when_the_nursery_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends)) as provider:
+        order = provider.order(_note(tmp_path, waits=True))
+        (pid,) = _born(provider, 1).values()
+        os.kill(provider._nursery.pid, signal.SIGKILL)
+        assert ends.next() == SlotEnded(order, "the process that bears slots has ended")
+        _await_end(pid)
+
+
+def test_modules_named_as_warm_are_there_when_a_slot_is_born(ends: Ends, tmp_path: Path) -> None:
+    def live(domain: str) -> None:
+        sys.exit(7 if "colorsys" in sys.modules else 8)
+
+    live.__module__ = "__main__"
+    with closing(ProcessSlots(ends, warm_modules=("colorsys",))) as provider:
+        provider.order(_by_value(live))
+        assert ends.next().reason == "it ended with exit code 7"
+
+
+def _await_end(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    assert poller.poll(LIMIT_S * 1000)
+    os.close(descriptor)
+
+
+def _by_value(function: Callable[[str], None]) -> bytes:
+    return bytes(cloudpickle.dumps(function))
