@@ -23,8 +23,8 @@ TEXT_CHARACTERS_MAX: Final = 4_096
 FRAMES_MAX: Final = 3
 
 _VALUE: Final = b"\x00"
-_REBUILT: Final = b"\x01"  # (module, qualified name, arguments, text, notes)
-_DESCRIBED: Final = b"\x02"  # (type name, text, notes)
+_REBUILT: Final = b"\x01"  # (service, module, qualified name, arguments, text, notes)
+_DESCRIBED: Final = b"\x02"  # (service, type name, text, notes)
 
 _declared: dict[tuple[str, str], type[Exception]] = {}
 
@@ -105,13 +105,12 @@ class OutcomeUnreadable(JobError):
 class OutcomeMalformed(PeerError):
     """Bytes of a log's CALL entry are no outcome."""
 
-    def __init__(self, service: str, reason: str) -> None:
-        super().__init__(service, reason)
-        self.service = service
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"the recorded outcome of {self.service} is malformed: {self.reason}."
+        return f"the recorded outcome of a call is malformed: {self.reason}."
 
 
 def declare_exception(exception_class: type[Exception]) -> None:
@@ -122,21 +121,21 @@ def declare_exception(exception_class: type[Exception]) -> None:
     _declared[exception_class.__module__, exception_class.__qualname__] = exception_class
 
 
-def encode_outcome(outcome: object) -> bytes:
-    """The bytes of what a call returned, or of the ``Exception`` that it raised. Never raises."""
+def encode_outcome(service: str, outcome: object) -> bytes:
+    """The bytes of what a call of ``service`` returned, or of the ``Exception`` that it raised. Never raises."""
     if isinstance(outcome, Exception):
-        return _encode_exception(outcome)
+        return _encode_exception(service, outcome)
     try:
         encoded = _VALUE + encode_value(outcome)
     except Exception as problem:  # noqa: BLE001  the call took place: whatever the codec says is its outcome
-        return _encode_exception(ReturnedError(_shortened(str(problem))))
+        return _encode_exception(service, ReturnedError(_shortened(str(problem))))
     if len(encoded) > OUTCOME_BYTES_MAX:
-        return _encode_exception(OutcomeTooLarge(len(encoded), OUTCOME_BYTES_MAX))
+        return _encode_exception(service, OutcomeTooLarge(len(encoded), OUTCOME_BYTES_MAX))
     return encoded
 
 
-def decode_outcome(encoded: bytes, service: str = "the call") -> object:
-    """Returns the value, or raises the exception, that the bytes stand for. ``service`` is for messages.
+def decode_outcome(encoded: bytes) -> object:
+    """Returns the value, or raises the exception, that the bytes stand for.
 
     Live, call it outside the ``except`` that caught the original: replay has no ``__context__`` to show.
     """
@@ -144,22 +143,22 @@ def decode_outcome(encoded: bytes, service: str = "the call") -> object:
     if kind == _VALUE:
         return decode_value(rest)
     if kind == _REBUILT:
-        raise _decode_rebuilt(rest, service)
+        raise _decode_rebuilt(rest)
     if kind == _DESCRIBED:
-        type_name, text, notes = _fields(rest, service, (str, str, list))
+        service, type_name, text, notes = _fields(rest, (str, str, str, list))
         raise _with_notes(RecordedError(service, type_name, text), notes)
-    raise OutcomeMalformed(service, f"it begins with {kind!r}")
+    raise OutcomeMalformed(f"it begins with {kind!r}")
 
 
-def _encode_exception(exception: Exception) -> bytes:
+def _encode_exception(service: str, exception: Exception) -> bytes:
     module, name = type(exception).__module__, type(exception).__qualname__
     text, notes = _shortened(_text_of(exception)), _notes_of(exception)
     arguments = _rebuilding_arguments(exception)
     if arguments is not None:
-        encoded = _REBUILT + encode_value((module, name, arguments, text, notes))
+        encoded = _REBUILT + encode_value((service, module, name, arguments, text, notes))
         if len(encoded) <= OUTCOME_BYTES_MAX:
             return encoded
-    return _DESCRIBED + encode_value((f"{module}.{name}", text, notes))
+    return _DESCRIBED + encode_value((service, f"{module}.{name}", text, notes))
 
 
 def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
@@ -180,8 +179,8 @@ def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
     return arguments if is_equal else None
 
 
-def _decode_rebuilt(rest: bytes, service: str) -> Exception:
-    module, name, arguments, _text, notes = _fields(rest, service, (str, str, tuple, str, list))
+def _decode_rebuilt(rest: bytes) -> Exception:
+    service, module, name, arguments, _text, notes = _fields(rest, (str, str, str, tuple, str, list))
     found = _class_called(module, name)
     if found is None:
         return OutcomeUnreadable(service, f"{module}.{name}")
@@ -200,10 +199,10 @@ def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def _fields(rest: bytes, service: str, types: tuple[type, ...]) -> tuple[Any, ...]:
+def _fields(rest: bytes, types: tuple[type, ...]) -> tuple[Any, ...]:
     fields = decode_value(rest)
     if not isinstance(fields, tuple) or tuple(type(field) for field in fields) != types:
-        raise OutcomeMalformed(service, "its fields are not those of an exception")
+        raise OutcomeMalformed("its fields are not those of an exception")
     return fields
 
 

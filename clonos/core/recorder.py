@@ -56,7 +56,7 @@ class Recorder(Protocol):
         """One recorded call of the outside; the task's thread waits for it.
 
         Replay: the recorded outcome is returned or raised, nothing is called. Live: ``perform(idempotency_key)`` is
-        called; the value or the ``Exception`` goes through ``outcomes.encode_outcome`` into CALL, and what
+        called; its value or ``Exception`` goes through ``outcomes.encode_outcome`` into CALL, and what
         ``outcomes.decode_outcome`` makes of these bytes is returned or raised, so that both lives see the same.
 
         ``service``: names the call in the log and in messages. ``request``: a digest, part of the key and never logged

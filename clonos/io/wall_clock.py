@@ -14,6 +14,9 @@ from typing import Final
 SLEW_DIVISOR: Final = 10
 """The slewed clock runs at most a tenth faster or slower than real time."""
 
+Datetime = datetime
+"""For the annotations of those who must not import ``datetime``."""
+
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 wall_ns: Final[Callable[[], int]] = time.time_ns

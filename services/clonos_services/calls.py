@@ -1,0 +1,68 @@
+"""Record or replay, written once: every service that calls the outside goes through ``recorded_call``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+from clonos.core.errors import JobError
+from clonos.core.recorder import check_outside, current, suspended
+from clonos.core.values import encode_value
+from clonos.io.entropy import random_uuid
+
+DIGEST_BYTES: Final = 16
+
+Perform = Callable[[str], object]
+"""Does it, given the idempotency key; returns a value that the codec can carry, or raises."""
+
+
+class RequestUnencodable(JobError):
+    """What identifies a call holds something that the codec cannot carry."""
+
+    def __init__(self, service: str, problem: str) -> None:
+        super().__init__(service, problem)
+        self.service = service
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"the arguments of {self.service} do not identify the call, since they are no plain values: {self.problem}"
+            " Pass plain values, or say what identifies the call with @service(request=function of the arguments)."
+        )
+
+
+def recorded_call(
+    service: str,
+    identify: Callable[[], object],
+    perform: Perform,
+    *,
+    effect: bool = False,
+    in_doubt: Perform | None = None,
+) -> object:
+    """The outcome of ``perform``, from the outside or from the log. Outside a job ``perform`` is simply called.
+
+    ``identify``: what tells this call from others, a value that the codec carries; only its digest goes on.
+    ``effect`` and ``in_doubt``: as in ``Recorder.call``.
+    """
+    recorder = current()
+    if recorder is None:
+        check_outside(service)
+        return perform(random_uuid().hex)
+    try:
+        request = blake2b(encode_value(identify()), digest_size=DIGEST_BYTES).digest()
+    except JobError as problem:
+        raise RequestUnencodable(service, str(problem)) from problem
+    if in_doubt is None:
+        return recorder.call(service, request, _outside_the_log(perform), effect=effect)
+    return recorder.call(
+        service, request, _outside_the_log(perform), effect=effect, in_doubt=_outside_the_log(in_doubt)
+    )
+
+
+def _outside_the_log(perform: Perform) -> Perform:
+    def performed(key: str) -> object:
+        with suspended():
+            return perform(key)
+
+    return performed

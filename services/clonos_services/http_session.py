@@ -1,0 +1,297 @@
+"""HTTP requests with settings in common: built, sent once, recorded, and replayed."""
+
+from __future__ import annotations
+
+import json as json_codec
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypedDict, Unpack, cast
+from urllib.parse import urlencode, urljoin, urlsplit
+
+from clonos.core.errors import JobError
+from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
+from clonos.io.http_errors import HttpRequestInvalid, shown_url
+from clonos_services.calls import recorded_call
+from clonos_services.http_response import Headers, Response
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+IDEMPOTENT_METHODS: Final = SAFE_METHODS | {"PUT", "DELETE"}
+KEPT_HEADERS: Final = ("content-type", "etag", "last-modified", "link", "location", "retry-after")
+KEY_HEADER: Final = "idempotency-key"
+
+Body = bytes | str | Mapping[str, Any] | None
+Redact = Callable[[Response], Response]
+Recorded = tuple[int, str, str, tuple[tuple[str, str], ...], bytes]  # status, reason, url if another, headers, body
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What requests have in common. Times in seconds."""
+
+    base_url: str = ""
+    headers: Mapping[str, str] | None = None
+    timeout: float = 10.0  # the whole call, repetitions and pauses included
+    connect_timeout: float = 3.0  # one attempt to connect
+    retries: int = 2  # after the first attempt; only where the server did not see the request, or may see it twice
+    redirects: int = 5
+    body_bytes_max: int = 1 << 20  # of the answer: every process downstream keeps a copy
+    keep_headers: tuple[str, ...] = KEPT_HEADERS  # of the answer
+    redact: Redact | None = None  # what is recorded, and seen by user code, instead of the answer
+
+
+class CallSettings(TypedDict, total=False):
+    """Settings that one request may have for itself."""
+
+    timeout: float
+    connect_timeout: float
+    retries: int
+    redirects: int
+    body_bytes_max: int
+    keep_headers: tuple[str, ...]
+    redact: Redact | None
+
+
+class SessionSettings(CallSettings, total=False):
+    """Settings that requests may have in common."""
+
+    base_url: str
+    headers: Mapping[str, str] | None
+
+
+class CallOptions(CallSettings, total=False):
+    """What a request may say besides method and URL; see ``Session.request``."""
+
+    params: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    json: Any
+    data: Body
+    auth: tuple[str, str] | None
+    idempotent: bool | None
+    intent: bool | None
+
+
+class SettingUnknown(JobError):
+    """A setting that requests do not have."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self.names = names
+
+    def __str__(self) -> str:
+        known = ", ".join(field.name for field in fields(Settings))
+        return f"HTTP requests have no setting {', '.join(self.names)}. There are: {known}."
+
+
+class RedactionInvalid(JobError):
+    """A redaction hook gave something else than a response."""
+
+    def __init__(self, actual: str) -> None:
+        super().__init__(actual)
+        self.actual = actual
+
+    def __str__(self) -> str:
+        return (
+            f"redact= returned {self.actual}, expected a Response."
+            " Return dataclasses.replace(response, content=...) or the response itself."
+        )
+
+
+def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The settings with these changes."""
+    known = {field.name for field in fields(Settings)}
+    if unknown := tuple(sorted(set(changes) - known)):
+        raise SettingUnknown(unknown)
+    if "keep_headers" in changes:
+        changes = {**changes, "keep_headers": tuple(name.lower() for name in changes["keep_headers"])}
+    return replace(settings, **changes)
+
+
+_common = Settings()
+_send: Callable[[HttpRequest, HttpLimits], HttpReply] | None = None
+
+
+def common_settings() -> Settings:
+    """What holds for every request of this process that does not say otherwise. It travels to slots with the job."""
+    return _common
+
+
+def use_common_settings(settings: Settings) -> None:
+    """Called in a slot with what ``common_settings`` gave in the driver."""
+    global _common
+    _common = settings
+
+
+@contextmanager
+def transported_by(send: Callable[[HttpRequest, HttpLimits], HttpReply]) -> Iterator[None]:
+    """Requests inside go to this function instead of the network: a simulated outside, or that of a unit test."""
+    global _send
+    before, _send = _send, send
+    try:
+        yield
+    finally:
+        _send = before
+
+
+class Session:
+    """Requests with settings in common. It holds no connection (the process has one pool) and may travel to a slot."""
+
+    def __init__(self, **settings: Unpack[SessionSettings]) -> None:
+        changed(_common, settings)  # an unknown setting is an error here, not at the first request
+        self._changes: Mapping[str, Any] = dict(settings)
+
+    def get(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """GET. For the options see ``request``."""
+        return self.request("GET", url, **options)
+
+    def head(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """HEAD. For the options see ``request``."""
+        return self.request("HEAD", url, **options)
+
+    def options(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """OPTIONS. For the options see ``request``."""
+        return self.request("OPTIONS", url, **options)
+
+    def post(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """POST: an effect. For the options see ``request``."""
+        return self.request("POST", url, **options)
+
+    def put(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """PUT: an effect, idempotent. For the options see ``request``."""
+        return self.request("PUT", url, **options)
+
+    def patch(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """PATCH: an effect. For the options see ``request``."""
+        return self.request("PATCH", url, **options)
+
+    def delete(self, url: str, **options: Unpack[CallOptions]) -> Response:
+        """DELETE: an effect, idempotent. For the options see ``request``."""
+        return self.request("DELETE", url, **options)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        data: Body = None,
+        auth: tuple[str, str] | None = None,
+        idempotent: bool | None = None,
+        intent: bool | None = None,
+        **settings: Unpack[CallSettings],
+    ) -> Response:
+        """One recorded request.
+
+        params: added to the URL's query. json, data: the body, as JSON, or as bytes, text or a form.
+        auth: user and password, sent as HTTP Basic.
+        idempotent: the server may see the request twice: it is repeated when the connection breaks, or when a process
+            died during it. None: as HTTP says, so for GET, HEAD, OPTIONS, PUT and DELETE.
+        intent: announce it in the log and to a keeper before it is sent, at most once; only a step with
+            ``effects=True`` may. None: for all but GET, HEAD and OPTIONS. False says that the request is idempotent by
+            its ``Idempotency-Key``: it is an ordinary recorded call, made at least once.
+        settings: any field of ``Settings`` but base_url and headers, for this request.
+
+        Raises HttpTimeout, HttpConnectionFailed, HttpBodyTooLarge, HttpRequestInvalid, or CallInDoubt; a status of 400
+        or above raises only by ``raise_for_status``.
+        """
+        method = method.upper()
+        effective = changed(changed(_common, self._changes), settings)
+        headers_common = {**(_common.headers or {}), **(self._changes.get("headers") or {})}
+        request = HttpRequest(
+            method,
+            _full_url(effective.base_url, url, params),
+            tuple(_sent_headers(headers_common, headers, auth, json, data).items()),
+            _body_of(method, url, json, data),
+        )
+        if idempotent is None:
+            idempotent = intent is False or method in IDEMPOTENT_METHODS
+        limits = HttpLimits(
+            timeout_s=effective.timeout,
+            connect_timeout_s=effective.connect_timeout,
+            retries_max=effective.retries,
+            redirects_max=effective.redirects,
+            body_bytes_max=effective.body_bytes_max,
+            is_repeatable=idempotent,
+        )
+
+        def perform(key: str) -> Recorded:
+            return _perform(request, limits, effective, key)
+
+        recorded = recorded_call(
+            f"http.{method.lower()}",
+            lambda: (method, request.url, request.body),
+            perform,
+            effect=method not in SAFE_METHODS if intent is None else intent,
+            in_doubt=perform if idempotent else None,
+        )
+        return _response(request, cast(Recorded, recorded))
+
+
+def _perform(request: HttpRequest, limits: HttpLimits, settings: Settings, key: str) -> Recorded:
+    """Sends it, and says what of the answer is recorded."""
+    if not any(name == KEY_HEADER for name, _ in request.headers):
+        request = replace(request, headers=(*request.headers, (KEY_HEADER, key)))
+    reply = (_send or shared_client().send)(request, limits)
+    kept = tuple((name, value) for name, value in reply.headers if name.lower() in settings.keep_headers)
+    if settings.redact is None:
+        elsewhere = "" if reply.url == request.url else reply.url
+        return reply.status_code, reply.reason, elsewhere, kept, reply.body
+    response = Response(request.method, reply.url, reply.status_code, reply.reason, Headers(kept), reply.body)
+    redacted: object = settings.redact(response)
+    if not isinstance(redacted, Response):
+        raise RedactionInvalid(type(redacted).__qualname__)
+    pairs = tuple(redacted.headers.items())
+    return redacted.status_code, redacted.reason, redacted.url, pairs, redacted.content
+
+
+def _response(request: HttpRequest, recorded: Recorded) -> Response:
+    status_code, reason, elsewhere, headers, body = recorded
+    return Response(request.method, elsewhere or request.url, status_code, reason, Headers(headers), body)
+
+
+def _full_url(base_url: str, url: str, params: Mapping[str, Any] | None) -> str:
+    if base_url and not urlsplit(url).scheme:
+        url = urljoin(base_url.rstrip("/") + "/", url.lstrip("/"))
+    if not params:
+        return url
+    address, hash_sign, fragment = url.partition("#")
+    separator = "&" if "?" in address else "?"
+    return f"{address}{separator}{urlencode(params, doseq=True)}{hash_sign}{fragment}"
+
+
+def _sent_headers(
+    common: Mapping[str, str],
+    own: Mapping[str, str] | None,
+    auth: tuple[str, str] | None,
+    json: Any,
+    data: Body,
+) -> dict[str, str]:
+    """By lower-case name; what is more particular wins."""
+    sent = {"user-agent": "clonos", "accept": "*/*", "accept-encoding": "gzip, deflate"}
+    if json is not None:
+        sent["content-type"] = "application/json"
+    elif isinstance(data, Mapping):
+        sent["content-type"] = "application/x-www-form-urlencoded"
+    elif isinstance(data, str):
+        sent["content-type"] = "text/plain; charset=utf-8"
+    if auth is not None:
+        sent["authorization"] = "Basic " + b64encode(":".join(auth).encode()).decode()
+    for given in (common, own or {}):
+        sent.update((name.lower(), value) for name, value in given.items())
+    return sent
+
+
+def _body_of(method: str, url: str, json: Any, data: Body) -> bytes | None:
+    if json is not None and data is not None:
+        raise HttpRequestInvalid(method, shown_url(url), "it has both json= and data=")
+    if json is not None:
+        try:
+            return json_codec.dumps(json, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, ValueError) as problem:
+            raise HttpRequestInvalid(method, shown_url(url), f"json= is no JSON: {problem}") from problem
+    if isinstance(data, Mapping):
+        return urlencode(data, doseq=True).encode()
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,22 @@
+"""Identities: ``uuid4`` from a causal stream, so that a replay names things as the first life did. No secrets."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from clonos.core.recorder import check_outside, current
+from clonos.io.entropy import random_uuid
+from clonos_services.random import Stream
+
+UUID_BITS: Final = 128
+
+_bits: Final = Stream("clonos.uuid4")  # a stream of its own: naming things does not shift other luck
+
+
+def uuid4() -> UUID:
+    """A random UUID, version 4, variant RFC 9562."""
+    if current() is None:
+        check_outside("uuid4()")
+        return random_uuid()
+    return UUID(int=_bits.getrandbits(UUID_BITS), version=4)

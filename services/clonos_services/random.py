@@ -1,0 +1,133 @@
+"""Luck, with the names of the standard library's module ``random``: drawn once, the same in every replay.
+
+In a job each task has a stream of its own, seeded when an epoch begins; ``stream(name)`` gives independent ones, so
+that one use of luck does not shift another, and ``numpy(name=...)`` a numpy ``Generator``. Not for secrets. Outside a
+job these are the standard library's functions, and follow its ``random.seed``.
+
+Which numbers a seed gives is fixed for one version of Python and of numpy; all slots of a job have the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
+
+from clonos.core.recorder import Recorder, check_outside, current
+from clonos.io.entropy import stdlib_random
+from clonos_services.luck import ReseedRefused, source_of
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+NAME_OF_ALL: Final = ""
+"""The stream behind the functions of this module."""
+
+
+class Stream(Random):
+    """A named stream of pseudo-random numbers that follows the task and its epoch; a ``random.Random`` to others.
+
+    It may be kept, and may travel in a function to a slot: it is a name, and its state lies with the recorder.
+    """
+
+    def __init__(self, name: str) -> None:
+        # The state of the base class is never used, so it is not seeded: every method asks ``_source``.
+        self.name = name
+        self._latest: tuple[Callable[[], Recorder | None], int, Random] = (lambda: None, 0, self)
+
+    def random(self) -> float:
+        """A float x, 0.0 <= x < 1.0."""
+        return self._source().random()
+
+    def seed(self, *seed: object, **named: object) -> None:
+        """Outside a job as in the standard library; refused in a job."""
+        self._outside_source("seed").seed(*seed, **named)  # type: ignore[arg-type]
+
+    def setstate(self, state: tuple[Any, ...]) -> None:
+        """Outside a job as in the standard library; refused in a job."""
+        self._outside_source("setstate").setstate(state)
+
+    def __reduce__(self) -> tuple[Callable[[str], Stream], tuple[str]]:
+        return stream, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"<random stream {self.name!r}>"
+
+    def _source(self) -> Random:
+        recorder = current()
+        if recorder is None:
+            check_outside("random")
+            return stdlib_random()
+        owner, epoch, source = self._latest
+        if owner() is recorder and epoch == recorder.epoch:
+            return source
+        source = source_of(recorder, "random", self.name, Random)
+        self._latest = (ref(recorder), recorder.epoch, source)
+        return source
+
+    def _outside_source(self, method: str) -> Random:
+        if current() is not None:
+            raise ReseedRefused(f"random.{method}()")
+        return stdlib_random()
+
+
+def _asking_source(name: str) -> Callable[..., object]:
+    @functools.wraps(getattr(Random, name))
+    def method(self: Stream, /, *arguments: object, **named: object) -> object:
+        return getattr(self._source(), name)(*arguments, **named)
+
+    return method
+
+
+# All other public methods, those of later versions of Python included.
+for _name in dir(Random):
+    if not _name.startswith("_") and _name not in vars(Stream) and callable(getattr(Random, _name)):
+        setattr(Stream, _name, _asking_source(_name))
+
+
+def stream(name: str) -> Stream:
+    """The stream of this name: independent of the others, the same wherever in a task it is asked for."""
+    return Stream(name)
+
+
+def numpy(*, name: str = NAME_OF_ALL) -> Generator:
+    """A ``numpy.random.Generator`` that follows the task and its epoch; independent of the stream of the same name."""
+    from clonos_services.numpy_luck import EpochGenerator
+
+    return EpochGenerator(name)
+
+
+_all: Final = stream(NAME_OF_ALL)
+
+betavariate = _all.betavariate
+choice = _all.choice
+choices = _all.choices
+expovariate = _all.expovariate
+gammavariate = _all.gammavariate
+gauss = _all.gauss
+getrandbits = _all.getrandbits
+getstate = _all.getstate
+lognormvariate = _all.lognormvariate
+normalvariate = _all.normalvariate
+paretovariate = _all.paretovariate
+randbytes = _all.randbytes
+randint = _all.randint
+random = _all.random
+randrange = _all.randrange
+sample = _all.sample
+seed = _all.seed
+setstate = _all.setstate
+shuffle = _all.shuffle
+triangular = _all.triangular
+uniform = _all.uniform
+vonmisesvariate = _all.vonmisesvariate
+weibullvariate = _all.weibullvariate
+
+
+def __getattr__(name: str) -> Any:
+    """Functions that later versions of Python have added, ``binomialvariate`` for one."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_all, name)

@@ -1,0 +1,160 @@
+"""``@service``: any function of the user's as a causal service: called once, and a replay gets its outcome."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+
+from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.outcomes import declare_exception
+from clonos_services.calls import Perform, recorded_call
+
+KEY_PARAMETER: Final = "idempotency_key"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CallNeverHappened(EnvironmentFault):
+    """What ``ask`` raises to say that the call in doubt never took place: it is then made, with the same key."""
+
+
+class ServiceInvalid(JobError):
+    """A function cannot be a service."""
+
+    def __init__(self, service: str, problem: str) -> None:
+        super().__init__(service, problem)
+        self.service = service
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.service} cannot be a service: {self.problem}"
+
+
+class Service(Generic[P, R]):
+    """A function whose calls are recorded. Made by ``@service``; called, documented and pickled like the function."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        name: str | None,
+        effect: bool,
+        idempotent: bool,
+        ask: Callable[[str], R] | None,
+        request: Callable[..., object] | None,
+        raises: tuple[type[Exception], ...],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name: str = name or str(getattr(function, "__qualname__", function))
+        self.effect = effect
+        self.idempotent = idempotent
+        self.ask = ask
+        self.request = request
+        self.raises = raises
+        self.takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise ServiceInvalid(self.name, "it is asynchronous. Write it as a plain function.")
+        if (idempotent or ask is not None) and not effect:
+            raise ServiceInvalid(self.name, "idempotent= and ask= are about effects. Add effect=True.")
+        self._declare()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        def perform(key: str) -> object:
+            named: dict[str, Any] = dict(kwargs)
+            if self.takes_key:
+                named.setdefault(KEY_PARAMETER, key)
+            returned = self.function(*args, **named)
+            if isinstance(returned, BaseException):  # an outcome that is an exception is raised
+                raise ServiceInvalid(self.name, f"it returned {returned!r}. Raise it, or return plain values.")
+            return returned
+
+        def identify() -> object:
+            if self.request is not None:
+                return self.request(*args, **kwargs)
+            return args, tuple(sorted(kwargs.items()))
+
+        outcome = recorded_call(self.name, identify, perform, effect=self.effect, in_doubt=self._in_doubt(perform))
+        return outcome  # type: ignore[return-value]  # the codec gives back what it was given
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<service {self.name}>"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._declare()
+
+    def _declare(self) -> None:
+        for exception_class in self.raises:
+            declare_exception(exception_class)
+
+    def _in_doubt(self, perform: Perform) -> Perform | None:
+        ask = self.ask
+        if ask is None:
+            return perform if self.idempotent else None
+
+        def ask_first(key: str) -> object:
+            try:
+                return ask(key)
+            except CallNeverHappened:
+                return perform(key)
+
+        return ask_first
+
+
+@overload
+def service(function: Callable[P, R], /) -> Service[P, R]: ...
+
+
+@overload
+def service(
+    *,
+    name: str | None = None,
+    effect: bool = False,
+    idempotent: bool = False,
+    ask: Callable[[str], Any] | None = None,
+    request: Callable[..., object] | None = None,
+    raises: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Callable[[Callable[P, R]], Service[P, R]]: ...
+
+
+def service(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    effect: bool = False,
+    idempotent: bool = False,
+    ask: Callable[[str], Any] | None = None,
+    request: Callable[..., object] | None = None,
+    raises: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Any:
+    """Makes a function a causal service; outside a job it stays the plain function.
+
+    It is called once for an input and returns plain values; exceptions are recorded too. A process that dies while the
+    function runs has it called again: *at least once*, which is right for a read. A function that has a parameter
+    ``idempotency_key`` gets a key that is the same when it is called again.
+
+    name: what messages and the log call it; the function's own name if it is not given.
+    effect: it changes the outside. It is announced in the log, and to a keeper, before it is called, and is called *at
+        most once*; the step that uses it declares ``effects=True``. Where a process died during the call, nobody knows
+        whether it took place: then the next three decide, and without them ``CallInDoubt`` is raised.
+    idempotent: in doubt it is called again, with the same key.
+    ask: in doubt it is called with the key, and returns what the call returned, or raises ``CallNeverHappened``.
+    request: gives, from the same arguments, the plain values that identify the call, where the arguments are no such
+        values (``self`` of a method for one).
+    raises: exception classes that shall be raised as themselves also in replay; needed for those of the job's own
+        file. Others become ``RecordedError`` where they cannot be rebuilt from plain values.
+    """
+    classes = raises if isinstance(raises, tuple) else (raises,)
+
+    def decorate(decorated: Callable[..., Any]) -> Service[..., Any]:
+        return Service(decorated, name, effect, idempotent, ask, request, classes)
+
+    return decorate if function is None else decorate(function)
