@@ -1,0 +1,258 @@
+"""Keys: what a stream is partitioned by and what state is kept under.
+
+A key is its encoded bytes, since 1, 1.0 and True are one key in a dict and different keys to a user. Allowed: str,
+bytes, int, bool, None, UUID, date and tuples of them. ``key -> bytes -> key group -> task`` is the same in every
+process and for the job's whole life; the number of key groups never changes, that of tasks may.
+
+In memory a key stands for itself wherever that is safe. Only True and False, bare or within a tuple, equal another
+key, so they are wrapped (``state_key``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import chain
+from types import NoneType
+from typing import Any, Final
+from uuid import UUID
+
+from xxhash import xxh3_64_intdigest
+
+from clonos.core.errors import JobError
+from clonos.core.values import ValueBeyondLimit, ValueMalformed
+from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
+
+SAFE: Final = frozenset({str, bytes, int, NoneType, UUID, date})
+"""Types whose keys equal each other just when their bytes do."""
+
+CACHED_KEYS_MAX: Final = 1 << 16
+"""Keys whose target a router remembers."""
+
+
+class KeyUnsupported(JobError):
+    """The job partitions by something that cannot be a key."""
+
+    def __init__(self, type_name: str, advice: str) -> None:
+        super().__init__(type_name, advice)
+        self.type_name = type_name
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return (
+            f"a key is or holds a {self.type_name}, which cannot be a key. {self.advice}"
+            " Keys are str, bytes, int, bool, None, UUID, date and tuples of them."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedKey:
+    """Stands in memory for a key that would equal another one."""
+
+    encoded: bytes
+
+
+def encode_key(key: object) -> bytes:
+    """The bytes of a key, or of its ``state_key``. KeyUnsupported, ValueBeyondLimit."""
+    if type(key) is EncodedKey:
+        return key.encoded
+    data = _encode(key, 0)
+    if len(data) > KEY_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of a key", len(data), KEY_BYTES_MAX, "Use a digest of it as the key.")
+    return data
+
+
+def decode_key(data: bytes | memoryview) -> object:
+    """The key of the bytes. ValueMalformed."""
+    if len(data) > KEY_BYTES_MAX:
+        raise ValueMalformed("key", f"{len(data)} bytes, and the limit is {KEY_BYTES_MAX}")
+    try:
+        return _decode(bytes(data), 0)
+    except (ValueError, OverflowError, IndexError) as error:
+        raise ValueMalformed("key", str(error) or type(error).__name__) from error
+
+
+def key_group(encoded: bytes, max_parallelism: int) -> int:
+    """The group of a key, 0 to ``max_parallelism`` - 1: the unit in which state is kept and moved."""
+    return xxh3_64_intdigest(encoded) % max_parallelism
+
+
+def task_of_group(group: int, parallelism: int, max_parallelism: int) -> int:
+    """The task that has a key group: contiguous ranges, as even as can be."""
+    return group * parallelism // max_parallelism
+
+
+def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> range:
+    """The key groups that a task has."""
+    return range(-(-task * max_parallelism // parallelism), -(-(task + 1) * max_parallelism // parallelism))
+
+
+def state_key(key: object) -> object:
+    """A hashable that equals another one just when the keys' bytes do: the key itself, or an EncodedKey.
+
+    KeyUnsupported.
+    """
+    return key if type(key) in SAFE else state_keys([key])[0]
+
+
+def state_keys(keys: list[Any]) -> list[Any]:
+    """``state_key`` of each: the same list where all keys stand for themselves. KeyUnsupported."""
+    level = keys
+    for _ in range(KEY_DEPTH_MAX + 1):
+        classes = {*map(type, level)}
+        if classes <= SAFE:
+            return keys
+        if not classes <= SAFE | {tuple}:
+            break
+        level = list(chain.from_iterable([cell for cell in level if type(cell) is tuple]))
+    return [_state_key(key) for key in keys]
+
+
+def key_of(state_key: object) -> object:
+    """The user's key behind a ``state_key``."""
+    return decode_key(state_key.encoded) if type(state_key) is EncodedKey else state_key
+
+
+class Router:
+    """Partitions batches by key over the tasks of a vertex; remembers the targets of recent keys."""
+
+    __slots__ = ("_parallelism", "_targets")
+
+    def __init__(self, parallelism: int, max_parallelism: int, cached_keys_max: int = CACHED_KEYS_MAX) -> None:
+        self._parallelism = parallelism
+        self._targets = _Targets(parallelism, max_parallelism, cached_keys_max)
+
+    def target(self, key: object) -> int:
+        """The index of the task that a key belongs to. KeyUnsupported."""
+        return self._targets[state_key(key)]
+
+    def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
+        """The rows for each task, by its index, in their order. ``keys[i]`` is the key of ``rows[i]``.
+
+        KeyUnsupported, ValueBeyondLimit; ValueError: more or fewer keys than rows.
+        """
+        parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
+        targets = map(self._targets.__getitem__, state_keys(keys if type(keys) is list else list(keys)))
+        for target, row in zip(targets, rows, strict=True):
+            parts[target].append(row)
+        return parts
+
+
+class _Targets(dict[object, int]):
+    """State key -> index of its task. Forgets all when it is full: that costs less than knowing which was used last."""
+
+    __slots__ = ("_parallelism", "_max_parallelism", "_cached_keys_max")
+
+    def __init__(self, parallelism: int, max_parallelism: int, cached_keys_max: int) -> None:
+        super().__init__()
+        self._parallelism = parallelism
+        self._max_parallelism = max_parallelism
+        self._cached_keys_max = cached_keys_max
+
+    def __missing__(self, key: object) -> int:
+        group = key_group(encode_key(key), self._max_parallelism)
+        target = task_of_group(group, self._parallelism, self._max_parallelism)
+        if len(self) >= self._cached_keys_max:
+            self.clear()
+        self[key] = target
+        return target
+
+
+def _state_key(key: object) -> object:
+    return EncodedKey(encode_key(key)) if _holds_bool(key, 0) else key
+
+
+def _holds_bool(key: object, depth: int) -> bool:
+    """Whether the key is or holds a bool. KeyUnsupported, ValueBeyondLimit: it is no key."""
+    if type(key) is tuple:
+        _check_depth(depth)
+        return any(_holds_bool(cell, depth + 1) for cell in key)
+    if type(key) not in SAFE and type(key) is not bool:
+        raise _unsupported(key)
+    return type(key) is bool
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= KEY_DEPTH_MAX:
+        raise ValueBeyondLimit("tuples within each other in a key", depth + 1, KEY_DEPTH_MAX, "Use a flat tuple.")
+
+
+def _unsupported(key: object) -> KeyUnsupported:
+    cls = type(key)
+    if issubclass(cls, float):
+        advice = (
+            "Floats that should be equal often differ in their last bit:"
+            " use round(x), int(x * 100), or x.hex() where exact equality is meant."
+        )
+    elif cls in (list, set, frozenset, dict, bytearray):
+        advice = "Use a tuple, with the items of a set or dict sorted."
+    else:
+        parent = next((parent for parent in (str, bytes, int, tuple, UUID) if issubclass(cls, parent)), None)
+        advice = (
+            f"No subclass of {parent.__name__} is: convert it by {parent.__name__}(...)."
+            if parent is not None
+            else "Use what identifies it: an id, a name, .isoformat() of a time, a tuple of its fields."
+        )
+    return KeyUnsupported(cls.__qualname__, advice)
+
+
+def _encode(key: object, depth: int) -> bytes:
+    encoder = _ENCODERS.get(type(key))
+    if encoder is not None:
+        return encoder(key)
+    if type(key) is not tuple:
+        raise _unsupported(key)
+    _check_depth(depth)
+    cells = [_encode(cell, depth + 1) for cell in key]
+    return b"t" + b"".join(chain.from_iterable([(len(cell).to_bytes(4, "big"), cell) for cell in cells]))
+
+
+_ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
+    str: lambda key: b"s" + key.encode("utf-8", "surrogatepass"),
+    bytes: lambda key: b"b" + key,
+    int: lambda key: b"i" + key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True),
+    bool: lambda key: b"T" if key else b"F",
+    NoneType: lambda key: b"N",
+    UUID: lambda key: b"u" + key.bytes,
+    date: lambda key: b"d" + key.toordinal().to_bytes(3, "big"),
+}
+
+
+def _decode(data: bytes, depth: int) -> object:
+    tag, body = data[:1], data[1:]
+    if tag == b"t":
+        return _decode_tuple(body, depth)
+    decoder = _DECODERS.get(tag)
+    if decoder is None:
+        raise ValueError(f"no key begins with {tag!r}")
+    key = decoder(body)
+    if _encode(key, depth) != data:
+        raise ValueError("a key has one encoding only, and this is another")
+    return key
+
+
+def _decode_tuple(body: bytes, depth: int) -> tuple[object, ...]:
+    if depth >= KEY_DEPTH_MAX:
+        raise ValueError(f"more than {KEY_DEPTH_MAX} tuples within each other")
+    cells = []
+    start = 0
+    while start < len(body):
+        end = start + 4 + int.from_bytes(body[start : start + 4], "big")
+        if end > len(body) or end < start + 5:
+            raise ValueError("a tuple that is cut short")
+        cells.append(_decode(body[start + 4 : end], depth + 1))
+        start = end
+    return tuple(cells)
+
+
+_DECODERS: Final[dict[bytes, Callable[[bytes], object]]] = {
+    b"s": lambda body: body.decode("utf-8", "surrogatepass"),
+    b"b": lambda body: body,
+    b"i": lambda body: int.from_bytes(body, "big", signed=True),
+    b"T": lambda body: True,
+    b"F": lambda body: False,
+    b"N": lambda body: None,
+    b"u": lambda body: UUID(int=int.from_bytes(body, "big")),
+    b"d": lambda body: date.fromordinal(int.from_bytes(body, "big")),
+}

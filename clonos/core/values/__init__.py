@@ -1,0 +1,30 @@
+"""Values of the user's as bytes and back: one value, a batch of rows, a batch of columns.
+
+What goes in comes out again exactly, in every process: None, bool, int of any size, float, str, bytes, list, tuple,
+dict, set, frozenset, datetime, date, time, timedelta, Decimal, UUID, and objects of registered dataclasses,
+NamedTuples, msgspec.Structs and enums, within each other as deep as the limits allow. Everything else is an error that
+says where in the value it stands and what to do. Nothing that is read runs code or imports a class.
+"""
+
+from __future__ import annotations
+
+from clonos.core.values.columns import decode_columns, encode_columns
+from clonos.core.values.faults import RegistrationRefused, ValueBeyondLimit, ValueMalformed, ValueUnsupported
+from clonos.core.values.registry import register, registered
+from clonos.core.values.rows import decode_rows, encode_rows
+from clonos.core.values.value import decode_value, encode_value
+
+__all__ = [
+    "encode_value",
+    "decode_value",
+    "encode_rows",
+    "decode_rows",
+    "encode_columns",
+    "decode_columns",
+    "register",
+    "registered",
+    "RegistrationRefused",
+    "ValueBeyondLimit",
+    "ValueMalformed",
+    "ValueUnsupported",
+]

@@ -1,0 +1,39 @@
+"""What a user can do about a value that cannot travel: worked out only when an error is about to be raised."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+
+from clonos.core.values import registry
+
+PARENTS = (
+    *(bool, int, float, str, bytes, list, tuple, dict, set, frozenset),
+    *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID),
+)
+
+BY_MODULE = {
+    "numpy": "Use .item() for a scalar, .tolist() for an array, or map_batches for whole columns.",
+    "pandas": "Use .to_dict('records') for a frame, .to_pydatetime() for a timestamp, or map_batches for columns.",
+    "pyarrow": "Use .as_py() for a scalar, .to_pylist() for an array, or map_batches for whole columns.",
+}
+
+
+def advice(cls: type) -> str:
+    """A sentence or two on what to do about a value of this type."""
+    library = cls.__module__.partition(".")[0]
+    if library in BY_MODULE:
+        return BY_MODULE[library]
+    if registry.is_registrable(cls):
+        return "Register its class: put @register (from clonos import register) above it."
+    for parent in PARENTS:
+        if issubclass(cls, parent):
+            return f"Only {parent.__name__} itself can, no subclass of it: convert it by {parent.__name__}(...)."
+    if cls is bytearray or cls is memoryview:
+        return "Convert it by bytes(...)."
+    return (
+        "What can: None, bool, int, float, str, bytes, list, tuple, dict, set, datetime, date, time, timedelta, Decimal"
+        " and UUID, and objects of registered dataclasses, NamedTuples, enums and Structs. Convert it to one of these,"
+        " and keep functions, connections and open files out of values."
+    )

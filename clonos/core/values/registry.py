@@ -1,0 +1,208 @@
+"""The classes of the user's that may travel: dataclasses, NamedTuples, msgspec.Structs and enums, each under a name.
+
+Rules: bytes name a class and never import one, so an unknown name is an error and no code of a sender's choice runs.
+An object is taken apart field by field and put together without ``__init__`` and ``__post_init__``, hence exactly as it
+was. (A Struct knows no other way than its constructor, so its ``__post_init__`` runs again, as it does with pickle.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from clonos.core.values.faults import RegistrationRefused
+
+AnyType = TypeVar("AnyType", bound=type)
+Build = Callable[[Sequence[Sequence[object]], int], list[Any]]
+
+NEVER_STATE = frozenset({"__orig_class__"})
+"""Attributes that typing leaves on an object: no part of its value."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """How objects of a class with named fields are taken apart and put together."""
+
+    name: str
+    cls: type
+    fields: tuple[str, ...]
+    signature: str
+    """The fields in their order, divided by blanks."""
+    build: Build
+    """From the fields' columns and the number of objects."""
+    has_dict: bool
+    attributes: frozenset[str]
+    """What may stand in an object's ``__dict__``: fields and what is worked out from them."""
+
+    def read(self, value: object) -> tuple[object, ...]:
+        """The fields of one object. AttributeError: a field has no value."""
+        return tuple([getattr(value, field) for field in self.fields])
+
+    def columns(self, values: Sequence[object]) -> list[list[object]]:
+        """The fields of many objects, a list per field. AttributeError: a field has no value."""
+        return [list(map(attrgetter(field), values)) for field in self.fields]
+
+    def extras(self, values: Sequence[object]) -> set[str]:
+        """Attributes that are no fields: they would be lost."""
+        if not self.has_dict or self.attributes.issuperset(chain.from_iterable(map(vars, values))):
+            return set()
+        return set(chain.from_iterable(map(vars, values))) - self.attributes
+
+    def order(self, fields: Sequence[str]) -> list[int]:
+        """Where in ``fields``, as written by a sender, each field of this class stands."""
+        if sorted(fields) != sorted(self.fields):
+            there, here = list(fields), list(self.fields)
+            raise ValueError(f"objects of {self.name!r} were written with the fields {there}, and its class has {here}")
+        return [fields.index(field) for field in self.fields]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """An enum: a member travels by its name, a combination of flags by its value."""
+
+    name: str
+    cls: type[enum.Enum]
+    is_flag: bool
+
+
+Entry = Record | Choice
+
+by_type: dict[type, Entry] = {}
+by_name: dict[str, Entry] = {}
+
+
+@overload
+def register(cls: AnyType, *, name: str | None = None) -> AnyType: ...
+
+
+@overload
+def register(cls: None = None, *, name: str) -> Callable[[AnyType], AnyType]: ...
+
+
+def register(cls: type | None = None, *, name: str | None = None) -> Any:
+    """Lets objects of a class travel between tasks and be kept in state: ``@register`` above the class.
+
+    The class travels by ``name``, by default module and qualified name; give one where a class may move to another
+    module while stored state lives on. Every process has to register it. A class that is defined anew (a notebook, a
+    reload, a copy that came with a job) takes the place of the earlier one. RegistrationRefused: the class is of none
+    of the kinds above, keeps state outside of its fields, or the name is another's.
+    """
+    if cls is None:
+        return functools.partial(register, name=name)
+    name = name or class_name(cls)
+    earlier = by_name.get(name)
+    if earlier is not None and class_name(earlier.cls) != class_name(cls):
+        raise RegistrationRefused(class_name(cls), f"the name {name!r} is that of {class_name(earlier.cls)}")
+    entry = _entry(cls, name)
+    by_name[name] = entry
+    by_type[cls] = entry
+    return cls
+
+
+def registered() -> dict[str, type]:
+    """All registered classes by name: a plan carries them to processes that do not import the job's modules."""
+    return {name: entry.cls for name, entry in sorted(by_name.items())}
+
+
+def record_of(name: object) -> Record:
+    """The record type with this name. ValueError: unknown here."""
+    entry = by_name.get(name) if isinstance(name, str) else None
+    if not isinstance(entry, Record):
+        raise ValueError(_unknown(name))
+    return entry
+
+
+def choice_of(name: object) -> Choice:
+    """The enum with this name. ValueError: unknown here."""
+    entry = by_name.get(name) if isinstance(name, str) else None
+    if not isinstance(entry, Choice):
+        raise ValueError(_unknown(name))
+    return entry
+
+
+def class_name(cls: type) -> str:
+    """Module and qualified name; builtins without module."""
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def is_registrable(cls: type) -> bool:
+    """Whether ``register`` knows this kind of class."""
+    return issubclass(cls, (enum.Enum, msgspec.Struct)) or _is_named_tuple(cls) or dataclasses.is_dataclass(cls)
+
+
+def _unknown(name: object) -> str:
+    return f"no class is registered as {str(name)[:200]!r} (put @register above it, in a module that is imported here)"
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
+
+
+def _entry(cls: type, name: str) -> Entry:
+    if not isinstance(cls, type):
+        raise RegistrationRefused(repr(cls), "it is no class")
+    if issubclass(cls, enum.Enum):
+        return Choice(name, cls, issubclass(cls, enum.Flag))
+    if issubclass(cls, msgspec.Struct):
+        return _record(cls, name, cls.__struct_fields__, functools.partial(_call, cls, cls.__struct_fields__))
+    if _is_named_tuple(cls):
+        return _record(cls, name, cls._fields, functools.partial(_zip, cls))  # type: ignore[attr-defined, arg-type]
+    if not dataclasses.is_dataclass(cls):
+        raise RegistrationRefused(class_name(cls), "it has no declared fields")
+    try:
+        object.__new__(cls)
+    except TypeError as error:
+        raise RegistrationRefused(class_name(cls), f"its objects cannot be made from fields alone ({error})") from error
+    fields = tuple(field.name for field in dataclasses.fields(cls))
+    return _record(cls, name, fields, functools.partial(_assign, cls, fields))
+
+
+def _record(cls: type, name: str, fields: tuple[str, ...], build: Build) -> Record:
+    bodies = [vars(base) for base in cls.__mro__ if base is not object]
+    slots = {slot for body in bodies if "_fields" not in body for slot in _slots(body)}
+    hidden = slots - set(fields) - {"__dict__", "__weakref__"}
+    if hidden:
+        raise RegistrationRefused(class_name(cls), f"its slots {sorted(hidden)} are no fields and would be lost")
+    cached = {key for body in bodies for key, item in body.items() if isinstance(item, functools.cached_property)}
+    return Record(
+        name=name,
+        cls=cls,
+        fields=fields,
+        signature=" ".join(fields),
+        build=build,
+        has_dict=cls.__dictoffset__ != 0,
+        attributes=NEVER_STATE.union(fields, cached),
+    )
+
+
+def _slots(body: Any) -> tuple[str, ...]:
+    slots = body.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _assign(cls: type, fields: tuple[str, ...], columns: Sequence[Sequence[object]], count: int) -> list[Any]:
+    """Dataclasses: frozen ones too, and without their __init__."""
+    made: list[Any] = list(map(object.__new__, repeat(cls, count)))
+    for field, column in zip(fields, columns, strict=True):
+        deque(map(object.__setattr__, made, repeat(field), column), maxlen=0)
+    return made
+
+
+def _zip(cls: type[tuple[Any, ...]], columns: Sequence[Sequence[object]], count: int) -> list[Any]:
+    """NamedTuples."""
+    rows = zip(*columns, strict=True) if columns else repeat((), count)
+    return list(map(tuple.__new__, repeat(cls), rows))
+
+
+def _call(cls: type, fields: tuple[str, ...], columns: Sequence[Sequence[object]], count: int) -> list[Any]:
+    """Structs."""
+    rows = zip(*columns, strict=True) if columns else repeat((), count)
+    return [cls(**dict(zip(fields, row, strict=True))) for row in rows]

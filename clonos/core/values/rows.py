@@ -1,0 +1,218 @@
+"""A batch of rows as bytes and back: columns of msgpack where rows have one shape, value by value where not.
+
+A column is checked and encoded by a few calls into C, whatever its length: its cells are all str, all int and so on,
+or tuples, dicts or records of one shape, which are columns of columns. What has no common shape is encoded value by
+value, with the same result. Bytes that are wrong raise ValueMalformed, since each column is decoded against its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from types import NoneType
+from typing import Any, Final
+
+import msgspec
+
+from clonos.core.values import limits, registry
+from clonos.core.values.faults import ValueBeyondLimit, ValueMalformed
+from clonos.core.values.tree import DECODER, ENCODER, Refused, lift_all, lower_all, pack
+from clonos.core.values.value import reason, unsupported
+
+ROWS_FORMAT: Final = 1
+"""The first byte. Arrow's streams begin with 255."""
+
+EXACT: Final = 0
+STR: Final = 1
+INT: Final = 2
+FLOAT: Final = 3
+BYTES: Final = 4
+BOOL: Final = 5
+MIXED: Final = 6
+TUPLES: Final = 7
+LISTS: Final = 8
+DICTS: Final = 9
+RECORDS: Final = 10
+
+SCALARS: Final[dict[type | None, int]] = {str: STR, int: INT, float: FLOAT, bytes: BYTES, bool: BOOL}
+MIXABLE: Final = frozenset({NoneType, bool, int, float, str})
+
+Scalar = None | bool | int | float | str
+
+SCALAR_DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
+    STR: msgspec.msgpack.Decoder(list[str]),
+    INT: msgspec.msgpack.Decoder(list[int]),
+    FLOAT: msgspec.msgpack.Decoder(list[float]),
+    BYTES: msgspec.msgpack.Decoder(list[bytes]),
+    BOOL: msgspec.msgpack.Decoder(list[bool]),
+    MIXED: msgspec.msgpack.Decoder(list[Scalar]),
+}
+
+
+class Column(msgspec.Struct, frozen=True, array_like=True):
+    """Cells of one kind: their msgpack in ``data``, or one column for each part of them in ``parts``."""
+
+    kind: int
+    names: tuple[str, ...] = ()
+    """Of the parts: a dict's keys; a record's class and its fields."""
+    data: bytes = b""
+    parts: tuple[Column, ...] = ()
+
+
+COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
+
+
+def encode_rows(rows: list[Any]) -> bytes:
+    """The bytes of a batch. ValueUnsupported: a part of a row cannot travel. ValueBeyondLimit."""
+    if len(rows) > limits.BATCH_ROWS_MAX:
+        raise ValueBeyondLimit("rows of a batch", len(rows), limits.BATCH_ROWS_MAX)
+    try:
+        data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(_column(rows, 0))))
+    except Refused as refused:
+        raise unsupported("rows", rows, refused) from refused
+    if len(data) > limits.BATCH_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of an encoded batch", len(data), limits.BATCH_BYTES_MAX)
+    return data
+
+
+def decode_rows(data: bytes | memoryview) -> list[Any]:
+    """The rows of a batch, exact copies of what was encoded. ValueMalformed."""
+    if len(data) > limits.BATCH_BYTES_MAX:
+        raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {limits.BATCH_BYTES_MAX}")
+    if len(data) == 0 or data[0] != ROWS_FORMAT:
+        raise ValueMalformed("batch", f"rows begin with the byte {ROWS_FORMAT}, these with {bytes(data[:1])!r}")
+    try:
+        return _cells(COLUMN_DECODER.decode(memoryview(data)[1:]), 0)
+    # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
+    except Exception as error:
+        raise ValueMalformed("batch", reason(error)) from error
+
+
+def _column(cells: Sequence[Any], depth: int) -> Column:
+    """``depth``: containers around each cell."""
+    cls = _sole_type(cells)
+    scalar = SCALARS.get(cls)
+    if scalar is None and cls is None and cells and MIXABLE.issuperset(map(type, cells)):
+        scalar = MIXED
+    if scalar is not None:
+        try:
+            return Column(scalar, data=ENCODER.encode(cells))
+        except (OverflowError, UnicodeEncodeError):  # an int beyond 64 bits, a str with a lone surrogate
+            return _exact(cells, depth)
+    shape = SHAPES.get(cls, _as_records) if cls is not None else None
+    if shape is None or depth >= limits.COLUMNS_DEPTH_MAX:
+        return _exact(cells, depth)
+    return shape(cells, depth) or _exact(cells, depth)
+
+
+def _sole_type(cells: Sequence[Any]) -> type | None:
+    if not cells:
+        return None
+    cls = type(cells[0])
+    return cls if [*map(type, cells)].count(cls) == len(cells) else None
+
+
+def _exact(cells: Sequence[Any], depth: int) -> Column:
+    return Column(EXACT, data=pack(_lower_cells, cells, depth))
+
+
+def _lower_cells(cells: Sequence[Any], plain: frozenset[type], depth: int) -> object:
+    return lower_all(cells, plain, depth)
+
+
+def _as_tuples(cells: Sequence[Any], depth: int, kind: int = TUPLES) -> Column | None:
+    """Tuples of one length. None: they are not, or empty or too wide."""
+    if not 0 < len(cells[0]) <= limits.COLUMNS_WIDTH_MAX:
+        return None
+    try:
+        columns = list(zip(*cells, strict=True))
+    except ValueError:  # of several lengths
+        return None
+    return Column(kind, parts=tuple([_column(column, depth + 1) for column in columns]))
+
+
+def _as_lists(cells: Sequence[Any], depth: int) -> Column | None:
+    return _as_tuples(cells, depth, LISTS)
+
+
+def _as_dicts(cells: Sequence[Any], depth: int) -> Column | None:
+    """Dicts with the same str keys in the same order. None: they are not, or empty or too wide."""
+    names = tuple(cells[0])
+    width = len(names)
+    if not 0 < width <= limits.COLUMNS_WIDTH_MAX:
+        return None
+    keys = list(chain.from_iterable(cells))
+    # Keys within a dict differ, so the same run of keys over and over leaves no choice of where a dict ends.
+    if _sole_type(keys) is not str or keys != list(names) * len(cells):
+        return None
+    values = list(chain.from_iterable(map(dict.values, cells)))
+    parts = tuple([_column(values[place::width], depth + 1) for place in range(width)])
+    return Column(DICTS, names, parts=parts)
+
+
+def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
+    """Objects of one registered class. None: it is none, or one of them needs a closer look."""
+    record = registry.by_type.get(type(cells[0]))
+    if not isinstance(record, registry.Record) or not 0 < len(record.fields) <= limits.COLUMNS_WIDTH_MAX:
+        return None
+    try:
+        columns = record.columns(cells)
+    except AttributeError:  # a field without a value
+        return None
+    if record.extras(cells):
+        return None
+    parts = tuple([_column(column, depth + 1) for column in columns])
+    return Column(RECORDS, (record.name, *record.fields), parts=parts)
+
+
+SHAPES: Final[dict[type, Callable[[Sequence[Any], int], Column | None]]] = {
+    tuple: _as_tuples,
+    list: _as_lists,
+    dict: _as_dicts,
+}
+
+
+def _cells(column: Column, depth: int) -> list[Any]:
+    decoder = SCALAR_DECODERS.get(column.kind)
+    if decoder is not None:
+        cells: list[Any] = decoder.decode(column.data)
+        return cells
+    if column.kind == EXACT:
+        return lift_all(_array(column.data), depth)
+    if depth >= limits.COLUMNS_DEPTH_MAX:
+        raise ValueError(f"more than {limits.COLUMNS_DEPTH_MAX} columns within each other")
+    if not column.parts:
+        raise ValueError("a column of cells without parts")
+    columns = [_cells(part, depth + 1) for part in column.parts]
+    if column.kind == TUPLES:
+        return list(zip(*columns, strict=True))
+    if column.kind == LISTS:
+        return list(map(list, zip(*columns, strict=True)))
+    if column.kind == DICTS:
+        return _dicts(column.names, columns)
+    if column.kind == RECORDS:
+        return _records(column.names, columns)
+    raise ValueError(f"column kind {column.kind}, and {RECORDS} is the highest that this version of clonos knows")
+
+
+def _array(data: bytes) -> list[Any]:
+    nodes = DECODER.decode(data)
+    if type(nodes) is not list:
+        raise ValueError("a column that is no list")
+    return nodes
+
+
+def _dicts(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
+    if len(set(names)) != len(columns):
+        raise ValueError(f"{len(columns)} columns for the keys {names}")
+    return list(map(dict, map(zip, repeat(names), zip(*columns, strict=True))))
+
+
+def _records(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
+    name, *fields = names
+    record = registry.record_of(name)
+    if len({*map(len, columns)}) != 1 or len(fields) != len(columns):
+        raise ValueError(f"columns of several lengths for the class registered as {name!r}")
+    if tuple(fields) != record.fields:
+        columns = [columns[place] for place in record.order(fields)]
+    return record.build(columns, len(columns[0]))

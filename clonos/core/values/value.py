@@ -1,0 +1,76 @@
+"""One value as bytes and back: exact, the same bytes in every process, no code run and no class imported."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator
+
+from clonos.core.values import limits, registry
+from clonos.core.values.faults import ValueBeyondLimit, ValueMalformed, ValueUnsupported
+from clonos.core.values.tree import CAREFUL, DECODER, PLAIN, Refused, lift, lower, pack
+
+
+def encode_value(value: object) -> bytes:
+    """The bytes of a value. ValueUnsupported: a part of it cannot travel. ValueBeyondLimit: too large, long or deep."""
+    try:
+        data = pack(lower, value, 0)
+    except Refused as refused:
+        raise unsupported("value", value, refused) from refused
+    if len(data) > limits.VALUE_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of an encoded value", len(data), limits.VALUE_BYTES_MAX)
+    return data
+
+
+def decode_value(data: bytes | memoryview) -> object:
+    """The value of the bytes, an exact copy of what was encoded. ValueMalformed."""
+    if len(data) > limits.VALUE_BYTES_MAX:
+        raise ValueMalformed("value", f"{len(data)} bytes, and the limit is {limits.VALUE_BYTES_MAX}")
+    try:
+        return lift(DECODER.decode(data), 0)
+    # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
+    except Exception as error:
+        raise ValueMalformed("value", reason(error)) from error
+
+
+def reason(error: Exception) -> str:
+    """What an exception says about bytes, in few words."""
+    return f"{error}"[:500] or type(error).__name__
+
+
+def unsupported(root: str, value: object, refused: Refused) -> ValueUnsupported:
+    """The error for a value of which a part was refused; ``root`` is what the path to it begins with."""
+    return ValueUnsupported(refused.type_name, root + _path(value), refused.advice)
+
+
+def _path(value: object) -> str:
+    """From a refused value to the innermost part that is refused by itself."""
+    for step, part in _parts(value):
+        try:
+            lower(part, CAREFUL, 0)
+        except Refused:
+            return step + _path(part)
+    return ""
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    cls = type(value)
+    if cls is list or cls is tuple:
+        for place, item in enumerate(value):  # type: ignore[var-annotated, arg-type]
+            yield f"[{place}]", item
+    elif cls is dict:
+        for key, item in value.items():  # type: ignore[attr-defined]
+            yield f".key({_brief(key)})", key
+            yield f"[{_brief(key)}]", item
+    elif cls is set or cls is frozenset:
+        for item in value:  # type: ignore[attr-defined]
+            yield ".item", item
+    entry = registry.by_type.get(cls)
+    if isinstance(entry, registry.Record):
+        for field in entry.fields:
+            if hasattr(value, field):
+                yield f".{field}", getattr(value, field)
+
+
+def _brief(key: object) -> str:
+    """A key in a path. The repr of a class of the user's may fail or be endless, so it is not asked."""
+    return reprlib.repr(key) if type(key) in PLAIN else type(key).__name__
