@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.ids import Incarnation, TaskId, ViewNumber
+from clonos.core.ids import CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
 from clonos.core.plan import Channel
@@ -50,9 +50,9 @@ class Sending:
         self.shipped: dict[TaskId, int] = {}  # per log, up to where this session has carried it
         self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
 
-    def append(self, kind: int, count: int, checkpoint: int, payload: bytes) -> None:
+    def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The task has produced the next elements."""
-        self.log.append(kind, count, checkpoint, payload)  # type: ignore[arg-type]
+        self.log.append(kind, count, checkpoint, payload)
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
 
@@ -80,7 +80,7 @@ class Sending:
         self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
 
     def is_behind(self, position: int) -> bool:
-        """The lost-log rule: output up to ``position`` is less than what the receiver has, or no receiver has stated."""
+        """The lost-log rule: output up to ``position`` is less than what the receiver has, or it has not stated."""
         return self.claim is None or position < self.claim
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
@@ -136,10 +136,8 @@ class Receiving:
     __slots__ = (
         "channel",
         "granted_bytes",
-        "held",
         "is_confirmed",
         "is_quiet",
-        "is_taught",
         "needed_seq",
         "next_seq",
         "queued_bytes",
@@ -151,11 +149,10 @@ class Receiving:
         "window_bytes",
     )
 
-    def __init__(self, channel: Channel, next_seq: int, claim: int, held: tuple[TaskId, ...], window_bytes: int) -> None:
+    def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes: int) -> None:
         self.channel = channel
         self.next_seq = next_seq
         self.recovered_claim = claim  # what the own log has steps for
-        self.held = held  # logs that this channel may bring
         self.window_bytes = window_bytes
         self.sender = Incarnation(0)
         self.session = 0
@@ -166,7 +163,6 @@ class Receiving:
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
         self.is_quiet = True  # nothing has come since the last heartbeat
-        self.is_taught = False  # something has come from this sender since this incarnation began
 
     def renew(self) -> None:
         """Begins a new session; the caller states it."""

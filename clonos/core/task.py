@@ -1,0 +1,427 @@
+"""One incarnation of a task: a deterministic function of its input and its causal log.
+
+Runs in a thread of its own (a greenlet in the simulated world) and touches the world through its ``TaskPort`` only.
+While the log lasts it follows it entry by entry; where it ends the task goes live and records what it decides.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from clonos.core import determinants as d
+from clonos.core.chain import Chain, ChainContext, ChainSnapshot, Kind, StepFailed
+from clonos.core.errors import ClonosError, EnvironmentFault
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.messages import TaskFailed
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from clonos.core.ports import Activation, Delivered, Emission, Output, TaskPort, Triggered
+from clonos.core.recorder import running
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
+from clonos.core.task_io import InputQueue, Outlet
+from clonos.core.task_log import TaskLog
+
+POLL_AGAIN_NS = 5_000_000
+"""How long a source waits that found nothing to read."""
+
+
+class Task:
+    """``run`` is the whole life; ``describe_failure`` says where it was when something raised."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        task: TaskId,
+        incarnation: Incarnation,
+        chain: Chain,
+        port: TaskPort,
+        activation: Activation,
+        options: Options,
+        local_folder: str = "",
+    ) -> None:
+        self.plan, self.task, self.incarnation = plan, task, incarnation
+        self.chain, self.port, self.options = chain, port, options
+        vertex = plan.vertices[plan.vertex_of[task]]
+        self.is_source = vertex.is_source
+        snapshot = activation.snapshot
+        self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
+        self.is_final = bool(snapshot and snapshot.final)
+        self.is_paused = False
+        self.is_cautious = activation.is_cautious
+        name = plan.task_name(task)
+        self.log = TaskLog(
+            name,
+            port,
+            activation.log,
+            activation.log_offset_bytes,
+            snapshot.instant_ns if snapshot else 0,
+            f"{activation.job_id}/{activation.generation}/{name}",
+            vertex.has_effects,
+            options.clock_tick_ms,
+            options.causal_logging,
+        )
+        self.log.begin_epoch(self.checkpoint)
+        self.log.positions = self._positions
+        self.inputs = self._make_inputs(snapshot)
+        self.input_of = {queue.channel: queue for queue in self.inputs}
+        self.outlets = self._make_outlets(snapshot)
+        self.by_port: dict[int, list[Outlet]] = {}
+        for number, outlet in self.outlets.items():
+            self.by_port.setdefault(plan.edges[number].port, []).append(outlet)
+        self._positions_at_step: dict[ChannelId, int] = {}
+        self._turn = 0
+        self._cost_ns = 0.0  # of one element
+        self._since_full = 0
+        self._previous: int = snapshot.checkpoint if snapshot else -1
+        self._parts: list[bytes] = []
+        self._records_in = 0
+        self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
+        self._activation = activation
+        self._context = ChainContext(
+            task_name=name,
+            vertex=plan.vertex_of[task],
+            index=plan.index_of(task),
+            parallelism=vertex.parallelism,
+            max_parallelism=plan.max_parallelism,
+            job_id=activation.job_id,
+            generation=activation.generation,
+            incarnation=incarnation,
+            recorder=self.log,
+            collector=self,
+            local_folder=local_folder,
+        )
+
+    def _make_inputs(self, snapshot: Snapshot | None) -> list[InputQueue]:
+        positions = dict(snapshot.inputs) if snapshot else {}
+        ended = set(snapshot.ended) if snapshot else set()
+        vertex = self.plan.vertex_of[self.task]
+        edges = [number for number, edge in enumerate(self.plan.edges) if edge.target == vertex]
+        return [
+            InputQueue(c, edges.index(c.edge), positions.get(c.id, 0), c.id in ended)
+            for c in self.plan.inputs[self.task]
+        ]
+
+    def _make_outlets(self, snapshot: Snapshot | None) -> dict[int, Outlet]:
+        positions = dict(snapshot.outputs) if snapshot else {}
+        by_edge: dict[int, list[Any]] = {}
+        for channel in self.plan.outputs[self.task]:
+            by_edge.setdefault(channel.edge, []).append(channel)
+        return {
+            number: Outlet(
+                self.plan.edges[number].partitioning,
+                channels,
+                [positions.get(channel.id, 0) for channel in channels],
+                self.plan.max_parallelism,
+            )
+            for number, channels in by_edge.items()
+        }
+
+    # ------------------------------------------------------------------ the life
+
+    def run(self) -> None:
+        """Restores, follows the log, lives, and serves on after the end of the stream until it is stopped."""
+        snapshot = self._activation.snapshot
+        try:
+            with running(self.log):
+                self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
+                self._remember_positions()
+                while not self.is_final:
+                    self._follow() if self.log.peek() is not None else self._live_step()
+            self.log.go_live()  # a final state has nothing to replay: its claims are compared all the same
+            while True:
+                self.port.receive(None)
+        finally:
+            self.chain.close()
+
+    def _positions(self) -> dict[ChannelId, int]:
+        return dict(self._positions_at_step)
+
+    def _remember_positions(self) -> None:
+        for outlet in self.outlets.values():
+            self._positions_at_step.update(zip(outlet.channels, outlet.next_seqs, strict=True))
+
+    # ------------------------------------------------------------------ replay
+
+    def _follow(self) -> None:
+        """Does what the next entry of the log says."""
+        entry = self.log.peek()
+        assert entry is not None
+        tag, first, count, _ = entry
+        if tag == d.STEP:
+            queue = self.inputs[first]
+            self._await(queue, count)
+            self.log.take()
+            self._step(queue, count)
+        elif tag == d.READ and self.is_source:
+            self.log.take()
+            self._read(first, count)
+        elif tag == d.TIMER:
+            self.log.take()
+            self._fire(self.log.instant_ns_last + first)
+        elif tag == d.TRIGGER and self.is_source:
+            self.log.take()
+            self._barrier(CheckpointId(first))
+        elif tag == d.END and self.is_source:
+            self.log.take()
+            self._end()
+        elif tag == d.CLOCK and self.options.clock_tick_ms:
+            self.log.take()
+            self.log.follow_tick(first)
+        else:
+            raise self.log.diverged(entry, "a new step")
+
+    def _await(self, queue: InputQueue, count: int) -> None:
+        """Waits until the next ``count`` elements of one kind are there."""
+        while queue.run_length(count) < count:
+            self.port.needs(queue.channel, queue.next_seq + count)
+            self._take(self.port.receive(None))
+        while (command := self.port.receive(0)) is not None:
+            self._take(command)
+
+    # ------------------------------------------------------------------ live
+
+    def _live_step(self) -> None:
+        """Decides what to do next, records it, does it; or waits for something to do."""
+        self.log.go_live()
+        while (command := self.port.receive(0)) is not None:
+            self._take(command)
+            if self.is_final or (self.is_source and isinstance(command, Triggered)):
+                return
+        if self.port.is_gated():
+            self._take(self.port.receive(None))
+            return
+        if self._fire_if_due():
+            return
+        if self.is_source:
+            self._live_read()
+            return
+        for offset in range(len(self.inputs)):
+            index = (self._turn + offset) % len(self.inputs)
+            queue = self.inputs[index]
+            if queue.pieces and queue.blocked_by is None:
+                self._turn = index + 1
+                count = queue.run_length(self._limit())
+                self.log.begin_step()
+                self.log.append(d.step(index, count))
+                self._step(queue, count, is_begun=True)
+                return
+        self._take(self.port.receive(self.chain.next_timer_ns()))
+
+    def _limit(self) -> int:
+        """How many elements a step may take: so many that it costs about ``step_cost_us``."""
+        options = self.options
+        if self.is_cautious:
+            return 1
+        if not self._cost_ns:
+            return options.step_records_first
+        return max(1, min(options.step_records_max, int(options.step_cost_us * 1_000 / self._cost_ns)))
+
+    def _fire_if_due(self) -> bool:
+        due_ns = self.chain.next_timer_ns()
+        if due_ns is None or due_ns > self.port.now_ns():
+            return False
+        instant_ns = max(self.log.instant_ns_last, self.port.now_ns())
+        self.log.append(d.numbers(d.TIMER, instant_ns - self.log.instant_ns_last))
+        self._fire(instant_ns)
+        return True
+
+    def _live_read(self) -> None:
+        """A source takes what is there, up to the limit of a step."""
+        if self.is_paused:
+            self._take(self.port.receive(None))
+            return
+        found = self.chain.poll(self._limit())
+        if found is None:
+            due_ns = self.chain.next_timer_ns()
+            again_ns = self.port.now_ns() + POLL_AGAIN_NS
+            self._take(self.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
+            return
+        self.log.begin_step()
+        split, count = found
+        if split < 0:
+            self.log.append(d.numbers(d.END))
+            self._end()
+        else:
+            self.log.append(d.numbers(d.READ, split, count))
+            self._read(split, count, is_begun=True)
+
+    def _take(self, command: Any) -> None:
+        if isinstance(command, Delivered):
+            self.input_of[command.channel].put(command)
+        elif isinstance(command, Triggered) and self.log.live and not self.is_final:
+            self.is_paused = self.is_paused or command.then_pause
+            if command.checkpoint > self.checkpoint:
+                self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
+                self._barrier(command.checkpoint)
+
+    # ------------------------------------------------------------------ steps
+
+    def _step(self, queue: InputQueue, count: int, is_begun: bool = False) -> None:
+        """Processes the next ``count`` elements of an input as one batch."""
+        if not is_begun:
+            self.log.begin_step()
+        self.at = (queue.channel, queue.next_seq, count)
+        kind, batch = queue.take(count)
+        if kind == Kind.BARRIER:
+            self._align(queue, batch)
+            return
+        if kind == Kind.END:
+            queue.has_ended = True
+            self._align_or_end()
+            return
+        began_ns = self.port.cost_clock_ns()
+        if kind == Kind.ROWS:
+            self.chain.process_rows(queue.port, batch)
+        else:
+            self.chain.process_columns(queue.port, batch)
+        self._measure(count, began_ns)
+        self._records_in += count
+        self._emit()
+
+    def _read(self, split: int, count: int, is_begun: bool = False) -> None:
+        if not is_begun:
+            self.log.begin_step()
+        self.at = (-1, self._records_in, count)
+        began_ns = self.port.cost_clock_ns()
+        self.chain.read(split, count)
+        self._measure(count, began_ns)
+        self._records_in += count
+        self._emit()
+
+    def _measure(self, count: int, began_ns: int) -> None:
+        cost_ns = (self.port.cost_clock_ns() - began_ns) / count
+        self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
+
+    def _fire(self, instant_ns: int) -> None:
+        self.at = (-1, 0, 0)
+        self.log.advance_to(instant_ns)
+        self.chain.fire_timers(instant_ns)
+        self._emit()
+
+    # ------------------------------------------------------------------ barriers and the end
+
+    def _align(self, queue: InputQueue, checkpoint: CheckpointId) -> None:
+        queue.blocked_by = checkpoint
+        self._align_or_end()
+
+    def _align_or_end(self) -> None:
+        """A barrier stands for all earlier ones that its channel lacks, the end of stream for all later ones."""
+        open_queues = [queue for queue in self.inputs if not queue.has_ended]
+        if not open_queues:
+            self._end()
+            return
+        latest = max((queue.blocked_by or 0 for queue in open_queues), default=0)
+        for queue in open_queues:
+            if queue.blocked_by is not None and queue.blocked_by < latest:
+                queue.blocked_by = None
+        if latest and all(queue.blocked_by == latest for queue in open_queues):
+            for queue in open_queues:
+                queue.blocked_by = None
+            self._barrier(CheckpointId(latest))
+        else:
+            self._emit()
+
+    def _barrier(self, checkpoint: CheckpointId) -> None:
+        """The end of an epoch: the barrier leaves with the snapshot, in one indivisible step with its log entry."""
+        self.checkpoint = checkpoint
+        for outlet in self.outlets.values():
+            outlet.control(Kind.BARRIER, checkpoint)
+        self._emit(self._snapshot(is_final=False))
+        self.log.begin_epoch(checkpoint)
+        self.is_cautious = False
+
+    def _end(self) -> None:
+        self.at = (-1, 0, 0)
+        self.chain.end_of_input()
+        for outlet in self.outlets.values():
+            outlet.control(Kind.END, CheckpointId(0))
+        self.is_final = True
+        self.checkpoint = CheckpointId(self.checkpoint + 1)
+        self._emit(self._snapshot(is_final=True))
+
+    def _snapshot(self, is_final: bool) -> tuple[ChainSnapshot, bool, bool]:
+        # The label of a final state is one above its last barrier's: it counts for all checkpoints from there on.
+        full = self._previous < 0 or self._since_full >= self.options.snapshot_chain_max
+        return self.chain.snapshot(self.checkpoint, full), full, is_final
+
+    def _encode_snapshot(self, taken: ChainSnapshot, full: bool, is_final: bool, log_offset_bytes: int) -> Snapshot:
+        previous, self._previous = -1 if full else self._previous, self.checkpoint
+        self._since_full = 1 if full else self._since_full + 1
+        return Snapshot(
+            format=SNAPSHOT_FORMAT,
+            task=self.task,
+            incarnation=self.incarnation,
+            checkpoint=self.checkpoint,
+            previous=CheckpointId(previous),
+            inputs=tuple((queue.channel, queue.next_seq) for queue in self.inputs),
+            outputs=tuple(sorted(self._positions_at_step.items())),
+            ended=tuple(queue.channel for queue in self.inputs if queue.has_ended),
+            log_offset_bytes=log_offset_bytes,
+            instant_ns=self.log.instant_ns_last,
+            final=is_final,
+            position=taken.position,
+            changes=taken.changes,
+        )
+
+    # ------------------------------------------------------------------ emission
+
+    def _emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> None:
+        """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier."""
+        outputs: list[Output] = []
+        for outlet in self.outlets.values():
+            outputs += outlet.drain()
+        self._remember_positions()
+        consumed = []
+        for queue in self.inputs:
+            if queue.freed_bytes:
+                consumed.append((queue.channel, queue.next_seq, queue.freed_bytes))
+                queue.freed_bytes = 0
+        log = self.log.drain()
+        parts, self._parts = tuple(self._parts), []
+        snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
+        self.port.emit(Emission(log, tuple(outputs), tuple(consumed), snapshot, parts, self._records_in))
+
+    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
+        """``Collector``: rows for every edge on ``port``."""
+        for outlet in self.by_port.get(port, ()):
+            outlet.rows(rows, keys)
+
+    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+        """``Collector``: a RecordBatch for every edge on ``port``."""
+        for outlet in self.by_port.get(port, ()):
+            outlet.columns(batch, keys)
+
+    def prepared(self, part: bytes) -> None:
+        """``Collector``: what the completed checkpoint shall commit."""
+        self._parts.append(part)
+
+    def routed_error(self, description: bytes) -> bool:
+        """``Collector``: an exception went to the error output; replay must see it at the same place."""
+        entry = self.log.follow(d.ROUTED)
+        if entry is None:
+            self.log.append(d.blob(d.ROUTED, description))
+        return True
+
+
+def describe_failure(task: Task, error: BaseException) -> TaskFailed:
+    """What the coordinator is told when a task's thread raised."""
+    at = error.at if isinstance(error, StepFailed) else None
+    cause = error.__cause__ or error if at else error
+    channel, first_seq, count = task.at
+    if at is not None and 0 <= at.index < count:
+        first_seq, count = first_seq + at.index, 1
+    lines = traceback.format_exception(cause)
+    return TaskFailed(
+        task=task.task,
+        incarnation=task.incarnation,
+        channel=channel,
+        first_seq=first_seq,
+        count=count,
+        step=at.step if at else "",
+        record=at.record[:10_000] if at else "",
+        error=f"{type(cause).__name__}: {cause}"[:10_000],
+        traceback="".join(lines)[-100_000:],
+        is_fatal=isinstance(cause, ClonosError) and not isinstance(cause, EnvironmentFault),
+    )

@@ -1,0 +1,194 @@
+"""A task's queues: elements that wait to be processed, and output that a step gathers until it is encoded."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from clonos.core.chain import Kind
+from clonos.core.ids import ChannelId, CheckpointId
+from clonos.core.keys import Router
+from clonos.core.plan import Channel, Partitioning
+from clonos.core.ports import Delivered, Output
+from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
+from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+
+
+class _Piece:
+    """A delivered chunk; decoded when the first of it is taken."""
+
+    __slots__ = ("batch", "checkpoint", "freed_bytes", "kind", "left", "payload", "skip")
+
+    def __init__(self, delivered: Delivered) -> None:
+        self.kind = delivered.kind
+        self.left = delivered.count - delivered.skip
+        self.skip = delivered.skip
+        self.checkpoint = delivered.checkpoint
+        self.payload = delivered.payload
+        self.freed_bytes = len(delivered.payload) + MESSAGE_OVERHEAD_BYTES
+        self.batch: Any = None
+
+    def take(self, count: int) -> Any:
+        """The next ``count`` elements, as a list or a RecordBatch."""
+        if self.batch is None:
+            decode = decode_rows if self.kind == Kind.ROWS else decode_columns
+            self.batch = decode(self.payload)
+            self.payload = b""
+        start = self.skip
+        self.skip += count
+        self.left -= count
+        if start == 0 and self.left == 0:
+            return self.batch
+        return self.batch[start : start + count] if self.kind == Kind.ROWS else self.batch.slice(start, count)
+
+
+class InputQueue:
+    """Elements of one input channel, in order, waiting."""
+
+    __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "next_seq", "pieces", "port")
+
+    def __init__(self, channel: Channel, port: int, next_seq: int, has_ended: bool) -> None:
+        self.channel = channel.id
+        self.port = port  # which input edge of the vertex it belongs to
+        self.next_seq = next_seq  # number of the next element to process
+        self.has_ended = has_ended
+        self.blocked_by: CheckpointId | None = None  # the barrier that waits for the other channels
+        self.freed_bytes = 0
+        self.pieces: deque[_Piece] = deque()
+
+    def put(self, delivered: Delivered) -> None:
+        """Queues what the slot has accepted."""
+        self.pieces.append(_Piece(delivered))
+
+    def run_length(self, limit: int) -> int:
+        """How many elements of one kind are there at the head, at most ``limit``."""
+        total, kind = 0, -1
+        for piece in self.pieces:
+            if kind not in (-1, piece.kind):
+                break
+            if piece.kind >= Kind.BARRIER:
+                return total or 1
+            kind = piece.kind
+            total += piece.left
+            if total >= limit:
+                return limit
+        return total
+
+    def take(self, count: int) -> tuple[int, Any]:
+        """The next ``count`` elements as one contiguous batch, with their kind; for a barrier its checkpoint."""
+        head = self.pieces[0]
+        self.next_seq += count
+        if head.kind >= Kind.BARRIER:
+            self._drop(head)
+            return head.kind, head.checkpoint
+        parts = []
+        missing = count
+        while missing:
+            piece = self.pieces[0]
+            taken = min(missing, piece.left)
+            parts.append(piece.take(taken))
+            missing -= taken
+            if not piece.left:
+                self._drop(piece)
+        return head.kind, parts[0] if len(parts) == 1 else _joined(head.kind, parts)
+
+    def _drop(self, piece: _Piece) -> None:
+        self.freed_bytes += piece.freed_bytes
+        self.pieces.popleft()
+
+
+def _joined(kind: int, parts: list[Any]) -> Any:
+    if kind == Kind.ROWS:
+        return [row for part in parts for row in part]
+    import pyarrow as pa
+
+    return pa.concat_batches(parts)
+
+
+class Outlet:
+    """One edge of the plan at its sending task: gathers a step's output, then partitions and encodes it."""
+
+    __slots__ = ("_gathered", "_outputs", "_router", "channels", "next_seqs", "partitioning")
+
+    def __init__(
+        self, partitioning: Partitioning, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int
+    ) -> None:
+        self.partitioning = partitioning
+        self.channels: list[ChannelId] = [channel.id for channel in channels]
+        self.next_seqs = next_seqs
+        self._router = Router(len(channels), max_parallelism) if partitioning is Partitioning.HASH else None
+        self._gathered: list[Any] = []  # rows, per target once partitioned; see ``rows``
+        self._outputs: list[Output] = []
+
+    def rows(self, rows: list[Any], keys: Sequence[Any] | None) -> None:
+        """Adds rows to the step's output."""
+        if not rows:
+            return
+        if self._router is not None:
+            assert keys is not None, self.channels
+            self._add(self._router.split(keys, rows))
+        elif self.partitioning is Partitioning.REBALANCE and len(self.channels) > 1:
+            self._add(self._rebalanced(rows))
+        else:
+            self._add([rows])
+
+    def _rebalanced(self, rows: list[Any]) -> list[list[Any]]:
+        """Element k of this task goes to receiver k mod n: a function of the output positions alone."""
+        width = len(self.channels)
+        gathered = sum(map(len, self._gathered)) if self._gathered else 0
+        start = (sum(self.next_seqs) + gathered) % width
+        return [rows[(target - start) % width :: width] for target in range(width)]
+
+    def _add(self, parts: list[list[Any]]) -> None:
+        if not self._gathered:
+            self._gathered = [list(part) for part in parts]
+        else:
+            for gathered, part in zip(self._gathered, parts, strict=True):
+                gathered += part
+
+    def columns(self, batch: Any, keys: Sequence[Any] | None) -> None:
+        """Adds a RecordBatch, which stays a batch of its own."""
+        self._encode_gathered()
+        width = len(self.channels)
+        if self.partitioning is Partitioning.BROADCAST or width == 1:
+            parts = [batch]
+        elif self._router is not None:
+            assert keys is not None, self.channels
+            parts = [batch.take(rows) for rows in self._router.split(keys, list(range(batch.num_rows)))]
+        else:
+            import pyarrow as pa
+
+            start = sum(self.next_seqs) % width
+            rows = range(batch.num_rows)
+            parts = [batch.take(pa.array(rows[(target - start) % width :: width])) for target in range(width)]
+        for target, part in enumerate(parts):
+            if part.num_rows:
+                self._put(target, Kind.COLUMNS, part.num_rows, encode_columns(part))
+
+    def _encode_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for target, rows in enumerate(gathered):
+            if rows:
+                self._put(target, Kind.ROWS, len(rows), encode_rows(rows))
+
+    def _put(self, target: int, kind: Kind, count: int, payload: bytes) -> None:
+        everywhere = self.partitioning is Partitioning.BROADCAST
+        for index in range(len(self.channels)) if everywhere else (target,):
+            self._outputs.append(Output(self.channels[index], int(kind), count, CheckpointId(0), payload))
+            self.next_seqs[index] += count
+
+    def control(self, kind: Kind, checkpoint: CheckpointId) -> None:
+        """A barrier or the end of the stream, to every receiver; the outside gets none."""
+        self._encode_gathered()
+        if self.partitioning is Partitioning.OUTSIDE:
+            return
+        for index, channel in enumerate(self.channels):
+            self._outputs.append(Output(channel, int(kind), 1, checkpoint, b""))
+            self.next_seqs[index] += 1
+
+    def drain(self) -> list[Output]:
+        """The step's output, encoded."""
+        self._encode_gathered()
+        outputs, self._outputs = self._outputs, []
+        return outputs

@@ -1,0 +1,247 @@
+"""Record or replay, written once: the running task's door to its causal log.
+
+While the log lasts, everything asked for is read from it; where it ends, the task may go live, even in mid-step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+from clonos.core import determinants as d
+from clonos.core.errors import JobError, ReplayDiverged
+from clonos.core.ids import ChannelId
+from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
+from clonos.core.ports import Emission, TaskPort
+
+
+class EffectUndeclared(JobError):
+    """User code changed the outside in a step that does not declare it."""
+
+    def __init__(self, task: str, service: str) -> None:
+        super().__init__(task, service)
+        self.task = task
+        self.service = service
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.task} made the call {self.service}, which changes the outside, in a step that does not declare"
+            " it. Declare the step with effects=True, or the call as idempotent (intent=False)."
+        )
+
+
+class TaskLog:
+    """The causal log of one incarnation, and what its services are given (``clonos.core.recorder.Recorder``)."""
+
+    def __init__(
+        self,
+        task_name: str,
+        port: TaskPort,
+        recovered: bytes,
+        offset_bytes: int,
+        instant_ns: int,
+        key_space: str,
+        has_effects: bool,
+        clock_tick_ms: int = 0,
+        is_logging: bool = True,
+    ) -> None:
+        self.task_name = task_name
+        self.instant_ns_last = instant_ns
+        self.positions: Callable[[], dict[ChannelId, int]] = dict  # output positions where the current step began
+        self._port = port
+        self._reader: d.LogReader | None = d.LogReader(recovered, offset_bytes)
+        self._end_bytes = offset_bytes + len(recovered)  # of the log, what is buffered included
+        self._buffer = bytearray()
+        self._key_space = key_space
+        self._has_effects = has_effects
+        self._tick_ns = clock_tick_ms * 1_000_000
+        self._is_logging = is_logging
+        self._step_instant = False
+        self._seed = b""
+        self._epoch = 0
+        self._occurrences: dict[bytes, int] = {}
+
+    # ------------------------------------------------------------------ what the task does with it
+
+    @property
+    def end_bytes(self) -> int:
+        """Absolute offset of the end of the log."""
+        return self._end_bytes
+
+    @property
+    def end_bytes_followed(self) -> int:
+        """Absolute offset up to which the log has been followed or written: the same in every incarnation."""
+        return self._end_bytes if self._reader is None else self._reader.offset_bytes
+
+    def peek(self) -> d.Entry | None:
+        """The next entry to follow; None where the log has ended (the task is live or may go live)."""
+        reader = self._reader
+        if reader is None or reader.at_end:
+            return None
+        return reader.peek()
+
+    def take(self) -> None:
+        """The entry that was peeked at is being followed."""
+        assert self._reader is not None
+        self._reader.next()
+
+    def go_live(self) -> None:
+        """The log has ended: asks leave to record new determinants. Blocks; does not return if the log is lost."""
+        if self._reader is not None:
+            self._port.go_live(self.positions())
+            self._reader = None
+
+    def append(self, entry: bytes) -> None:
+        """Records a determinant."""
+        assert self._reader is None, self.task_name
+        if self._is_logging:
+            self._buffer += entry
+            self._end_bytes += len(entry)
+
+    def drain(self) -> bytes:
+        """What has been recorded since the last call."""
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    def begin_epoch(self, checkpoint: int) -> None:
+        """Behind a barrier: luck starts anew."""
+        self._epoch = checkpoint
+        self._seed = b""
+        self._occurrences.clear()
+
+    def begin_step(self) -> None:
+        """The next read of the clock is a new instant; with a coarse clock, a tick that is due is recorded first."""
+        self._step_instant = False
+        if self._tick_ns and self._reader is None:
+            now = self._port.now_ns()
+            if now // self._tick_ns > self.instant_ns_last // self._tick_ns:
+                self._record_instant(now - now % self._tick_ns)
+
+    def follow_tick(self, delta_ns: int) -> None:
+        """Replays a tick of the coarse clock."""
+        self.instant_ns_last += delta_ns
+
+    def advance_to(self, instant_ns: int) -> None:
+        """Timers fire at this instant; the clock stands at it."""
+        self.instant_ns_last = instant_ns
+        self._step_instant = True
+
+    def diverged(self, logged: d.Entry, asked: str) -> ReplayDiverged:
+        """The error of a task that asks for something other than what is logged."""
+        offset = self._reader.offset_bytes if self._reader is not None else self._end_bytes
+        return ReplayDiverged(self.task_name, offset, d.NAMES.get(logged[0], str(logged[0])), asked)
+
+    def follow(self, tag: int) -> d.Entry | None:
+        """The next entry, which must be of ``tag``; None if the log has ended, and the task is live now."""
+        entry = self.peek()
+        if entry is None:
+            self.go_live()
+            return None
+        if entry[0] != tag:
+            raise self.diverged(entry, d.NAMES[tag])
+        self.take()
+        return entry
+
+    # ------------------------------------------------------------------ Recorder
+
+    @property
+    def live(self) -> bool:
+        """False while the log is being replayed."""
+        return self._reader is None
+
+    @property
+    def epoch(self) -> int:
+        """Label of the current epoch."""
+        return self._epoch
+
+    def instant_ns(self, exact: bool) -> int:
+        """One instant a step, or one a call where ``exact``; wall clock as ns since the Unix epoch."""
+        if not exact and (self._step_instant or (self._tick_ns and self.instant_ns_last)):
+            return self.instant_ns_last
+        entry = self.follow(d.CLOCK)
+        if entry is None:
+            self._record_instant(self._port.now_ns())
+        else:
+            self.instant_ns_last += entry[1]
+        self._step_instant = True
+        return self.instant_ns_last
+
+    def _record_instant(self, now_ns: int) -> None:
+        delta = max(0, now_ns - self.instant_ns_last)
+        self.append(d.numbers(d.CLOCK, delta))
+        self.instant_ns_last += delta
+
+    def seed(self) -> bytes:
+        """The seed of the current epoch, recorded where it is first asked for."""
+        if not self._seed:
+            entry = self.follow(d.SEED)
+            if entry is None:
+                self._seed = self._port.entropy(d.SEED_BYTES)
+                self.append(d.seed(self._seed))
+            else:
+                self._seed = entry[3]
+        return self._seed
+
+    def call(
+        self,
+        service: str,
+        request: bytes,
+        perform: Callable[[str], object],
+        *,
+        effect: bool = False,
+        in_doubt: Callable[[str], object] | None = None,
+    ) -> object:
+        """One recorded call of the outside (see ``Recorder.call``)."""
+        if effect and not self._has_effects:
+            raise EffectUndeclared(self.task_name, service)
+        key = self._intend(service) if effect else (self._request_key(service, request), False)
+        entry = self.follow(d.CALL)
+        if entry is None:
+            outcome = self._perform(service, key[0], perform, in_doubt if key[1] else None, is_in_doubt=key[1])
+            self.append(d.blob(d.CALL, outcome))
+            self.flush()
+        else:
+            outcome = entry[3]
+        return decode_outcome(outcome)
+
+    def _request_key(self, service: str, request: bytes) -> str:
+        """The same for the k-th equal request of an epoch in every incarnation, however its steps are cut."""
+        digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
+        occurrence = self._occurrences.get(digest, 0)
+        self._occurrences[digest] = occurrence + 1
+        text = f"{self._key_space}/{self._epoch}/{occurrence}/"
+        return blake2b(text.encode() + digest, digest_size=16).hexdigest()
+
+    def _intend(self, service: str) -> tuple[str, bool]:
+        """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it."""
+        start = self.end_bytes_followed
+        key = blake2b(f"{self._key_space}/intent/{start}".encode(), digest_size=16).hexdigest()
+        entry = self.follow(d.INTENT)
+        if entry is not None:
+            return key, self.peek() is None
+        self.append(d.blob(d.INTENT, service.encode()))
+        self.flush()
+        self._port.await_kept(self._end_bytes)
+        return key, False
+
+    def _perform(
+        self,
+        service: str,
+        key: str,
+        perform: Callable[[str], object],
+        in_doubt: Callable[[str], object] | None,
+        *,
+        is_in_doubt: bool,
+    ) -> bytes:
+        try:
+            if is_in_doubt and in_doubt is None:
+                raise CallInDoubt(service, key)
+            return encode_outcome(service, self._port.perform(in_doubt or perform, key))
+        except Exception as error:  # noqa: BLE001  the outside's answer: user code gets it, live and in replay
+            return encode_outcome(service, error)
+
+    def flush(self) -> None:
+        """Ships what has been recorded in mid-step."""
+        if self._buffer:
+            self._port.emit(Emission(self.drain()))
