@@ -49,10 +49,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(missing, pytrace=False)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Book the time of the test on its stage."""
-    item.config.stash[BUDGETS].end(stage_of(item))
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Book the time of the test on its stage, that of cleaning up after it too."""
+    try:
+        return (yield)
+    finally:
+        item.config.stash[BUDGETS].end(stage_of(item))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
