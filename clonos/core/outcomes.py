@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import sys
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Final
 
 from clonos.core.errors import EnvironmentFault, JobError, PeerError
@@ -193,9 +193,9 @@ def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
         return _declared[module, qualified_name]
     found: object = sys.modules.get(module)
     for part in qualified_name.split("."):
-        if found is None:
+        if not isinstance(found, (ModuleType, type)):
             return None
-        found = vars(found).get(part)
+        found = vars(found).get(part)  # not getattr, which may run code of the module
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 

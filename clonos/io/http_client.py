@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import (
@@ -169,8 +169,9 @@ class HttpClient:
             else:
                 response.close()
         headers = tuple((name.lower(), value) for name, value in response.headers.items())
-        url = response.url or request.url
-        return HttpReply(response.status, response.reason or "", url, headers, b"".join(pieces))
+        return HttpReply(
+            response.status, response.reason or "", _final_url(request, response), headers, b"".join(pieces)
+        )
 
 
 def _is_worth_repeating(outcome: HttpReply | HttpError, limits: HttpLimits) -> bool:
@@ -179,6 +180,14 @@ def _is_worth_repeating(outcome: HttpReply | HttpError, limits: HttpLimits) -> b
     if isinstance(outcome, HttpConnectionFailed):
         return limits.is_repeatable or not outcome.was_sent
     return False
+
+
+def _final_url(request: HttpRequest, response: urllib3.BaseHTTPResponse) -> str:
+    """Where the redirects have led to."""
+    url = request.url
+    for step in response.retries.history if response.retries else ():
+        url = urljoin(url, step.redirect_location or "")
+    return url
 
 
 def _asked_pause_s(response: urllib3.BaseHTTPResponse) -> float:
@@ -206,12 +215,12 @@ def _translated(failure: Exception, request: HttpRequest, limits: HttpLimits) ->
     if isinstance(failure, MaxRetryError) and failure.reason is not None:
         failure = failure.reason
     method, url = request.method, shown_url(request.url)
+    if isinstance(failure, NewConnectionError):  # in some versions a kind of the next
+        return HttpConnectionFailed(method, url, str(failure), False)
     if isinstance(failure, ConnectTimeoutError):
         return HttpConnectionFailed(method, url, f"no connection within {limits.connect_timeout_s:g} s", False)
     if isinstance(failure, AnyTimeoutError):
         return _timeout(request, "waiting for it", limits)
-    if isinstance(failure, NewConnectionError):
-        return HttpConnectionFailed(method, url, str(failure), False)
     if isinstance(failure, SSLError):
         is_refused = bool(failure.args) and isinstance(failure.args[0], ssl.SSLCertVerificationError)
         return HttpConnectionFailed(method, url, str(failure), not is_refused)

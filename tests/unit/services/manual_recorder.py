@@ -1,0 +1,102 @@
+"""A recorder that keeps its log in a list: the contract of ``clonos.core.recorder`` in as few lines as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
+
+Entry = tuple[str, object]
+FIRST_INSTANT_NS = 1_700_000_000_000_000_000
+
+
+class ManualRecorder:
+    """One life of one task. ``successor()`` is the next: it replays what this one has logged, then goes on live."""
+
+    def __init__(self, log: tuple[Entry, ...] = (), ticks: Iterator[int] | None = None, life: int = 0) -> None:
+        self.log: list[Entry] = list(log)
+        self.calls_made: list[tuple[str, bytes, str]] = []
+        self.life = life
+        self._position = 0
+        self._ticks = ticks or count(FIRST_INSTANT_NS, 1_000_000)
+        self._epoch = 0
+        self._seed: bytes | None = None
+        self._instant_ns: int | None = None
+        self._calls_count = 0
+
+    def successor(self) -> ManualRecorder:
+        """Another life, whose own clock and luck differ."""
+        life = self.life + 1
+        return ManualRecorder(tuple(self.log), count(FIRST_INSTANT_NS + life * 10**12, 1_000_000), life)
+
+    def begin_step(self) -> None:
+        """Another step: another instant."""
+        self._instant_ns = None
+
+    def begin_epoch(self) -> None:
+        """Behind a barrier."""
+        self._epoch += 1
+        self._seed = None
+
+    @property
+    def live(self) -> bool:
+        return self._position == len(self.log)
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    def instant_ns(self, exact: bool) -> int:
+        if exact or self._instant_ns is None:
+            instant = self._entry("CLOCK", lambda: next(self._ticks))
+            assert isinstance(instant, int)
+            self._instant_ns = instant
+        return self._instant_ns
+
+    def seed(self) -> bytes:
+        if self._seed is None:
+            seed = self._entry("SEED", lambda: bytes([self.life, self._epoch]) * 8)
+            assert isinstance(seed, bytes)
+            self._seed = seed
+        return self._seed
+
+    def call(
+        self,
+        service: str,
+        request: bytes,
+        perform: Callable[[str], object],
+        *,
+        effect: bool = False,
+        in_doubt: Callable[[str], object] | None = None,
+    ) -> object:
+        key = f"call-{self._calls_count}-{request.hex()}"
+        self._calls_count += 1
+        is_doubtful = False
+        if effect:
+            is_announced = not self.live
+            self._entry("INTENT", lambda: service)
+            is_doubtful = is_announced and self.live
+
+        def outcome() -> bytes:
+            self.calls_made.append((service, request, key))
+            try:
+                if is_doubtful and in_doubt is None:
+                    raise CallInDoubt(service, key)
+                return encode_outcome(service, in_doubt(key) if is_doubtful and in_doubt else perform(key))
+            except Exception as error:  # noqa: BLE001  the outside's answer
+                return encode_outcome(service, error)
+
+        encoded = self._entry("CALL", outcome)
+        assert isinstance(encoded, bytes)
+        return decode_outcome(encoded)
+
+    def _entry(self, tag: str, draw: Callable[[], object]) -> object:
+        """The next entry of the log, drawn if the log has ended."""
+        if self.live:
+            # What is drawn may end this life: then nothing is logged.
+            self.log.append((tag, draw()))
+        logged, value = self.log[self._position]
+        assert logged == tag, f"diverged: logged {logged}, asked for {tag}"
+        self._position += 1
+        return value

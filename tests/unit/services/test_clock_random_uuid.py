@@ -1,0 +1,249 @@
+"""Time, luck and identity: equal in the next life, real outside a job."""
+
+from __future__ import annotations
+
+import random as stdlib
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import cloudpickle
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.core.recorder import running
+from clonos_services import clock, luck, random
+from clonos_services.identity import uuid4
+from clonos_services.luck import ReseedRefused, TooManyStreams
+from tests.unit.services.manual_recorder import FIRST_INSTANT_NS, ManualRecorder
+
+
+def draws_of(recorder: ManualRecorder, draw: Callable[[], object], epochs: int = 2) -> list[object]:
+    """Three draws in each of some epochs."""
+    drawn = []
+    with running(recorder):
+        for _ in range(epochs):
+            drawn += [draw() for _ in range(3)]
+            recorder.begin_epoch()
+    return drawn
+
+
+def test_one_step_has_one_instant_and_one_entry_in_the_log() -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        first = clock.now()
+        assert first == datetime.fromtimestamp(FIRST_INSTANT_NS // 10**9, UTC)
+        assert (clock.now(), clock.time_ns()) == (first, FIRST_INSTANT_NS)
+        assert clock.time() == clock.monotonic() == FIRST_INSTANT_NS / 10**9
+        recorder.begin_step()
+        assert clock.now() == first + timedelta(milliseconds=1)
+    assert [tag for tag, _ in recorder.log] == ["CLOCK", "CLOCK"]
+
+
+def test_an_exact_reading_is_an_instant_of_its_own() -> None:
+    with running(ManualRecorder()):
+        readings = [clock.time_ns(), clock.time_ns(exact=True), clock.monotonic_ns(exact=True), clock.time_ns()]
+    assert readings == [FIRST_INSTANT_NS + offset * 1_000_000 for offset in (0, 1, 2, 2)]
+
+
+def test_the_next_life_reads_the_same_instants() -> None:
+    def instants(recorder: ManualRecorder) -> list[object]:
+        with running(recorder):
+            return [clock.now(), clock.now(exact=True), clock.time(exact=True), clock.monotonic()]
+
+    recorder = ManualRecorder()
+    assert instants(recorder) == instants(recorder.successor())
+
+
+def test_outside_a_job_the_clock_is_the_real_one() -> None:
+    before = time.time_ns()
+    readings = [clock.time_ns(), int(clock.time() * 10**9), int(clock.now().timestamp() * 10**9)]
+    after = time.time_ns()
+    assert all(before - 1_000 <= reading <= after + 1_000 for reading in readings)
+    assert clock.now().tzinfo is UTC
+    assert time.monotonic() <= clock.monotonic() <= time.monotonic()
+
+
+def test_the_next_life_draws_the_same_luck_and_it_differs_between_epochs_and_tasks() -> None:
+    recorder = ManualRecorder()
+    drawn = draws_of(recorder, random.random)
+    assert draws_of(recorder.successor(), random.random) == drawn
+    assert len(set(drawn)) == len(drawn)
+    assert draws_of(ManualRecorder(life=7), random.random) != drawn
+
+
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("random", "getstate", "triangular"), ()),
+    **dict.fromkeys(("expovariate", "paretovariate"), (0.5,)),
+    **dict.fromkeys(("betavariate", "gammavariate", "vonmisesvariate", "weibullvariate"), (1.5, 2.5)),
+    **dict.fromkeys(("uniform", "gauss", "lognormvariate", "normalvariate"), (1.5, 2.5)),
+    **dict.fromkeys(("choice", "choices"), ("abcdef",)),
+    "binomialvariate": (10, 0.3),
+    "getrandbits": (70,),
+    "randbytes": (9,),
+    "randint": (1, 9),
+    "randrange": (100,),
+    "sample": ("abcdef", 3),
+}
+
+
+def test_every_function_of_the_standard_library_is_there() -> None:
+    public = {
+        name for name in dir(stdlib.Random) if not name.startswith("_") and callable(getattr(stdlib.Random, name))
+    }
+    assert public <= {*ARGUMENTS, "shuffle", "seed", "setstate"}
+    assert all(callable(getattr(random, name)) for name in public)
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if hasattr(stdlib, name)])
+def test_a_function_draws_what_the_standard_librarys_draws_from_the_epochs_seed(name: str) -> None:
+    function: Callable[..., object] = getattr(random, name)
+    recorder = ManualRecorder()
+    drawn = draws_of(recorder, lambda: function(*ARGUMENTS[name]))
+    assert draws_of(recorder.successor(), lambda: function(*ARGUMENTS[name])) == drawn
+    seeds = [luck.derived_seed(bytes([0, epoch]) * 8, "random", "") for epoch in range(2)]
+    twins = [stdlib.Random(seed) for seed in seeds]
+    assert drawn == [getattr(twin, name)(*ARGUMENTS[name]) for twin in twins for _ in range(3)]
+
+
+def test_the_next_life_shuffles_the_same() -> None:
+    def shuffled() -> object:
+        items = list(range(20))
+        random.shuffle(items)
+        return items
+
+    recorder = ManualRecorder()
+    drawn = draws_of(recorder, shuffled)
+    assert draws_of(recorder.successor(), shuffled) == drawn
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize(
+    "set_state", [lambda: random.seed(7), lambda: random.setstate(stdlib.getstate())], ids=["seed", "setstate"]
+)
+def test_the_state_of_a_causal_stream_is_not_set_in_a_job(set_state: Callable[[], object]) -> None:
+    with running(ManualRecorder()), pytest.raises(ReseedRefused, match=r"causal streams are seeded by each epoch"):
+        set_state()
+
+
+def test_named_streams_do_not_shift_each_other() -> None:
+    def with_another(recorder: ManualRecorder, others: int) -> list[float]:
+        with running(recorder):
+            drawn = []
+            for _ in range(5):
+                drawn.append(random.stream("a").random())
+                for _ in range(others):
+                    random.random()
+                    random.stream("b").gauss()
+                    uuid4()
+                    random.numpy(name="a").random()
+            return drawn
+
+    drawn = with_another(ManualRecorder(), 0)
+    assert with_another(ManualRecorder(), 3) == drawn
+    assert len(set(drawn)) == 5
+
+
+def test_two_handles_of_one_name_are_one_stream() -> None:
+    with running(ManualRecorder()):
+        both = [random.stream("a").random(), random.stream("a").random()]
+    with running(ManualRecorder()):
+        kept = random.stream("a")
+        assert [kept.random(), kept.random()] == both
+
+
+@given(st.lists(st.sampled_from(["first", "second", "epoch"]), max_size=40))
+def test_tasks_that_take_turns_in_one_thread_have_each_its_own_luck(turns: list[str]) -> None:
+    recorders = {"first": ManualRecorder(life=1), "second": ManualRecorder(life=2)}
+    drawn: dict[str, list[float]] = {"first": [], "second": []}
+    alone: dict[str, list[float]] = {"first": [], "second": []}
+    stream = random.stream("turns")
+    for turn in turns:
+        if turn == "epoch":
+            recorders["first"].begin_epoch()
+        else:
+            with running(recorders[turn]):
+                drawn[turn].append(stream.random())
+    for name, life in (("first", 1), ("second", 2)):
+        recorder = ManualRecorder(life=life)
+        with running(recorder):
+            for turn in turns:
+                if turn == name:
+                    alone[name].append(stream.random())
+                elif turn == "epoch" and name == "first":
+                    recorder.begin_epoch()
+    assert drawn == alone
+
+
+def test_a_stream_is_a_random_random_to_others_and_travels_by_its_name() -> None:
+    stream = random.stream("a")
+    assert isinstance(stream, stdlib.Random)
+    with running(ManualRecorder()):
+        first = stream.random()
+        travelled = cloudpickle.loads(cloudpickle.dumps(lambda: stream.random()))
+        second = travelled()
+    with running(ManualRecorder()):
+        assert [stream.random(), stream.random()] == [first, second]
+
+
+def test_a_numpy_generator_that_is_kept_follows_the_epochs() -> None:
+    kept = random.numpy(name="noise")
+    assert isinstance(kept, numpy.random.Generator)
+    recorder = ManualRecorder()
+    drawn = draws_of(recorder, lambda: kept.normal(size=2).tolist())
+    travelled = cloudpickle.loads(cloudpickle.dumps(kept))
+    assert draws_of(recorder.successor(), lambda: travelled.normal(size=2).tolist()) == drawn
+    assert len({str(values) for values in drawn}) == len(drawn)
+
+
+def test_what_would_outlive_the_epoch_is_refused() -> None:
+    with running(ManualRecorder()):
+        with pytest.raises(ReseedRefused, match="spawn"):
+            random.numpy().spawn(2)
+        with pytest.raises(ReseedRefused, match="seed"):
+            random.stream("a").seed(1)
+
+
+def test_numpys_bit_generator_is_that_of_the_epoch() -> None:
+    with running(ManualRecorder()):
+        kept = random.numpy()
+        first = numpy.random.Generator(kept.bit_generator).random()
+    with running(ManualRecorder()):
+        assert random.numpy().random() == first
+
+
+def test_more_names_than_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(luck, "NAMES_PER_EPOCH_MAX", 2)
+    recorder = ManualRecorder()
+    with running(recorder):
+        random.stream("a").random()
+        random.stream("b").random()
+        with pytest.raises(TooManyStreams, match="'c'"):
+            random.stream("c").random()
+        recorder.begin_epoch()
+        random.stream("c").random()
+
+
+def test_outside_a_job_luck_is_that_of_the_standard_library() -> None:
+    state = stdlib.getstate()
+    try:
+        stdlib.seed(7)
+        ours = [random.random(), random.randint(1, 100), random.stream("any").gauss()]
+        random.seed(7)
+        assert [stdlib.random(), stdlib.randint(1, 100), stdlib.gauss()] == ours
+    finally:
+        stdlib.setstate(state)
+    assert 0 <= random.numpy().random() < 1
+
+
+def test_the_next_life_names_things_the_same() -> None:
+    recorder = ManualRecorder()
+    drawn = draws_of(recorder, uuid4)
+    assert draws_of(recorder.successor(), uuid4) == drawn
+    assert len(set(drawn)) == len(drawn)
+    for identity in (*drawn, uuid4()):
+        assert isinstance(identity, uuid.UUID)
+        assert (identity.version, identity.variant) == (4, uuid.RFC_4122)

@@ -1,0 +1,217 @@
+"""HTTP in a job: one request for all lives, one key for all repetitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import cloudpickle
+import pytest
+
+from clonos.core.recorder import running
+from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
+from clonos_services import http
+from clonos_services.http import CallInDoubt, Headers, Response
+from clonos_services.http_session import RedactionInvalid, SettingUnknown
+from tests.unit.services.loopback import Loopback, loopback
+from tests.unit.services.manual_recorder import ManualRecorder
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with loopback() as state:
+        yield state
+    http.close()
+
+
+@pytest.fixture(autouse=True)
+def _settings_of_before() -> Iterator[None]:
+    before = http.common_settings()
+    yield
+    http.use_common_settings(before)
+
+
+def test_outside_a_job_each_request_is_made(server: Loopback) -> None:
+    assert [http.get(server.url + "/count").json()["count"] for _ in range(2)] == [1, 2]
+    assert len(set(server.keys)) == 2
+
+
+def test_the_next_life_gets_the_answer_and_the_server_is_not_asked(server: Loopback) -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        first = [http.get(server.url + "/count", params={"word": "ä b"}) for _ in range(2)]
+    with running(recorder.successor()):
+        second = [http.get(server.url + "/count", params={"word": "ä b"}) for _ in range(2)]
+    assert second == first
+    assert [response.json()["count"] for response in first] == [1, 2]
+    assert first[0].url == server.url + "/count?word=%C3%A4+b"
+    assert [seen.path for seen in server.seen] == ["/count?word=%C3%A4+b"] * 2
+
+
+def test_the_key_of_the_recorder_is_sent_and_is_the_same_for_every_attempt(server: Loopback) -> None:
+    recorder = ManualRecorder()
+    server.failures_left = 1
+    with running(recorder):
+        http.get(server.url + "/cut", retries=2)
+        http.get(server.url + "/count", headers={"Idempotency-Key": "mine"})
+    key = recorder.calls_made[0][2]
+    assert server.keys == [key, key, "mine"]
+
+
+def test_only_chosen_headers_are_recorded(server: Loopback) -> None:
+    response = http.get(server.url + "/count")
+    assert dict(response.headers) == {"content-type": "application/json"}
+    response = http.get(server.url + "/count", keep_headers=("X-Trace",))
+    assert dict(response.headers) == {"x-trace": "t"}
+
+
+def test_the_next_life_gets_the_exception_and_the_server_is_not_asked(server: Loopback) -> None:
+    recorder = ManualRecorder()
+    lives = []
+    for life in (recorder, None):
+        with running(life or recorder.successor()):
+            errors: list[Exception] = []
+            with pytest.raises(http.HttpTimeout) as timed_out:
+                http.get(server.url + "/hold", timeout=0.1)
+            errors.append(timed_out.value)
+            with pytest.raises(http.HttpBodyTooLarge) as too_large:
+                http.get(server.url + "/count", body_bytes_max=3)
+            errors.append(too_large.value)
+            with pytest.raises(http.HttpStatusError) as status:
+                http.get(server.url + "/refused").raise_for_status()
+            errors.append(status.value)
+            with pytest.raises(http.HttpConnectionFailed) as failed:
+                http.get("http://127.0.0.1:9/", retries=0)
+            errors.append(failed.value)
+        lives.append([(type(error), error.args) for error in errors])
+    assert lives[0] == lives[1]
+    assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+def test_a_request_with_an_effect_is_announced(server: Loopback, method: str) -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        getattr(http, method)(server.url + "/count")
+    assert [tag for tag, _ in recorder.log] == ["INTENT", "CALL"]
+    with running(recorder.successor()):
+        getattr(http, method)(server.url + "/count")
+    assert len(server.seen) == 1
+
+
+def test_a_request_that_is_stated_as_idempotent_by_its_key_is_an_ordinary_call(server: Loopback) -> None:
+    recorder = ManualRecorder()
+    server.failures_left = 1
+    with running(recorder):
+        http.post(server.url + "/flaky", json={"a": 1}, intent=False)
+    assert [tag for tag, _ in recorder.log] == ["CALL"]
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "idempotent", "is_sent_again"),
+    [("POST", None, False), ("PATCH", None, False), ("PUT", None, True), ("DELETE", None, True), ("POST", True, True)],
+)
+def test_a_request_in_doubt_is_sent_again_only_if_it_is_idempotent(
+    server: Loopback, method: str, idempotent: bool | None, is_sent_again: bool
+) -> None:
+    successor = ManualRecorder((("INTENT", f"http.{method.lower()}"),), life=1)
+    with running(successor):
+        if is_sent_again:
+            assert http.request(method, server.url + "/count", idempotent=idempotent).ok
+        else:
+            with pytest.raises(CallInDoubt):
+                http.request(method, server.url + "/count", idempotent=idempotent)
+    assert len(server.seen) == int(is_sent_again)
+
+
+def test_what_is_redacted_is_neither_recorded_nor_seen(server: Loopback) -> None:
+    def without_count(response: Response) -> Response:
+        return replace(response, content=b'{"count": "hidden"}', headers=Headers({"x-seen": "by redact"}))
+
+    http.configure(redact=without_count)
+    recorder = ManualRecorder()
+    with running(recorder):
+        first = http.get(server.url + "/count")
+    http.configure(redact=None)
+    with running(recorder.successor()):
+        second = http.get(server.url + "/count")
+    assert first == second
+    assert first.json() == {"count": "hidden"}
+    assert dict(first.headers) == {"x-seen": "by redact"}
+    assert b"hidden" in repr(recorder.log).encode()
+    assert b'\\"count\\": 1' not in repr(recorder.log).encode()
+
+
+def test_a_redaction_that_gives_no_response_is_the_jobs_fault(server: Loopback) -> None:
+    with running(ManualRecorder()), pytest.raises(RedactionInvalid, match="NoneType"):
+        http.get(server.url + "/count", redact=lambda response: None)  # type: ignore[arg-type, return-value]
+
+
+def test_secrets_in_headers_are_not_part_of_what_identifies_a_call(server: Loopback) -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        http.get(server.url + "/count", auth=("user", "one"))
+        http.get(server.url + "/count", auth=("user", "two"))
+        http.get(server.url + "/other")
+    requests = [request for _, request, _ in recorder.calls_made]
+    assert requests[0] == requests[1] != requests[2]
+    assert server.seen[0].headers["authorization"] == "Basic dXNlcjpvbmU="
+
+
+def test_a_session_has_settings_in_common_and_travels(server: Loopback) -> None:
+    session = http.session(base_url=server.url + "/api", headers={"X-Team": "a", "Accept": "text/plain"})
+    http.configure(headers={"X-Job": "j", "X-Team": "b"})
+    travelled = cloudpickle.loads(cloudpickle.dumps(lambda: session.post("echo", data="ä", headers={"accept": "*/*"})))
+    response = travelled()
+    assert (response.text, response.url) == ("ä", server.url + "/api/echo")
+    headers = server.seen[0].headers
+    assert (headers["x-team"], headers["x-job"], headers["accept"]) == ("a", "j", "*/*")
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+    assert session.get(server.url + "/count").url == server.url + "/count"
+
+
+def test_bodies_are_json_a_form_text_or_bytes(server: Loopback) -> None:
+    http.post(server.url, json={"k": ["ä", None]})
+    http.post(server.url, data={"k": ["a b", 1]})
+    http.post(server.url, data=b"\0")
+    http.post(server.url)
+    assert [seen.body for seen in server.seen] == ['{"k":["ä",null]}'.encode(), b"k=a+b&k=1", b"\0", b""]
+    types = [seen.headers.get("content-type") for seen in server.seen]
+    assert types == ["application/json", "application/x-www-form-urlencoded", None, None]
+
+
+@pytest.mark.parametrize("options", [{"json": {1}}, {"json": float("nan")}, {"json": 1, "data": b""}], ids=repr)
+def test_a_body_that_cannot_be_sent_is_the_jobs_fault(options: dict[str, object]) -> None:
+    with pytest.raises(http.HttpRequestInvalid):
+        http.post("http://127.0.0.1:9/", **options)  # type: ignore[arg-type]
+
+
+def test_an_unknown_setting_is_an_error_that_names_those_there_are() -> None:
+    with pytest.raises(SettingUnknown, match=r"no setting timeouts.*timeout, connect_timeout"):
+        http.session(timeouts=3)  # type: ignore[call-arg]
+    with pytest.raises(SettingUnknown, match="wait"):
+        http.get("http://127.0.0.1:9/", wait=3)  # type: ignore[call-arg]
+
+
+def test_a_response_reads_its_charset_and_raises_for_its_status(server: Loopback) -> None:
+    response = http.get(server.url + "/refused")
+    assert (response.ok, response.encoding, response.text) == (False, "latin-1", "not you")
+    with pytest.raises(http.HttpStatusError, match="403 Forbidden: not you"):
+        response.raise_for_status()
+    good = http.head(server.url + "/count")
+    assert good.raise_for_status() is good
+    assert good.content == b""
+    odd = replace(good, headers=Headers([("A", "1"), ("a", "2"), ("Content-Type", "x; charset=none")]), content=b"\xff")
+    assert (odd.text, odd.headers["A"], "a" in odd.headers) == ("\ufffd", "1, 2", True)
+
+
+def test_a_simulated_outside_answers_in_place_of_the_network() -> None:
+    def answer(request: HttpRequest, limits: HttpLimits) -> HttpReply:
+        return HttpReply(200, "OK", request.url, (), json.dumps(dict(request.headers)).encode())
+
+    recorder = ManualRecorder()
+    with running(recorder), http.transported_by(answer):
+        response = http.get("http://nowhere.invalid/")
+    assert response.json()["idempotency-key"] == recorder.calls_made[0][2]

@@ -1,0 +1,175 @@
+"""What a call returned or raised comes out of the log as the first life saw it."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from urllib.error import HTTPError
+
+import pytest
+
+from clonos.core import outcomes
+from clonos.core.errors import ReplayDiverged
+from clonos.core.outcomes import (
+    CallInDoubt,
+    OutcomeMalformed,
+    OutcomeTooLarge,
+    OutcomeUnreadable,
+    RecordedError,
+    ReturnedError,
+    declare_exception,
+    decode_outcome,
+    encode_outcome,
+)
+from clonos.core.values import encode_value
+
+
+class Banned(Exception):
+    """Built from plain values, as every error should be."""
+
+    def __init__(self, word: str, times: int) -> None:
+        super().__init__(word, times)
+        self.word = word
+        self.times = times
+
+    class Twice(ValueError):
+        """A class within a class."""
+
+
+class TakesOtherArguments(Exception):
+    def __init__(self, word: str) -> None:
+        super().__init__(f"the word {word}")
+
+
+class RefusesItsArguments(Exception):
+    def __init__(self, text: str) -> None:
+        if text.startswith("once"):
+            super().__init__(f"twice {text}")
+        else:
+            raise TypeError("not again")
+
+
+def outcome_of(error: Exception) -> Exception:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  which one it is, is the question
+        decode_outcome(encode_outcome("ask", error))
+    return raised.value
+
+
+@pytest.mark.parametrize("value", [None, True, 2**70, 1.5, "ä", b"\0", [1, (2,)], {"k": {3}}, Decimal("1.10")])
+def test_a_value_comes_out_exactly(value: object) -> None:
+    outcome = decode_outcome(encode_outcome("ask", value))
+    assert outcome == value
+    assert type(outcome) is type(value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no", 3),
+        KeyError("word"),
+        FileNotFoundError(2, "no such file", "/tmp/x"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        json.JSONDecodeError("expected a value", "{", 1),
+        Banned("spam", 2),
+        Banned.Twice("nested"),
+        ReplayDiverged("map/0", 17, "STEP", "CLOCK"),
+        CallInDoubt("pay", "key"),
+        RecordedError("ask", "x.Y", "text"),
+    ],
+    ids=lambda error: type(error).__qualname__,
+)
+def test_an_exception_of_plain_arguments_is_raised_as_itself(error: Exception) -> None:
+    again = outcome_of(error)
+    assert type(again) is type(error)
+    assert again.args == error.args
+    assert str(again) == str(error)
+    assert {**vars(again), "__notes__": None} == {**vars(error), "__notes__": None}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(object()),
+        TakesOtherArguments("spam"),
+        RefusesItsArguments("once"),
+        type("MadeHere", (Exception,), {})("nobody finds its class"),
+        ExceptionGroup("two", [ValueError("1"), ValueError("2")]),
+        HTTPError("http://x", 404, "gone", None, None),  # type: ignore[arg-type]
+    ],
+    ids=lambda error: type(error).__qualname__,
+)
+def test_an_exception_that_cannot_travel_is_described(error: Exception) -> None:
+    described = outcome_of(error)
+    assert isinstance(described, RecordedError)
+    assert (described.service, described.text) == ("ask", str(error))
+    assert described.type_name.endswith(type(error).__qualname__)
+
+
+def test_an_exception_with_attributes_that_its_arguments_do_not_give_is_described() -> None:
+    error = ValueError("x")
+    error.code = 5  # type: ignore[attr-defined]
+    assert isinstance(outcome_of(error), RecordedError)
+
+
+def test_a_declared_class_is_found_though_its_module_is_not_loaded_under_its_name() -> None:
+    made_elsewhere = type("FromTheJobFile", (Exception,), {"__module__": "job_that_travels_by_value"})
+    assert isinstance(outcome_of(made_elsewhere("x")), RecordedError)
+    declare_exception(made_elsewhere)
+    assert type(outcome_of(made_elsewhere("x"))) is made_elsewhere
+
+
+def test_a_class_that_only_the_first_life_had_is_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded = encode_outcome("ask", Banned("spam", 2))
+    monkeypatch.setattr(outcomes.sys, "modules", {})  # type: ignore[attr-defined]
+    with pytest.raises(OutcomeUnreadable, match=r"Banned.*@service\(raises=\.\.\.\)"):
+        decode_outcome(encoded)
+
+
+@pytest.mark.parametrize("name", ["path", "getcwd", "sep.upper", "no.such.name", ""])
+def test_only_an_exception_class_is_ever_called(name: str) -> None:
+    encoded = b"\x01" + encode_value(("ask", "os", name, (), "", []))
+    with pytest.raises(OutcomeUnreadable):
+        decode_outcome(encoded)
+
+
+def test_what_the_codec_cannot_carry_is_an_outcome_too() -> None:
+    with pytest.raises(ReturnedError, match="cannot be recorded"):
+        decode_outcome(encode_outcome("ask", object()))
+
+
+def test_what_is_too_large_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "OUTCOME_BYTES_MAX", 1_000)
+    with pytest.raises(OutcomeTooLarge) as raised:
+        decode_outcome(encode_outcome("ask", b"x" * 2_000))
+    assert raised.value.limit_bytes == 1_000
+    assert isinstance(outcome_of(Banned("x" * 2_000, 1)), RecordedError)
+
+
+def test_a_long_or_odd_text_is_shortened_and_made_plain() -> None:
+    described = outcome_of(TakesOtherArguments("\udcff" + "x" * 10_000))
+    assert isinstance(described, RecordedError)
+    assert described.text.startswith("the word \\udcffx")
+    assert described.text.endswith("characters)")
+    assert len(described.text) < 5_000
+
+
+def test_a_recorded_exception_says_where_it_was_raised_and_keeps_its_notes() -> None:
+    def ask() -> None:
+        error = ValueError("no")
+        error.add_note("asked for spam")
+        raise error
+
+    with pytest.raises(ValueError, match="no") as original:
+        ask()
+    first, second = outcome_of(original.value).__notes__
+    assert first == "asked for spam"
+    assert "test_outcomes.py" in second
+    assert "in ask" in second
+
+
+@pytest.mark.parametrize("encoded", [b"", b"\x07", b"\x01" + encode_value(3), b"\x02" + encode_value(("a", "b"))])
+def test_bytes_that_are_no_outcome_are_refused(encoded: bytes) -> None:
+    with pytest.raises(OutcomeMalformed):
+        decode_outcome(encoded)

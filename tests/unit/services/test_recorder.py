@@ -1,0 +1,85 @@
+"""How services find the task that they belong to, and the rule of the coarse clock."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clonos.core import recorder as recorder_module
+from clonos.core.recorder import ServiceOutsideTask, bind, current, running, suspended, tick_due_ns, unbind
+from clonos_services import clock, http, random
+from clonos_services.identity import uuid4
+from clonos_services.service import service
+from tests.unit.services.manual_recorder import ManualRecorder
+
+MILLISECOND_NS = 1_000_000
+
+
+@service
+def answer() -> int:
+    return 42
+
+
+def test_no_task_runs_outside_of_running() -> None:
+    recorder = ManualRecorder()
+    assert current() is None
+    with running(recorder):
+        assert current() is recorder
+    assert current() is None
+
+
+def test_binding_ends_with_its_token() -> None:
+    recorder = ManualRecorder()
+    token = bind(recorder)
+    assert current() is recorder
+    unbind(token)
+    assert current() is None
+
+
+def test_another_thread_belongs_to_no_task() -> None:
+    seen: list[object] = []
+    with running(ManualRecorder()):
+        thread = threading.Thread(target=lambda: seen.append(current()))
+        thread.start()
+        thread.join()
+    assert seen == [None]
+
+
+def test_a_call_of_the_outside_belongs_to_no_task_while_it_runs() -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        with suspended():
+            assert current() is None
+        assert current() is recorder
+
+
+@pytest.mark.parametrize(
+    "use",
+    [clock.now, clock.time, clock.monotonic, random.random, random.numpy().normal, uuid4, answer],
+    ids=["now", "time", "monotonic", "random", "numpy", "uuid4", "service"],
+)
+def test_in_a_slot_a_service_outside_its_task_is_refused(use: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "_confined", False)
+    assert callable(use)
+    use()
+    recorder_module.confine_services()
+    with pytest.raises(ServiceOutsideTask, match="not by the thread of its task"):
+        use()
+    with pytest.raises(ServiceOutsideTask, match=r"http\.get"):
+        http.get("http://127.0.0.1:9/")
+    with running(ManualRecorder()):
+        use()
+        with suspended():
+            use()
+
+
+def test_a_tick_is_recorded_once_and_at_its_beginning() -> None:
+    tick_ms = 10
+    assert tick_due_ns(0, 25 * MILLISECOND_NS, tick_ms) == 20 * MILLISECOND_NS
+    assert tick_due_ns(20 * MILLISECOND_NS, 29 * MILLISECOND_NS, tick_ms) is None
+    assert tick_due_ns(20 * MILLISECOND_NS, 30 * MILLISECOND_NS, tick_ms) == 30 * MILLISECOND_NS
+
+
+def test_no_tick_goes_behind_an_exact_reading() -> None:
+    assert tick_due_ns(26 * MILLISECOND_NS, 29 * MILLISECOND_NS, tick_ms=10) is None

@@ -1,0 +1,274 @@
+"""``@service``: called in the first life only, whatever it did."""
+
+from __future__ import annotations
+
+import cloudpickle
+import pytest
+
+from clonos.core.outcomes import CallInDoubt, RecordedError, ReturnedError
+from clonos.core.recorder import running
+from clonos_services import clock, random
+from clonos_services.calls import RequestUnencodable
+from clonos_services.service import CallNeverHappened, Service, ServiceInvalid, service
+from tests.unit.services.manual_recorder import ManualRecorder
+
+
+class Refused(Exception):
+    """The outside said no."""
+
+
+class Shop:
+    """An outside that counts what it is asked, and never answers twice the same."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def ask(self, key: str) -> int:
+        self.keys.append(key)
+        return len(self.keys)
+
+
+SHOP = Shop()
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_shop() -> None:
+    SHOP.keys.clear()
+
+
+@service
+def price(item: str, *, currency: str = "EUR") -> tuple[str, str, int]:
+    """What it costs."""
+    return item, currency, SHOP.ask("")
+
+
+@service(raises=Refused)
+def refuse(item: str) -> None:
+    SHOP.ask("")
+    raise Refused(item)
+
+
+@service(effect=True)
+def pay(amount: int, idempotency_key: str = "") -> int:
+    return SHOP.ask(idempotency_key)
+
+
+@service(effect=True, idempotent=True)
+def pay_again(amount: int, idempotency_key: str = "") -> int:
+    return SHOP.ask(idempotency_key)
+
+
+def find_payment(key: str) -> int:
+    if key not in SHOP.keys:
+        raise CallNeverHappened
+    return 100 + SHOP.keys.index(key)
+
+
+@service(effect=True, ask=find_payment)
+def pay_once(amount: int, idempotency_key: str = "") -> int:
+    return SHOP.ask(idempotency_key)
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+def killed_during_the_call(recorder: ManualRecorder, function: Service[[int], int], before: bool) -> ManualRecorder:
+    """The successor of a life that announced a call with an effect, and died right before or right after it."""
+
+    def die(amount: int, idempotency_key: str = "") -> int:
+        if not before:
+            SHOP.ask(idempotency_key)
+        raise Died
+
+    dying = Service(die, function.name, True, function.idempotent, function.ask, None, ())
+    with running(recorder), pytest.raises(Died):
+        dying(5)
+    assert [tag for tag, _ in recorder.log] == ["INTENT"]
+    return recorder.successor()
+
+
+def test_outside_a_job_it_is_the_function() -> None:
+    assert price("tea") == ("tea", "EUR", 1)
+    assert price("tea") == ("tea", "EUR", 2)
+    assert vars(price)["__name__"] == "price"
+    assert price.__doc__ == "What it costs."
+    with pytest.raises(Refused):
+        refuse("tea")
+
+
+def test_the_next_life_gets_the_value_and_does_not_call() -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        first = [price("tea"), price("tea", currency="USD")]
+    successor = recorder.successor()
+    with running(successor):
+        assert [price("tea"), price("tea", currency="USD")] == first
+        assert price("tea") == ("tea", "EUR", 3)
+    assert first == [("tea", "EUR", 1), ("tea", "USD", 2)]
+    assert len(SHOP.keys) == 3
+
+
+def test_the_next_life_gets_the_exception_and_does_not_call() -> None:
+    recorder = ManualRecorder()
+    with running(recorder), pytest.raises(Refused, match="tea"):
+        refuse("tea")
+    with running(recorder.successor()), pytest.raises(Refused, match="tea"):
+        refuse("tea")
+    assert len(SHOP.keys) == 1
+
+
+def test_an_exception_that_cannot_travel_is_the_same_in_both_lives() -> None:
+    @service
+    def fail() -> None:
+        raise type("Local", (Exception,), {})("no")
+
+    recorder = ManualRecorder()
+    with running(recorder), pytest.raises(RecordedError) as first:
+        fail()
+    with running(recorder.successor()), pytest.raises(RecordedError) as second:
+        fail()
+    assert first.value.args == second.value.args
+    assert first.value.__notes__ == second.value.__notes__
+
+
+def test_what_cannot_be_recorded_is_an_error_in_both_lives() -> None:
+    @service
+    def give() -> object:
+        SHOP.ask("")
+        return object()
+
+    recorder = ManualRecorder()
+    with running(recorder), pytest.raises(ReturnedError):
+        give()
+    with running(recorder.successor()), pytest.raises(ReturnedError):
+        give()
+    assert len(SHOP.keys) == 1
+
+
+def test_an_exception_that_is_returned_is_refused() -> None:
+    @service
+    def give() -> Exception:
+        return ValueError("not raised")
+
+    with running(ManualRecorder()), pytest.raises(ServiceInvalid, match="Raise it"):
+        give()
+
+
+def test_services_inside_a_service_are_covered_by_its_outcome() -> None:
+    @service
+    def dice() -> tuple[float, object]:
+        return random.random(), (clock.now(), price("tea"))
+
+    recorder = ManualRecorder()
+    with running(recorder):
+        first = dice()
+    assert [tag for tag, _ in recorder.log] == ["CALL"]
+    with running(recorder.successor()):
+        assert dice() == first
+
+
+def test_the_request_tells_calls_apart_by_their_arguments() -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        price("tea")
+        price("tea")
+        price("jam")
+        price("tea", currency="USD")
+    requests = [request for _, request, _ in recorder.calls_made]
+    assert requests[0] == requests[1]
+    assert len(set(requests)) == 3
+    assert all(len(request) == 16 for request in requests)
+
+
+def test_arguments_that_identify_nothing_are_an_error_that_says_what_to_do() -> None:
+    with running(ManualRecorder()), pytest.raises(RequestUnencodable, match=r"@service\(request="):
+        price(object())  # type: ignore[arg-type]
+
+
+def test_a_method_says_what_identifies_its_calls() -> None:
+    class Client:
+        name = "c"
+
+        @service(request=lambda self, item: (self.name, item))
+        def ask(self, item: str) -> str:
+            return f"{self.name} {item} {SHOP.ask('')}"
+
+    recorder = ManualRecorder()
+    with running(recorder):
+        assert Client().ask("tea") == "c tea 1"
+    with running(recorder.successor()):
+        assert Client().ask("tea") == "c tea 1"
+
+
+def test_a_call_with_an_effect_is_announced_and_gets_its_key() -> None:
+    recorder = ManualRecorder()
+    with running(recorder):
+        pay(5)
+    assert [tag for tag, _ in recorder.log] == ["INTENT", "CALL"]
+    assert SHOP.keys == [recorder.calls_made[0][2]]
+    with running(recorder.successor()):
+        pay(5)
+    assert len(SHOP.keys) == 1
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_call_in_doubt_is_an_exception_and_is_not_made_again(before: bool) -> None:
+    successor = killed_during_the_call(ManualRecorder(), pay, before)
+    with running(successor), pytest.raises(CallInDoubt, match="pay"):
+        pay(5)
+    with running(successor.successor()), pytest.raises(CallInDoubt, match="pay"):
+        pay(5)
+    assert len(SHOP.keys) == (0 if before else 1)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_idempotent_call_in_doubt_is_made_again_with_its_key(before: bool) -> None:
+    successor = killed_during_the_call(ManualRecorder(), pay_again, before)
+    with running(successor):
+        assert pay_again(5) == len(SHOP.keys)
+    assert len(SHOP.keys) == (1 if before else 2)
+    assert len(set(SHOP.keys)) == 1
+
+
+@pytest.mark.parametrize(("before", "outcome"), [(True, 1), (False, 100)])
+def test_a_call_in_doubt_is_asked_for_by_its_key(before: bool, outcome: int) -> None:
+    successor = killed_during_the_call(ManualRecorder(), pay_once, before)
+    with running(successor):
+        assert pay_once(5) == outcome
+    assert len(SHOP.keys) == 1
+
+
+def test_what_cannot_be_a_service_is_refused_where_it_is_written() -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(ServiceInvalid, match="asynchronous"):
+        service(later)
+    with pytest.raises(ServiceInvalid, match="effect=True"):
+        service(idempotent=True)(find_payment)
+
+
+def test_it_travels_in_a_function_with_the_exceptions_of_its_file() -> None:
+    source = '''
+class Banned(Exception):
+    """Of the job's own file."""
+
+@service(raises=Banned)
+def allowed(word):
+    raise Banned(word)
+
+def step(word):
+    try:
+        allowed(word)
+    except Banned as error:
+        return error.args
+'''
+    job_file = {"__name__": "a_job_file", "service": service}
+    exec(source, job_file)  # noqa: S102  a module that travels by value
+    step = cloudpickle.loads(cloudpickle.dumps(job_file["step"]))
+    recorder = ManualRecorder()
+    with running(recorder):
+        assert step("spam") == ("spam",)
+    with running(recorder.successor()):
+        assert step("spam") == ("spam",)
+    assert len(recorder.calls_made) == 1

@@ -1,0 +1,93 @@
+"""The slewed clock: never backwards, never still, towards the wall clock by at most a tenth."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.io.wall_clock import SlewedClock, utc_datetime
+
+SECOND_NS = 1_000_000_000
+HOUR_NS = 3_600 * SECOND_NS
+NOON_NS = 1_700_000_000 * SECOND_NS
+
+
+class Clocks:
+    """A monotonic and a wall clock that stand where they are put."""
+
+    def __init__(self) -> None:
+        self.monotonic_ns = 5
+        self.wall_ns = NOON_NS
+
+    def pass_time(self, elapsed_ns: int) -> None:
+        self.monotonic_ns += elapsed_ns
+        self.wall_ns += elapsed_ns
+
+    def slewed(self, not_before_ns: int = 0) -> SlewedClock:
+        return SlewedClock(lambda: self.monotonic_ns, lambda: self.wall_ns, not_before_ns)
+
+
+def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
+    clocks = Clocks()
+    clock = clocks.slewed()
+    for _ in range(5):
+        clocks.pass_time(SECOND_NS)
+        assert clock.now_ns() == clocks.wall_ns
+
+
+@pytest.mark.parametrize(("step_ns", "seconds_per_ten"), [(-HOUR_NS, 9), (HOUR_NS, 11)])
+def test_an_hours_step_changes_its_pace_by_a_tenth_until_they_meet(step_ns: int, seconds_per_ten: int) -> None:
+    clocks = Clocks()
+    clock = clocks.slewed()
+    before_ns = clock.now_ns()
+    clocks.wall_ns += step_ns
+    assert clock.now_ns() == before_ns
+    clocks.pass_time(10 * SECOND_NS)
+    assert clock.now_ns() == before_ns + seconds_per_ten * SECOND_NS
+    for _ in range(10 * 3_600 // 10 - 2):
+        clocks.pass_time(10 * SECOND_NS)
+        assert clock.now_ns() != clocks.wall_ns
+    clocks.pass_time(10 * SECOND_NS)
+    assert clock.now_ns() == clocks.wall_ns
+
+
+def test_it_begins_at_the_last_instant_of_the_earlier_life() -> None:
+    clocks = Clocks()
+    clock = clocks.slewed(not_before_ns=NOON_NS + HOUR_NS)
+    assert clock.now_ns() == NOON_NS + HOUR_NS
+    assert clocks.slewed(not_before_ns=NOON_NS - HOUR_NS).now_ns() == NOON_NS
+
+
+def test_it_is_lifted_to_the_instant_that_a_task_brings_and_not_lowered() -> None:
+    clocks = Clocks()
+    clock = clocks.slewed()
+    clock.advance_to(NOON_NS + HOUR_NS)
+    clock.advance_to(NOON_NS)
+    assert clock.now_ns() == NOON_NS + HOUR_NS
+
+
+@given(st.lists(st.tuples(st.integers(0, 10 * SECOND_NS), st.integers(-HOUR_NS, HOUR_NS)), max_size=30))
+def test_it_keeps_within_a_tenth_of_real_time_whatever_the_wall_clock_does(moves: list[tuple[int, int]]) -> None:
+    clocks = Clocks()
+    clock = clocks.slewed()
+    last_ns = clock.now_ns()
+    for elapsed_ns, step_ns in moves:
+        clocks.pass_time(elapsed_ns)
+        clocks.wall_ns += step_ns
+        now_ns = clock.now_ns()
+        assert abs(now_ns - last_ns - elapsed_ns) <= elapsed_ns // 10
+        last_ns = now_ns
+
+
+def test_the_real_ones_do_not_run_backwards() -> None:
+    clock = SlewedClock()
+    readings = [clock.now_ns() for _ in range(100)]
+    assert readings == sorted(readings)
+
+
+def test_a_datetime_is_exact_to_the_microsecond() -> None:
+    assert utc_datetime(1_700_000_000_123_456_789) == datetime(2023, 11, 14, 22, 13, 20, 123_456, tzinfo=UTC)
+    assert utc_datetime(-1_000) == datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
