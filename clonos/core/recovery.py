@@ -104,7 +104,9 @@ Event = Gathered | Restored | Stated | LogEnded
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """State your claims to the inputs, open the outside."""
+    """Adopt the logs, state your claims to the inputs, open the outside."""
+
+    gathering: Gathering
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def _restore(state: Recovering, _event: Restored) -> Step:
 def _connect_when_ready(state: Recovering) -> Step:
     # Whoever is still gathering states nothing: its claim would be too low.
     if state.is_restored and state.gathering.is_complete:
-        return Connecting(), (Connect(),)
+        return Connecting(), (Connect(state.gathering),)
     return state, ()
 
 

@@ -1,0 +1,534 @@
+"""One incarnation of a task as its slot sees it: recovery, channels, snapshots, keepers, the outside.
+
+Owned by the slot's thread. The task's own thread reaches it by ``Emission`` and the few questions of ``TaskPort``.
+Each rule of the protocol is one method, named for it, that a mutant can replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from clonos.core import recovery
+from clonos.core.causal_log import CausalLogs
+from clonos.core.chain import Mirror
+from clonos.core.determinants import claims_of
+from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs
+from clonos.core.ids import OUTSIDE, ChannelId, SlotId, TaskId
+from clonos.core.inflight_log import InflightLog
+from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
+from clonos.core.messages import (
+    Answer,
+    Batch,
+    Completed,
+    Delta,
+    Keep,
+    Kept,
+    LogLost,
+    Placement,
+    Position,
+    Question,
+    StandbyUpdate,
+    Statement,
+    TaskFailed,
+    TaskStatus,
+    View,
+)
+from clonos.core.ports import Activation, Command, Delivered, Emission, GateMoved, TaskHandle, Triggered
+from clonos.core.sessions import Receiving, Sending
+from clonos.core.settling import Settling, Unsettled
+from clonos.core.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from clonos.core.slot import Slot
+
+
+class Hosted:
+    """An incarnation that lives in this slot."""
+
+    def __init__(self, slot: Slot, placement: Placement) -> None:
+        self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
+        self.placement = placement
+        self.task, self.incarnation = placement.task, placement.incarnation
+        self.logs = CausalLogs()
+        self.sendings: dict[ChannelId, Sending] = {}
+        self.receivings: dict[ChannelId, Receiving] = {}
+        self.sharers: dict[TaskId, list[Sending]] = {}
+        self.outside: OutsideEnd | None = None
+        self.keepers: dict[SlotId, KeeperLink] = {}
+        self.kept_waiting: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect
+        self.settling = Settling(placement.objects)
+        self.snapshot: Snapshot | None = None
+        self.mirror: Mirror | None = None
+        self.handle: TaskHandle | None = None
+        self.queued: list[Command] = []  # until the task has a handle
+        self.statements: dict[ChannelId, Statement] = {}  # stated before this incarnation could use them
+        self.asked: Triggered | None = None  # the highest barrier asked of a source before it was started
+        self.failed: TaskFailed | None = None
+        self.is_final = False
+        self.is_gated = False
+        self.counters: dict[str, int] = {}
+        self.state: recovery.State = recovery.Recovering(
+            begin_gathering(self.plan, slot.view, self.task), not placement.objects
+        )
+
+    # ------------------------------------------------------------------ recovery
+
+    def begin(self) -> None:
+        """Asks the holders, restores the state."""
+        assert isinstance(self.state, recovery.Recovering)
+        self.ask_holders()
+        if self.placement.objects:
+            self.slot.restore(self)
+        if isinstance(self.state, recovery.Recovering):
+            self.advance(recovery.Gathered(self.state.gathering))
+
+    def advance(self, event: recovery.Event) -> None:
+        """One step of the table, and what it asks for."""
+        before = self.state
+        self.state, effects = recovery.step(self.state, event)
+        if type(before) is not type(self.state):
+            self.slot.status_is_due = True
+        for effect in effects:
+            match effect:
+                case recovery.Connect(gathering):
+                    self._connect(gathering)
+                case recovery.Start():
+                    self._start()
+                case recovery.GoLive():
+                    self.shell.go_live(self.task, self.incarnation)
+                case recovery.Compare(positions):
+                    self.end_log(dict(positions))
+                case recovery.ReportLost():
+                    self.report_lost()
+
+    def ask_holders(self) -> None:
+        """Questions to whoever has not answered; repeated at the heartbeat."""
+        if isinstance(self.state, recovery.Recovering):
+            view = self.state.gathering.view
+            for holder in sorted(self.state.gathering.waiting_for):
+                question = Question(self.task, self.incarnation, view, holder.task, holder.is_keeper)
+                self.shell.send(holder.slot, question)
+
+    def gather_again(self, view: View) -> None:
+        """Another view has arrived: asks everybody again under it."""
+        if isinstance(self.state, recovery.Recovering) and not self.state.gathering.is_complete:
+            self.state = recovery.Recovering(begin_gathering(self.plan, view, self.task), self.state.is_restored)
+            self.ask_holders()
+            self.advance(recovery.Gathered(self.state.gathering))
+
+    def on_answer(self, answer: Answer) -> None:
+        """A holder has answered."""
+        if isinstance(self.state, recovery.Recovering):
+            holder = Holder(answer.holder, answer.is_keeper, answer.slot)
+            gathering = collect_answer(self.state.gathering, answer.view, holder, answer.replicas)
+            if gathering is not self.state.gathering:
+                self.advance(recovery.Gathered(gathering))
+
+    def restored(self, snapshot: Snapshot | None, mirror: Mirror | None) -> None:
+        """State as of the checkpoint that the view names."""
+        self.snapshot, self.mirror = snapshot, mirror
+        if isinstance(self.state, recovery.Recovering) and not self.state.is_restored:
+            self.advance(recovery.Restored())
+
+    def _connect(self, gathering: Gathering) -> None:
+        self.adopt_logs(gathered_logs(gathering))
+        self._open_channels()
+        if self.snapshot is not None and self.snapshot.final:
+            self.settling.unsettled.append(Unsettled(self.snapshot, self.placement.objects, 0))
+            self.is_final = True
+        self.meet(self.slot.view)
+        for statement in self.statements.values():
+            self.on_statement(statement)
+        self.statements.clear()
+        self.stated()
+
+    def adopt_logs(self, found: dict[TaskId, Delta]) -> None:
+        """The longest copies become this incarnation's logs, as bytes; the own one from the restored offset on."""
+        base = self.placement.log_offset_bytes
+        own = found.pop(self.task, None)
+        data = b""
+        if own is not None and own.offset_bytes <= base:
+            data = own.data[base - own.offset_bytes :]
+        self.logs.begin(self.task, base, data)
+        for task, delta in found.items():
+            self.logs.begin(task, delta.offset_bytes, delta.data)
+
+    def _open_channels(self) -> None:
+        options = self.slot.options
+        snapshot = self.snapshot
+        starts = dict(snapshot.inputs) if snapshot else {}
+        nexts = dict(snapshot.outputs) if snapshot else {}
+        inputs = self.plan.inputs[self.task]
+        covered = claims_of(bytes(self.logs.replicas[self.task].data), len(inputs))
+        for channel, count in zip(inputs, covered, strict=True):
+            start = starts.get(channel.id, 0)
+            self.receivings[channel.id] = Receiving(channel, start, start + count, options.credit_window_bytes)
+        for channel in self.plan.outputs[self.task]:
+            log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.budget)
+            if channel.receiver == OUTSIDE:
+                self.outside = OutsideEnd(log)
+                generation = self.slot.view.generation
+                self.shell.open_outside(self.task, self.incarnation, generation, self.slot.view.job_id)
+                continue
+            sending = Sending(channel, log, self.plan.shared_on[channel.id])
+            self.sendings[channel.id] = sending
+            for task in sending.shared:
+                self.sharers.setdefault(task, []).append(sending)
+
+    def meet(self, view: View) -> None:
+        """Takes over whom a view names at the other ends, and the keepers."""
+        self.placement = view.placements[self.task]
+        if isinstance(self.state, recovery.Recovering):
+            return
+        for sending in self.sendings.values():
+            sending.meet(view.placements[sending.channel.receiver].incarnation)
+        for receiving in self.receivings.values():
+            if receiving.meet(view.placements[receiving.channel.sender].incarnation):
+                self.renew(receiving)
+        named = self.placement.keepers
+        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot) for slot in named if slot > 0}
+        for link in self.keepers.values():
+            if not link.is_ready:
+                link.rewind(self.logs)
+                self._keep(link)
+        self.pump_outside()
+        self.update_gate()
+
+    def stated(self) -> None:
+        """A claim has come, or a receiver has been replaced: the table decides."""
+        missing = any(sending.claim is None for sending in self.sendings.values())
+        missing = missing or (self.outside is not None and self.outside.claim is None)
+        self.advance(recovery.Stated(missing))
+
+    def _start(self) -> None:
+        own = self.logs.replicas[self.task]
+        activation = Activation(
+            self.snapshot,
+            self.mirror,
+            bytes(own.data),
+            own.start_bytes,
+            self.slot.view.generation,
+            self.placement.is_cautious,
+            self.slot.view.job_id,
+        )
+        self.mirror = None
+        self.handle = self.shell.start_task(self.task, self.incarnation, activation)
+        for command in self.queued:
+            self.handle.put(command)
+        self.queued.clear()
+        if self.asked is not None:
+            self.handle.put(self.asked)
+
+    def end_log(self, positions: dict[ChannelId, int]) -> None:
+        """The lost-log rule: no new determinant while output is behind the claim of its receiver, or outside."""
+        behind: tuple[ChannelId, int, int] | None = None
+        is_awaiting = False
+        for channel, position in sorted(positions.items()):
+            sending = self.sendings.get(channel)
+            claim = sending.claim if sending else self.outside.claim if self.outside else 0
+            if claim is not None and position >= claim:
+                continue
+            if sending is not None and not sending.session:
+                is_awaiting = True  # its receiver is being replaced: the successor may claim less
+            elif behind is None:
+                behind = (channel, position, claim or 0)
+        if not self.slot.options.causal_logging:
+            behind, is_awaiting = None, False
+        self.advance(recovery.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting))
+
+    def report_lost(self) -> None:
+        """Tells the coordinator; repeated at the heartbeat."""
+        if isinstance(self.state, recovery.Lost):
+            lost = self.state
+            self.slot.tell_coordinator(LogLost(self.task, self.incarnation, lost.channel, lost.position, lost.claim))
+
+    # ------------------------------------------------------------------ receiving
+
+    def renew(self, receiving: Receiving) -> None:
+        """Opens a new session: states where to resume, the claim, and every replica's length."""
+        receiving.renew()
+        self.state_to(receiving)
+
+    def state_to(self, receiving: Receiving) -> None:
+        """Sends the statement as it is now."""
+        slot = self.slot.view.placements[receiving.channel.sender].slot
+        if slot > 0:
+            lengths = () if receiving.is_confirmed else self.logs.lengths()
+            self.shell.send(slot, receiving.statement(self.slot.view.number, self.incarnation, lengths))
+
+    def _accepts(self, message: Batch | Position) -> Receiving | None:
+        """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
+        receiving = self.receivings.get(message.channel)
+        if receiving is None or message.receiver != self.incarnation:
+            return None
+        if message.sender != receiving.sender or message.session != receiving.session:
+            return None
+        return receiving
+
+    def on_batch(self, batch: Batch, payload: bytes | memoryview) -> None:
+        """Elements have come: deltas first, then the elements to the task."""
+        receiving = self._accepts(batch)
+        if receiving is None:
+            return
+        receiving.is_quiet = False
+        if receiving.has_gap(batch, self.logs):
+            self.renew(receiving)
+            return
+        receiving.is_confirmed = True
+        self.receive_deltas(batch.deltas)
+        skip = receiving.accept(batch, len(payload))
+        if skip is not None:
+            self._command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
+        if receiving.grant():
+            self.state_to(receiving)
+
+    def on_position(self, message: Position) -> None:
+        """The sender's heartbeat."""
+        receiving = self._accepts(message)
+        if receiving is None:
+            return
+        if receiving.has_gap(message, self.logs):
+            self.renew(receiving)
+            return
+        receiving.is_confirmed = True
+        self.receive_deltas(message.deltas)
+
+    def receive_deltas(self, deltas: Iterable[Delta]) -> None:
+        """Appends what is new, before anything of the message is processed; it rides on from here."""
+        for delta in deltas:
+            if self.logs.receive(delta):
+                self._grown(delta.task)
+
+    def _grown(self, task: TaskId) -> None:
+        for sending in self.sharers.get(task, ()):
+            sending.dirty[task] = None
+        for link in self.keepers.values():
+            link.dirty[task] = None
+
+    def _command(self, command: Command) -> None:
+        if self.handle is None:
+            self.queued.append(command)
+        else:
+            self.handle.put(command)
+
+    def on_needs(self, channel: ChannelId, next_seq: int) -> None:
+        """Replay waits for these elements, whatever the window."""
+        receiving = self.receivings[channel]
+        receiving.needed_seq = max(receiving.needed_seq, next_seq)
+        if receiving.grant():
+            self.state_to(receiving)
+
+    def restate(self) -> None:
+        """A view has been installed: a receiver that was replaced may let a stalled task go on, or hold it."""
+        if not isinstance(self.state, recovery.Recovering):
+            self.stated()
+
+    # ------------------------------------------------------------------ sending
+
+    def on_statement(self, statement: Statement) -> None:
+        """A receiver states: resume where it says."""
+        sending = self.sendings.get(statement.channel)
+        if sending is None:
+            self.statements[statement.channel] = statement
+            return
+        if statement.sender != self.incarnation or statement.receiver != sending.receiver:
+            return
+        was_missing = sending.claim is None or not sending.session
+        sending.open(statement, self.logs)
+        self.pump(sending)
+        self.update_gate()
+        if was_missing:
+            self.stated()
+
+    def pump(self, sending: Sending) -> None:
+        """Sends what credit allows."""
+        slot = self.slot.view.placements[sending.channel.receiver].slot
+        if slot > 0:
+            send = self.shell.send
+            sending.pump(self.logs, self.incarnation, lambda batch, payload: send(slot, batch, payload))
+
+    def on_emission(self, emission: Emission) -> None:
+        """The task has done a step: its log grows first, then what depends on it leaves."""
+        if emission.log:
+            self.logs.append(self.task, emission.log)
+            self._grown(self.task)
+        touched: dict[ChannelId, Sending] = {}
+        for output in emission.outputs:
+            sending = self.sendings.get(output.channel)
+            if sending is None:
+                assert self.outside is not None, output.channel
+                self.outside.append(output.kind, output.count, output.payload, self.requirement())
+            else:
+                sending.append(output.kind, output.count, output.checkpoint, output.payload)
+                touched[output.channel] = sending
+        for channel, _, freed_bytes in emission.consumed:
+            receiving = self.receivings[channel]
+            receiving.queued_bytes -= freed_bytes
+            if receiving.grant():
+                self.state_to(receiving)
+        if emission.snapshot is not None:
+            self._take_snapshot(emission.snapshot, emission.prepared)
+        for sending in touched.values():
+            self.pump(sending)
+        if self.outside is not None and self.outside.releases:
+            self.pump_outside()
+        self.counters["records_in"] = emission.records_in
+        self.update_gate()
+
+    def update_gate(self) -> None:
+        """No new step while a channel with a live session has too much unsent; sources stop at the soft limit too."""
+        backlog = self.slot.options.channel_backlog_bytes
+        gated = any(sending.session and sending.unsent_bytes > backlog for sending in self.sendings.values())
+        gated = gated or (not self.plan.inputs[self.task] and self.slot.is_over_soft_limit)
+        if gated != self.is_gated:
+            self.is_gated = gated
+            self.shell.set_gate(self.task, self.incarnation, gated)
+            if not gated:
+                self._command(GateMoved())
+
+    # ------------------------------------------------------------------ the outside and its keepers
+
+    def requirement(self) -> Requirement:
+        """For each log the length it has now, as far as some keeper has not acknowledged it."""
+        ends = {task: replica.end_bytes for task, replica in self.logs.replicas.items()}
+        links = self.keepers.values()
+        return {t: end for t, end in ends.items() if any(k.acknowledged.get(t, -1) < end for k in links) or not links}
+
+    def pump_outside(self) -> None:
+        """Replicates to the keepers, then releases what they have acknowledged."""
+        if self.outside is None and not self.kept_waiting:
+            return
+        for link in self.keepers.values():
+            if link.dirty:
+                self._keep(link)
+        if self.outside is not None:
+            has_keepers = bool(self.slot.options.keepers)
+            for chunk in self.outside.release(list(self.keepers.values()), has_keepers):
+                self.shell.write_outside(
+                    self.task, self.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
+                )
+
+    def _keep(self, link: KeeperLink) -> None:
+        self.shell.send(link.slot, Keep(self.task, self.incarnation, link.deltas(self.logs)))
+
+    def on_kept(self, kept: Kept) -> None:
+        """A keeper has acknowledged."""
+        link = self.keepers.get(kept.slot)
+        if link is None or kept.incarnation != self.incarnation:
+            return
+        link.acknowledge(kept)
+        self.pump_outside()
+        self.release_calls()
+
+    def on_await_kept(self, end_bytes: int) -> None:
+        """A call with an effect waits until the keepers hold its causes."""
+        self.kept_waiting.append((end_bytes, self.requirement()))
+        self.pump_outside()
+        self.release_calls()
+
+    def release_calls(self) -> None:
+        """Lets calls go whose causes every keeper holds."""
+        links = list(self.keepers.values())
+        if not links and self.slot.options.keepers:
+            return
+        while self.kept_waiting and all(link.meets(self.kept_waiting[0][1]) for link in links):
+            self.shell.kept_to(self.task, self.incarnation, self.kept_waiting.pop(0)[0])
+
+    def on_outside_opened(self, next_number: int) -> None:
+        """The outside has registered this incarnation and says what it has."""
+        assert self.outside is not None
+        self.outside.open(next_number)
+        self.pump_outside()
+        self.stated()
+
+    def on_outside_confirmed(self, next_number: int) -> None:
+        """The outside has taken output in."""
+        assert self.outside is not None
+        self.outside.confirm(next_number)
+        self.acknowledge_snapshots()
+
+    # ------------------------------------------------------------------ snapshots
+
+    def _take_snapshot(self, snapshot: Snapshot, parts: tuple[bytes, ...]) -> None:
+        outside = 0
+        if self.outside is not None:
+            outside = dict(snapshot.outputs)[self.outside.log.channel]
+        name = self.settling.take(snapshot, parts, outside)
+        self.is_final = snapshot.final
+        self.shell.write_snapshot(name, snapshot)
+
+    def on_snapshot_written(self, name: str, encoded: bytes) -> None:
+        """Durable: the standbys get it, the coordinator hears of it."""
+        entry = self.settling.written(name)
+        if entry is not None:
+            snapshot = entry.snapshot
+            update = StandbyUpdate(self.task, self.incarnation, snapshot.checkpoint, snapshot.previous, entry.objects)
+            for slot in self.placement.standbys:
+                if slot > 0:
+                    self.shell.send(slot, update, encoded)
+        self.acknowledge_snapshots()
+
+    def acknowledge_snapshots(self) -> None:
+        """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
+        confirmed = self.outside.confirmed_seq if self.outside is not None else 0
+        for message in self.settling.acknowledgements(self.task, self.incarnation, confirmed):
+            self.slot.tell_coordinator(message)
+
+    def on_completed(self, completed: Completed) -> None:
+        """Logs, replicas and in-flight logs before the checkpoint go."""
+        for task, _, offset_bytes in completed.tasks:
+            self.logs.truncate(task, offset_bytes)
+        for channel, before_seq in self.settling.complete(completed.checkpoint):
+            sending = self.sendings.get(channel)
+            if sending is not None:
+                sending.log.truncate(before_seq)
+
+    def on_trigger(self, message: Triggered) -> None:
+        """A source notes the highest barrier asked, and obeys when its log has ended."""
+        if self.asked is None or message.checkpoint >= self.asked.checkpoint:
+            self.asked = message
+            if self.handle is not None:
+                self.handle.put(message)
+
+    # ------------------------------------------------------------------ heartbeat and end
+
+    def tick(self) -> None:
+        """Whatever wants an answer is repeated."""
+        self.ask_holders()
+        self.report_lost()
+        if self.failed is not None:
+            self.slot.tell_coordinator(self.failed)
+        for sending in self.sendings.values():
+            if sending.session:
+                slot = self.slot.view.placements[sending.channel.receiver].slot
+                if slot > 0:
+                    self.shell.send(slot, sending.position(self.logs, self.incarnation))
+        for receiving in self.receivings.values():
+            if receiving.is_quiet:
+                self.state_to(receiving)
+            receiving.is_quiet = True
+        for link in self.keepers.values():
+            link.rewind(self.logs)
+            if link.dirty or not link.is_ready:
+                self._keep(link)
+        self.acknowledge_snapshots()
+
+    def status(self) -> TaskStatus:
+        """For the coordinator."""
+        phase = "final" if self.is_final and isinstance(self.state, recovery.Live) else recovery.phase_name(self.state)
+        inflight = sum(sending.log.memory_bytes for sending in self.sendings.values())
+        self.counters.update(determinant_bytes=self.logs.end_bytes(self.task), inflight_memory_bytes=inflight)
+        return TaskStatus(self.task, self.incarnation, phase, tuple(self.counters.items()))
+
+    def close(self) -> None:
+        """The incarnation is over here."""
+        for sending in self.sendings.values():
+            sending.log.close()
+        if self.outside is not None:
+            self.outside.log.close()
+        self.shell.stop_task(self.task, self.incarnation)
+
+    def question(self, wanted: TaskId) -> tuple[Delta, ...]:
+        """What this task has of the log of ``wanted`` and of the replicas that it should hold."""
+        return self.logs.deltas((wanted, *self.plan.held[wanted]))

@@ -1,0 +1,143 @@
+"""Keepers: log buffers for tasks whose effects leave the job, apart from the standby.
+
+A task lets an effect out only when every keeper that its view names has acknowledged, for each log, the length it had
+when the effect was made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.ids import Incarnation, SlotId, TaskId
+from clonos.core.inflight_log import Chunk, InflightLog
+from clonos.core.messages import Delta, Keep, Kept, Length
+
+Requirement = dict[TaskId, int]
+"""Per log, the length that keepers must have acknowledged."""
+
+
+class KeeperLink:
+    """The task's end: what one keeper has acknowledged."""
+
+    __slots__ = ("acknowledged", "dirty", "is_ready", "shipped", "slot")
+
+    def __init__(self, slot: SlotId) -> None:
+        self.slot = slot
+        self.acknowledged: dict[TaskId, int] = {}
+        self.shipped: dict[TaskId, int] = {}
+        self.dirty: dict[TaskId, None] = {}
+        self.is_ready = False  # has acknowledged once, so holds all that its task held then
+
+    def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
+        """What has not been shipped yet."""
+        found = []
+        for task in self.dirty:
+            end = logs.end_bytes(task)
+            if end > self.shipped.get(task, -1):
+                found.append(logs.delta(task, max(0, self.shipped.get(task, -1))))
+                self.shipped[task] = end
+        self.dirty.clear()
+        return tuple(found)
+
+    def acknowledge(self, kept: Kept) -> None:
+        """Takes an acknowledgement in."""
+        self.is_ready = True
+        for length in kept.lengths:
+            if length.end_bytes > self.acknowledged.get(length.task, -1):
+                self.acknowledged[length.task] = length.end_bytes
+
+    def rewind(self, logs: CausalLogs) -> None:
+        """At the heartbeat: what has not been acknowledged counts as not shipped."""
+        for task in logs.replicas:
+            if self.acknowledged.get(task, -1) < logs.end_bytes(task):
+                self.shipped[task] = self.acknowledged.get(task, -1)
+                self.dirty[task] = None
+
+    def meets(self, requirement: Requirement) -> bool:
+        """Whether all that is required has been acknowledged."""
+        return self.is_ready and all(self.acknowledged.get(task, -1) >= end for task, end in requirement.items())
+
+
+class Keeper:
+    """The keeper's end, for one task: its log and every log that it holds."""
+
+    __slots__ = ("incarnation", "is_ready", "logs", "task")
+
+    def __init__(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.task = task
+        self.incarnation = incarnation
+        self.is_ready = False
+        self.logs = CausalLogs()
+
+    def meet(self, incarnation: Incarnation) -> None:
+        """A view names the task's incarnation; only it is acknowledged from now on."""
+        if incarnation != self.incarnation:
+            self.incarnation = incarnation
+            self.is_ready = False
+
+    def keep(self, message: Keep, slot: SlotId) -> Kept | None:
+        """Appends and acknowledges; None for a message of another incarnation."""
+        if message.incarnation != self.incarnation:
+            return None
+        if any(self.logs.has_gap(delta) for delta in message.deltas):
+            return self.kept(slot)
+        for delta in message.deltas:
+            self.logs.receive(delta)
+        self.is_ready = True
+        lengths = tuple(Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas)
+        return Kept(self.task, self.incarnation, slot, lengths)
+
+    def kept(self, slot: SlotId) -> Kept:
+        """All lengths."""
+        return Kept(self.task, self.incarnation, slot, self.logs.lengths())
+
+
+class OutsideEnd:
+    """The sender's end of the channel to the outside: released in order, repeated until confirmed, dropped by number."""
+
+    __slots__ = ("claim", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
+
+    def __init__(self, log: InflightLog) -> None:
+        self.log = log
+        self.claim: int | None = None  # the outside's next number at registration
+        self.confirmed_seq = 0
+        self.cursor = 0
+        self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)
+        self.unreleased_seq = log.next_seq
+
+    def open(self, next_number: int) -> None:
+        """The outside has registered this incarnation."""
+        self.claim = self.confirmed_seq = self.cursor = next_number
+        self.log.truncate(next_number)
+
+    def append(self, kind: int, count: int, payload: bytes, requirement: Requirement) -> None:
+        """The task has produced output; it may leave when ``requirement`` is met."""
+        self.log.append(kind, count, 0, payload)  # type: ignore[arg-type]
+        self.releases.append((self.log.next_seq, requirement))
+        if self.claim is not None:
+            self.log.truncate(min(self.confirmed_seq, self.log.next_seq))
+
+    def release(self, links: list[KeeperLink], has_keepers: bool) -> list[Chunk]:
+        """What may leave now."""
+        if self.claim is None or (has_keepers and not links):
+            return []
+        while self.releases and self._is_free(self.releases[0], links):
+            self.unreleased_seq = self.releases.popleft()[0]
+        found = []
+        while self.cursor < self.unreleased_seq:
+            chunk = self.log.read(self.cursor)
+            if chunk is None:
+                break
+            self.cursor = chunk.first_seq + chunk.count
+            found.append(chunk)
+        return found
+
+    def _is_free(self, entry: tuple[int, Requirement], links: list[KeeperLink]) -> bool:
+        end, requirement = entry
+        return end <= self.confirmed_seq or all(link.meets(requirement) for link in links)
+
+    def confirm(self, next_number: int) -> None:
+        """The outside has everything below ``next_number``."""
+        self.confirmed_seq = max(self.confirmed_seq, next_number)
+        self.log.truncate(min(self.confirmed_seq, self.log.next_seq))

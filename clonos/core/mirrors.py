@@ -1,0 +1,80 @@
+"""Standbys: passive mirrors of a task's state, fed with incremental snapshots, applied when their checkpoint completes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clonos.core.chain import Mirror
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.messages import StandbyUpdate
+from clonos.core.snapshots import Snapshot, decode_snapshot
+
+
+class Standby:
+    """The mirror of one task. It holds the state of exactly ``applied``, and later changes beside it."""
+
+    __slots__ = ("_new_mirror", "applied", "held", "incarnation", "mirror", "reading", "task")
+
+    def __init__(self, task: TaskId, incarnation: Incarnation, new_mirror: Callable[[], Mirror]) -> None:
+        self.task = task
+        self.incarnation = incarnation
+        self.applied: Snapshot | None = None
+        self.mirror: Mirror | None = None
+        self.held: list[tuple[StandbyUpdate, bytes]] = []
+        self.reading: CheckpointId | None = None  # being fetched from the store
+        self._new_mirror = new_mirror
+
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """What it could restore at once; 0 for nothing."""
+        return self.applied.checkpoint if self.applied else CheckpointId(0)
+
+    def meet(self, incarnation: Incarnation, restore: CheckpointId) -> None:
+        """A view names another incarnation: it builds on ``restore``, later changes of the dead one count no more."""
+        if incarnation != self.incarnation:
+            self.incarnation = incarnation
+            self.held = [(update, data) for update, data in self.held if update.checkpoint <= restore]
+
+    def hold(self, update: StandbyUpdate, data: bytes) -> None:
+        """Takes in the next snapshot of the incarnation that the view names."""
+        if update.incarnation == self.incarnation:
+            self.held.append((update, data))
+
+    def complete(self, checkpoint: CheckpointId) -> tuple[str, ...]:
+        """Brings the mirror to ``checkpoint``; if changes are missing, the objects to fetch from the store instead."""
+        ripe = [(update, data) for update, data in self.held if update.checkpoint <= checkpoint]
+        if not ripe:
+            return ()
+        self.held = self.held[len(ripe) :]
+        fulls = [i for i, (update, _) in enumerate(ripe) if update.previous < 0]
+        if fulls and (self.applied is None or ripe[fulls[-1]][0].checkpoint > self.checkpoint):
+            ripe = ripe[fulls[-1] :]
+            self.mirror = self._new_mirror()
+            self.applied = None
+        for update, data in ripe:
+            if update.checkpoint <= self.checkpoint and self.applied is not None:
+                continue
+            if update.previous >= 0 and (self.applied is None or update.previous != self.checkpoint):
+                self.mirror, self.applied = None, None
+                return ripe[-1][0].objects
+            self._apply(decode_snapshot(data, update.objects[-1] if update.objects else ""))
+        return ()
+
+    def _apply(self, snapshot: Snapshot) -> None:
+        if self.mirror is None:
+            self.mirror = self._new_mirror()
+        self.mirror.apply(snapshot.changes)
+        self.applied = snapshot
+
+    def adopt(self, snapshots: list[Snapshot]) -> None:
+        """A chain fetched from the store, oldest (full) first."""
+        self.mirror = self._new_mirror()
+        for snapshot in snapshots:
+            self._apply(snapshot)
+
+    def is_at(self, restore: CheckpointId) -> bool:
+        """Whether the mirror holds just what an incarnation that restores ``restore`` starts from."""
+        applied = self.applied
+        return applied is not None and (
+            applied.checkpoint == restore or (applied.final and applied.checkpoint <= restore)
+        )

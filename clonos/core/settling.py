@@ -1,0 +1,74 @@
+"""Snapshots of one incarnation on their way to a completed checkpoint."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.messages import Snapshotted
+from clonos.core.snapshots import Snapshot
+
+
+class Unsettled(NamedTuple):
+    """A snapshot whose checkpoint is not over."""
+
+    snapshot: Snapshot
+    objects: tuple[str, ...]
+    confirmed_seq: int  # the outside must have confirmed its output below before it counts
+
+
+class Settling:
+    """Which snapshots are stored, acknowledged, and superseded."""
+
+    __slots__ = ("_parts", "objects", "unsettled", "unwritten")
+
+    def __init__(self, objects: tuple[str, ...]) -> None:
+        self.objects = objects  # the chain that the next snapshot builds on
+        self.unsettled: list[Unsettled] = []
+        self.unwritten: dict[str, Snapshot] = {}
+        self._parts: list[tuple[CheckpointId, bytes]] = []
+
+    def take(self, snapshot: Snapshot, parts: tuple[bytes, ...], confirmed_seq: int) -> str:
+        """A barrier's snapshot; the name of the object to write."""
+        kind = "final" if snapshot.final else "full" if snapshot.previous < 0 else "delta"
+        name = f"snapshots/{snapshot.task}/{snapshot.checkpoint:012d}-{snapshot.incarnation:x}-{kind}"
+        self.objects = (name,) if snapshot.previous < 0 else (*self.objects, name)
+        self.unwritten[name] = snapshot
+        self.unsettled.append(Unsettled(snapshot, self.objects, confirmed_seq))
+        self._parts += [(snapshot.checkpoint, part) for part in parts]
+        return name
+
+    def written(self, name: str) -> Unsettled | None:
+        """An object is durable."""
+        self.unwritten.pop(name, None)
+        return next((entry for entry in self.unsettled if entry.objects[-1] == name), None)
+
+    def acknowledgements(self, task: TaskId, incarnation: Incarnation, confirmed_seq: int) -> list[Snapshotted]:
+        """Every snapshot that counts by now; repeated until its checkpoint is over."""
+        return [
+            Snapshotted(
+                task,
+                incarnation,
+                entry.snapshot.checkpoint,
+                entry.objects,
+                entry.snapshot.log_offset_bytes,
+                tuple(part for part in self._parts if part[0] <= entry.snapshot.checkpoint),
+                entry.snapshot.final,
+            )
+            for entry in self.unsettled
+            if entry.confirmed_seq <= confirmed_seq and not any(name in self.unwritten for name in entry.objects)
+        ]
+
+    def complete(self, checkpoint: CheckpointId) -> tuple[tuple[ChannelId, int], ...]:
+        """A checkpoint is complete: output positions up to which in-flight logs may go."""
+        over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
+        if not over:
+            return ()
+        last = over[-1]
+        self.unsettled = [
+            entry
+            for entry in self.unsettled
+            if entry.snapshot.checkpoint > checkpoint or (entry is last and last.snapshot.final)
+        ]
+        self._parts = [part for part in self._parts if part[0] > checkpoint]
+        return last.snapshot.outputs

@@ -1,0 +1,399 @@
+"""The pure machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
+
+Events come in as ``on_*`` calls from one thread; it acts through its ``SlotShell`` only. Messages of earlier incarnations
+are dropped everywhere; those of a view that is not installed yet are dropped too, but for a few that are kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clonos.core import messages as m
+from clonos.core.hosted import Hosted
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.inflight_log import InflightBudget
+from clonos.core.keeping import Keeper
+from clonos.core.mirrors import Standby
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from clonos.core.ports import Emission, SlotShell, Triggered
+from clonos.core.snapshots import Snapshot
+
+EARLY_MESSAGES_MAX = 10_000
+"""Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
+
+Token = tuple[str, int, int]
+"""What a read of the store is for: ("task", task, incarnation) or ("standby", task, incarnation)."""
+
+
+class Slot:
+    """One process of the job."""
+
+    def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
+        self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
+        self.view = m.View(ViewNumber(0), 0, "", (), ())
+        self.completed = CheckpointId(0)
+        self.hosted: dict[TaskId, Hosted] = {}
+        self.standbys: dict[TaskId, Standby] = {}
+        self.keepers: dict[TaskId, Keeper] = {}
+        self.budget = InflightBudget()
+        self.is_over_soft_limit = False
+        self.status_is_due = False
+        self._early: list[tuple[SlotId, m.Message]] = []
+        self._failed_writes: dict[str, Snapshot] = {}
+        self._ticked_ns = 0
+        self._gone: dict[SlotId, None] = {}
+        self._handlers: dict[type, Callable[[SlotId, Any, Any], None]] = {
+            m.Batch: self._on_batch,
+            m.Position: self._on_position,
+            m.Statement: self._on_statement,
+            m.Question: self._on_question,
+            m.Answer: self._on_answer,
+            m.Keep: self._on_keep,
+            m.Kept: self._on_kept,
+            m.StandbyUpdate: self._on_standby_update,
+            m.View: self._on_view,
+            m.Trigger: self._on_trigger,
+            m.Completed: self._on_completed,
+            m.Release: self._on_release,
+        }
+
+    # ------------------------------------------------------------------ messages
+
+    def on_message(self, sender: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+        """A message has come."""
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise m.MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
+        handler(sender, message, payload)
+        self._tell_status_if_due()
+
+    def tell_coordinator(self, message: m.Message) -> None:
+        """Sends to the coordinator."""
+        self.shell.send(COORDINATOR, message)
+
+    def _hosted(self, task: TaskId, incarnation: int) -> Hosted | None:
+        hosted = self.hosted.get(task)
+        return hosted if hosted is not None and hosted.incarnation == incarnation else None
+
+    def _receiver_of(self, channel: ChannelId) -> Hosted | None:
+        return self.hosted.get(self.plan.channels[channel].receiver)
+
+    def _on_batch(self, _sender: SlotId, batch: m.Batch, payload: bytes | memoryview) -> None:
+        hosted = self._receiver_of(batch.channel)
+        if hosted is not None:
+            hosted.on_batch(batch, payload)
+
+    def _on_position(self, _sender: SlotId, position: m.Position, _payload: object) -> None:
+        hosted = self._receiver_of(position.channel)
+        if hosted is not None:
+            hosted.on_position(position)
+
+    def _is_early(self, sender: SlotId, message: m.Statement | m.Question) -> bool:
+        if message.view <= self.view.number:
+            return False
+        if len(self._early) < EARLY_MESSAGES_MAX:
+            self._early.append((sender, message))
+        return True
+
+    def _on_statement(self, sender: SlotId, statement: m.Statement, _payload: object) -> None:
+        if self._is_early(sender, statement):
+            return
+        hosted = self._hosted(self.plan.channels[statement.channel].sender, statement.sender)
+        if hosted is not None:
+            hosted.on_statement(statement)
+
+    def _on_question(self, sender: SlotId, question: m.Question, _payload: object) -> None:
+        """Answered at once, in every state, under the question's view or a later one with the same asker."""
+        if self._is_early(sender, question):
+            return
+        placement = self.view.placements[question.task]
+        if placement.incarnation != question.incarnation or placement.slot <= 0:
+            return
+        replicas: tuple[m.Delta, ...] | None = None
+        if question.is_keeper:
+            keeper = self.keepers.get(question.holder)
+            if keeper is not None:
+                replicas = keeper.logs.deltas((question.task, *self.plan.held[question.task]))
+        else:
+            holder = self.hosted.get(question.holder)
+            if holder is not None:
+                replicas = holder.question(question.task)
+        if replicas is not None:
+            answer = m.Answer(
+                question.task,
+                question.incarnation,
+                question.view,
+                question.holder,
+                question.is_keeper,
+                self.id,
+                replicas,
+            )
+            self.shell.send(placement.slot, answer)
+
+    def _on_answer(self, _sender: SlotId, answer: m.Answer, _payload: object) -> None:
+        hosted = self._hosted(answer.task, answer.incarnation)
+        if hosted is not None:
+            hosted.on_answer(answer)
+
+    def _on_keep(self, _sender: SlotId, message: m.Keep, _payload: object) -> None:
+        keeper = self.keepers.get(message.task)
+        kept = keeper.keep(message, self.id) if keeper is not None else None
+        if kept is not None:
+            self.shell.send(self.view.placements[message.task].slot, kept)
+
+    def _on_kept(self, _sender: SlotId, message: m.Kept, _payload: object) -> None:
+        hosted = self._hosted(message.task, message.incarnation)
+        if hosted is not None:
+            hosted.on_kept(message)
+
+    def _on_standby_update(self, _sender: SlotId, update: m.StandbyUpdate, payload: bytes | memoryview) -> None:
+        standby = self.standbys.get(update.task)
+        if standby is not None and update.checkpoint > standby.checkpoint:
+            standby.hold(update, bytes(payload))
+
+    def _on_trigger(self, _sender: SlotId, trigger: m.Trigger, _payload: object) -> None:
+        hosted = self._hosted(trigger.task, trigger.incarnation)
+        if hosted is not None:
+            hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
+
+    def _on_release(self, _sender: SlotId, release: m.Release, _payload: object) -> None:
+        if release.slot == self.id:
+            self.close()
+            self.shell.end(release.reason)
+
+    # ------------------------------------------------------------------ views
+
+    def _on_view(self, _sender: SlotId, view: m.View, _payload: object) -> None:
+        """Installs a view: stops what it no longer has here, then starts what it has; slots may skip views."""
+        if view.number <= self.view.number:
+            return
+        is_new_generation = view.generation != self.view.generation
+        self.view = view
+        self.status_is_due = True
+        self.fence(view)
+        self._install_keepers(view, is_new_generation)
+        self._install_standbys(view)
+        begun = self._begin_tasks(view)
+        for hosted in list(self.hosted.values()):
+            if hosted not in begun:
+                hosted.meet(view)
+                hosted.gather_again(view)
+                hosted.restate()
+        early, self._early = self._early, []
+        for sender, message in early:
+            self.on_message(sender, message)
+
+    def fence(self, view: m.View) -> None:
+        """Incarnations that the view does not have here are over."""
+        for task, hosted in list(self.hosted.items()):
+            placement = view.placements[task]
+            if placement.incarnation != hosted.incarnation or placement.slot != self.id:
+                del self.hosted[task]
+                hosted.close()
+
+    def _install_keepers(self, view: m.View, is_new_generation: bool) -> None:
+        named = [p for p in view.placements if self.id in p.keepers]
+        old = {} if is_new_generation else self.keepers
+        self.keepers = {p.task: old.get(p.task) or Keeper(p.task, p.incarnation) for p in named}
+        for placement in named:
+            self.keepers[placement.task].meet(placement.incarnation)
+
+    def _install_standbys(self, view: m.View) -> None:
+        # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
+        kept: dict[TaskId, Standby] = {}
+        for placement in view.placements:
+            task = placement.task
+            if self.id in placement.standbys:
+                kept[task] = self.standbys.get(task) or self._new_standby(placement)
+                kept[task].meet(placement.incarnation, placement.restore)
+            elif placement.slot == self.id and task in self.standbys and task not in self.hosted:
+                kept[task] = self.standbys[task]
+                kept[task].meet(placement.incarnation, placement.restore)
+        self.standbys = kept
+
+    def _new_standby(self, placement: m.Placement) -> Standby:
+        task = placement.task
+        return Standby(task, placement.incarnation, lambda: self.shell.new_mirror(task))
+
+    def _begin_tasks(self, view: m.View) -> list[Hosted]:
+        begun = []
+        for placement in view.placements:
+            if placement.slot == self.id and placement.task not in self.hosted:
+                hosted = Hosted(self, placement)
+                self.hosted[placement.task] = hosted
+                begun.append(hosted)
+        for hosted in begun:
+            hosted.begin()
+        return begun
+
+    # ------------------------------------------------------------------ state
+
+    def restore(self, hosted: Hosted) -> None:
+        """Brings the standby here to exactly the checkpoint that the view names, or fetches it from the store."""
+        placement = hosted.placement
+        standby = self.standbys.pop(hosted.task, None)
+        if standby is not None:
+            if not standby.is_at(placement.restore):
+                standby.complete(placement.restore)
+            if standby.is_at(placement.restore):
+                hosted.restored(standby.applied, standby.mirror)
+                return
+        self.shell.read_objects(("task", hosted.task, hosted.incarnation), placement.objects)
+
+    def on_objects_read(self, token: Token, snapshots: list[Snapshot] | None, error: str) -> None:
+        """Snapshots have come from the store; if they could not be read, they are asked for again."""
+        kind, task, incarnation = token
+        if kind == "task":
+            hosted = self._hosted(TaskId(task), incarnation)
+            if hosted is None:
+                return
+            if snapshots is None:
+                self.shell.read_objects(token, hosted.placement.objects)
+                return
+            mirror = self.shell.new_mirror(hosted.task)
+            for snapshot in snapshots:
+                mirror.apply(snapshot.changes)
+            hosted.restored(snapshots[-1], mirror)
+        else:
+            standby = self.standbys.get(TaskId(task))
+            if standby is not None and standby.incarnation == incarnation:
+                if snapshots is not None and snapshots[-1].checkpoint > standby.checkpoint:
+                    standby.adopt(snapshots)
+        self._tell_status_if_due()
+
+    def _on_completed(self, _sender: SlotId, completed: m.Completed, _payload: object) -> None:
+        """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
+        if completed.checkpoint <= self.completed or completed.generation != self.view.generation:
+            return
+        self.completed = completed.checkpoint
+        self.status_is_due = True
+        for hosted in self.hosted.values():
+            hosted.on_completed(completed)
+        for keeper in self.keepers.values():
+            for task, _, offset_bytes in completed.tasks:
+                keeper.logs.truncate(task, offset_bytes)
+        for standby in self.standbys.values():
+            missing = standby.complete(completed.checkpoint)
+            if missing:
+                self.shell.read_objects(("standby", standby.task, standby.incarnation), missing)
+
+    def on_snapshot_written(self, name: str, encoded: bytes, error: str) -> None:
+        """An object is durable, or the store has given up for now: it is tried again at the heartbeat."""
+        task = TaskId(int(name.split("/")[1]))
+        hosted = self.hosted.get(task)
+        if hosted is None or name not in hosted.settling.unwritten:
+            return
+        if error:
+            self._failed_writes[name] = hosted.settling.unwritten[name]
+        else:
+            hosted.on_snapshot_written(name, encoded)
+
+    # ------------------------------------------------------------------ events of tasks and of the outside
+
+    def on_emission(self, task: TaskId, incarnation: Incarnation, emission: Emission) -> None:
+        """A task has done a step."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.on_emission(emission)
+
+    def on_log_end(self, task: TaskId, incarnation: Incarnation, positions: dict[ChannelId, int]) -> None:
+        """A task needs a determinant beyond its log."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.end_log(positions)
+            self._tell_status_if_due()
+
+    def on_needs(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, next_seq: int) -> None:
+        """A replaying task waits for elements."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.on_needs(channel, next_seq)
+
+    def on_await_kept(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+        """A call with an effect waits for the keepers."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.on_await_kept(end_bytes)
+
+    def on_raised(self, failed: m.TaskFailed) -> None:
+        """A task's thread has raised: the coordinator decides."""
+        hosted = self._hosted(failed.task, failed.incarnation)
+        if hosted is not None:
+            hosted.failed = failed
+            self.tell_coordinator(failed)
+
+    def on_outside_opened(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
+        """An outside has registered a sink's incarnation."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.on_outside_opened(next_number)
+            self._tell_status_if_due()
+
+    def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
+        """An outside has everything below ``next_number``."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.on_outside_confirmed(next_number)
+
+    # ------------------------------------------------------------------ peers and time
+
+    def on_peer_gone(self, slot: SlotId) -> None:
+        """A connection broke: the coordinator hears of it at once."""
+        if any(address.slot == slot for address in self.view.slots):
+            self._gone[slot] = None
+            self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
+
+    def on_peer_back(self, slot: SlotId) -> None:
+        """A connection is there again: what was on its way is lost, so its channels begin new sessions."""
+        self._gone.pop(slot, None)
+        for hosted in self.hosted.values():
+            for receiving in hosted.receivings.values():
+                if self.view.placements[receiving.channel.sender].slot == slot:
+                    hosted.renew(receiving)
+
+    def on_tick(self, now_ns: int) -> None:
+        """The heartbeat, if it is time."""
+        if now_ns - self._ticked_ns < self.options.heartbeat_ms * 1_000_000:
+            return
+        self._ticked_ns = now_ns
+        for name, snapshot in list(self._failed_writes.items()):
+            del self._failed_writes[name]
+            self.shell.write_snapshot(name, snapshot)
+        for hosted in self.hosted.values():
+            hosted.tick()
+        for task, keeper in self.keepers.items():
+            slot = self.view.placements[task].slot
+            if keeper.is_ready and slot > 0:
+                self.shell.send(slot, keeper.kept(self.id))
+        present = {address.slot for address in self.view.slots}
+        for slot in [slot for slot in self._gone if slot in present]:
+            self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
+        self.tell_status()
+
+    def _tell_status_if_due(self) -> None:
+        if self.status_is_due:
+            self.tell_status()
+
+    def tell_status(self) -> None:
+        """What is installed here, so that the coordinator repeats only what is missing."""
+        self.status_is_due = False
+        if not self.view.number:
+            return
+        self.tell_coordinator(
+            m.SlotStatus(
+                self.id,
+                self.view.number,
+                self.completed,
+                tuple(hosted.status() for hosted in self.hosted.values()),
+                tuple((task, standby.checkpoint) for task, standby in sorted(self.standbys.items())),
+                tuple((task, k.incarnation) for task, k in sorted(self.keepers.items()) if k.is_ready),
+            )
+        )
+
+    def close(self) -> None:
+        """Ends everything here."""
+        for hosted in self.hosted.values():
+            hosted.close()
+        self.hosted.clear()
