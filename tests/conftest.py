@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(autouse=True, scope="session")
 def _no_orphan_outlives_the_run() -> Iterator[None]:
     yield
-    assert not (orphans := orphans_of_this_run()), "\n".join(orphans)
+    assert not (orphans := orphans_of_this_run(sessions_count=True)), "\n".join(orphans)
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +74,10 @@ def _a_test_leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[No
     before = Holdings.now()
     yield
     node: pytest.Item = request.node
-    complaints = left_behind(before, sockets_count=node.get_closest_marker("keeps_sockets") is None)
-    if stage_of(node).name in ("processes", "spark"):
+    stage = stage_of(node).name
+    pools_sockets = stage == "spark" or node.get_closest_marker("keeps_sockets") is not None
+    complaints = left_behind(before, sockets_count=not pools_sockets, unnamed_threads_count=stage != "spark")
+    if stage in ("processes", "spark"):
         complaints += orphans_of_this_run()
     if complaints:
         pytest.fail("the test left something behind:\n" + "\n".join(complaints), pytrace=False)

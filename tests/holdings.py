@@ -5,6 +5,7 @@ killed, so that it cannot disturb the tests that follow, and reported.
 """
 
 import os
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -16,8 +17,14 @@ GRACE_S = 5.0
 RUN_VARIABLE = "CLONOS_TEST_RUN"
 """Names this test run in the environment of all that it starts, so that orphans are found whoever adopted them."""
 
-# They belong to the interpreter or to pyspark, live once per test run and end with it.
-LASTING_COMMANDS = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
+# They live once per test run and end with it.
+COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
+# They live as long as the Spark session that a fixture may share between tests: executors and their Python workers.
+COMMANDS_OF_A_SESSION = (
+    "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+    "pyspark.daemon",
+    "pyspark/daemon.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +42,19 @@ class Holdings:
         return cls(threads, _descendants(), _open_sockets())
 
 
-def left_behind(before: Holdings, sockets_count: bool = True, grace_s: float = GRACE_S) -> list[str]:
-    """One line for everything that is held now, was not held before and does not end within the grace."""
+def left_behind(
+    before: Holdings, sockets_count: bool = True, unnamed_threads_count: bool = True, grace_s: float = GRACE_S
+) -> list[str]:
+    """One line for everything that is held now, was not held before and does not end within the grace.
+
+    Threads of this library bear names; a test that uses pyspark does not count those that pyspark left unnamed.
+    """
     deadline = time.monotonic() + grace_s
     complaints = []
     now = Holdings.now()
     for thread in now.threads - before.threads:
+        if not unnamed_threads_count and re.fullmatch(r"Thread-\d+( \(.*\))?", thread.name):
+            continue
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             complaints.append(f"thread {thread.name!r} still runs")
@@ -50,9 +64,12 @@ def left_behind(before: Holdings, sockets_count: bool = True, grace_s: float = G
     return complaints
 
 
-def orphans_of_this_run(grace_s: float = GRACE_S) -> list[str]:
-    """One line for each process of this test run that lives though its parent is gone; each is killed."""
-    ours = [process for process in psutil.process_iter() if _belongs_to_run(process)]
+def orphans_of_this_run(sessions_count: bool = False, grace_s: float = GRACE_S) -> list[str]:
+    """One line for each process of this test run that lives though its parent is gone; each is killed.
+
+    With `sessions_count`, what belongs to a Spark session must be gone too.
+    """
+    ours = [process for process in psutil.process_iter() if _belongs_to_run(process, sessions_count)]
     known = _descendants()
     return _end([process for process in ours if process not in known], time.monotonic() + grace_s)
 
@@ -61,7 +78,7 @@ def _descendants() -> frozenset[psutil.Process]:
     if not _has_child():  # the usual case; reading the table of all processes for every test would cost minutes
         return frozenset()
     children = psutil.Process().children(recursive=True)
-    return frozenset(child for child in children if not _is_lasting(child))
+    return frozenset(child for child in children if not _runs(child, COMMANDS_OF_THE_RUN + COMMANDS_OF_A_SESSION))
 
 
 def _has_child() -> bool:
@@ -74,15 +91,17 @@ def _has_child() -> bool:
     return True
 
 
-def _is_lasting(process: psutil.Process) -> bool:
-    return any(lasting in _command(process) for lasting in LASTING_COMMANDS)
+def _runs(process: psutil.Process, commands: tuple[str, ...]) -> bool:
+    command_line = _command(process)
+    return any(command in command_line for command in commands)
 
 
-def _belongs_to_run(process: psutil.Process) -> bool:
+def _belongs_to_run(process: psutil.Process, sessions_count: bool) -> bool:
+    lasting = COMMANDS_OF_THE_RUN if sessions_count else COMMANDS_OF_THE_RUN + COMMANDS_OF_A_SESSION
     if process.pid == os.getpid():
         return False
     try:
-        return process.environ().get(RUN_VARIABLE) == str(os.getpid()) and not _is_lasting(process)
+        return process.environ().get(RUN_VARIABLE) == str(os.getpid()) and not _runs(process, lasting)
     except psutil.Error:  # it ended meanwhile, or it is another user's
         return False
 

@@ -166,6 +166,18 @@ def test_a_banned_function_is_not_called(function: str) -> None:
     _expect_none(found, f"{function}(): {advice}")
 
 
+def test_a_thread_bears_a_name() -> None:
+    nameless = [
+        f"{source.path}:{node.lineno}"
+        for source in sources()
+        if not source.is_under("tests", "benchmarks")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Thread", "threading.Thread")
+        if not any(keyword.arg == "name" for keyword in node.keywords)
+    ]
+    _expect_none(nameless, "give the thread a name that says its role: stories and leak reports show it")
+
+
 def test_the_name_of_a_test_is_a_claim() -> None:
     nouns = [
         f"{source.path}::{name}"
