@@ -1,0 +1,78 @@
+"""Java for Spark: found in JAVA_HOME first, then on the PATH. A missing or old one is told with its cure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import Final
+
+from clonos.core.errors import EnvironmentFault
+
+JAVA_NEEDED: Final = 17
+ANSWER_TIMEOUT_S: Final = 60.0
+
+
+class JavaUnfit(EnvironmentFault):
+    """No Java that Spark can run on was found."""
+
+    def __init__(self, found: str, command: str) -> None:
+        super().__init__(found, command)
+        self.found = found
+        self.command = command
+
+    def __str__(self) -> str:
+        return (
+            f"Spark needs Java {JAVA_NEEDED} or later, and {self.found}.\n"
+            f"  To install it: {self.command}\n"
+            "  Then try again; JAVA_HOME, where it is set, must point to it.\n"
+            "  Process slots need no Java: clonos run --slots process, clonos demo --slots process."
+        )
+
+
+def check_java() -> None:
+    """Returns when ``java`` is fit; raises ``JavaUnfit`` otherwise."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    version = major_version(_said_by(java))
+    if version is None:
+        raise JavaUnfit(f"no working Java was found as {java!r}", install_command())
+    if version < JAVA_NEEDED:
+        raise JavaUnfit(f"{java!r} is Java {version}", install_command())
+
+
+def major_version(said: str) -> int | None:
+    """From what ``java -version`` says: 17 of "17.0.15", 8 of "1.8.0_402", None when there is none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(match[1]) if match else None
+
+
+def install_command() -> str:
+    """What installs the right Java on this machine."""
+    if sys.platform == "darwin":
+        return f"brew install openjdk@{JAVA_NEEDED}"
+    if shutil.which("apt-get"):
+        return f"sudo apt-get update && sudo apt-get install -y openjdk-{JAVA_NEEDED}-jre-headless"
+    if shutil.which("dnf"):
+        return f"sudo dnf install -y java-{JAVA_NEEDED}-openjdk-headless"
+    if shutil.which("apk"):
+        return f"sudo apk add openjdk{JAVA_NEEDED}-jre-headless"
+    return f"install a Java runtime {JAVA_NEEDED} or later from https://adoptium.net"
+
+
+def _said_by(java: str) -> str:
+    try:
+        answer = subprocess.run(
+            [java, "-version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=ANSWER_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout

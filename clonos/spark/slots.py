@@ -1,0 +1,103 @@
+"""Slots on Spark executors: one single-partition job each, submitted from a thread of its own.
+
+Spark places a slot, ships its birth and adds executors when slots wait; a slot that has died ends its job with an error
+and nothing else. Spark's own second attempt at a task ends at once: it would bear a slot whose token is used up, and
+the driver orders a new one anyway.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, SparkContext
+
+from clonos.io.providers import Listener, SlotEnded
+from clonos.spark.session import import_path
+
+END_TIMEOUT_S: Final = 10.0
+"""What slots that were cancelled have to end."""
+
+_providers: Final = itertools.count()
+
+
+class SparkSlots:
+    """Bears slots on the executors of ``context``. ``order`` and ``close`` are for one thread."""
+
+    def __init__(self, context: SparkContext, listener: Listener) -> None:
+        self._context = context
+        self._listener = listener
+        self._tag = f"clonos-slots-{next(_providers)}"
+        self._path = import_path()
+        self._threads: list[threading.Thread] = []
+        self._is_closing = False
+
+    def order(self, birth: bytes) -> int:
+        """Submits one more slot."""
+        number = len(self._threads)
+        thread = InheritableThread(target=self._run, args=(number, birth), name=f"slot order {number}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return number
+
+    def close(self) -> None:
+        """Cancels the jobs of slots that still run and waits for their end."""
+        self._is_closing = True
+        if any(thread.is_alive() for thread in self._threads):
+            self._context.cancelJobsWithTag(self._tag)
+        for thread in self._threads:
+            thread.join(END_TIMEOUT_S)
+
+    def _run(self, number: int, birth: bytes) -> None:
+        self._context.addJobTag(self._tag)
+        self._context.setLocalProperty("spark.job.description", f"clonos slot {number}")
+        try:
+            self._context.parallelize([number], 1).mapPartitions(bearer(birth, self._path)).collect()
+            reason = ""
+        except Py4JError as error:
+            reason = "" if self._is_closing else _reason(error)
+        self._listener(SlotEnded(number, reason))
+
+
+def bearer(birth: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
+    """What the executor runs. Nested, so that it travels by value: the executor need not find this module."""
+
+    def bear(numbers: Iterable[int]) -> Iterator[int]:
+        import os
+        import sys
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            return iter(())
+        # The driver's path helps where executors share its disk and do not have the library installed.
+        sys.path.extend(entry for entry in path.split(os.pathsep) if entry not in sys.path and os.path.exists(entry))
+        try:
+            import cloudpickle
+
+            from clonos.spark.domain import own_domain
+        except ImportError as error:
+            raise ImportError(
+                f"{error}: the executors' Python ({sys.executable}) does not find clonos."
+                " Install it there, or ship an environment with spark.archives (venv-pack, conda-pack)."
+            ) from error
+        cloudpickle.loads(birth)(own_domain())
+        return iter(())
+
+    return bear
+
+
+def _reason(error: Py4JError) -> str:
+    """The line of a job's failure that says what happened on the executor."""
+    exception: Any = getattr(error, "java_exception", None)
+    said = str(exception.getMessage()) if exception is not None else str(error)
+    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    heads = [index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    if not heads:
+        return lines[0] if lines else type(error).__name__
+    traceback = [line for line in lines[heads[0] + 1 :] if not line.lstrip().startswith(("at ", "SQLSTATE"))]
+    return "\n".join(["Traceback (most recent call last):", *traceback])

@@ -1,0 +1,130 @@
+"""Slots on Spark executors: where they are born, how their deaths are seen, what is refused."""
+
+import os
+import queue
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from clonos.core.errors import JobError
+from clonos.io.providers import SlotEnded
+from clonos.spark.domain import own_domain
+from clonos.spark.session import OwnContext, context_of
+from clonos.spark.slots import SparkSlots
+
+pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[OwnContext]:
+    """One Spark for the module, with the daemon of Python workers of either executor running."""
+
+    def domains(numbers: Iterable[int]) -> list[str]:
+        return [own_domain()]
+
+    with closing(OwnContext.start("slots", "local-cluster[2,2,1024]")) as own:
+        while len(set(own.context.parallelize(range(4), 4).mapPartitions(domains).collect())) < 2:
+            pass
+        yield own
+
+
+class Ends:
+    """Listens to a provider."""
+
+    def __init__(self) -> None:
+        self.queue: queue.Queue[SlotEnded] = queue.Queue()
+
+    def __call__(self, ended: SlotEnded) -> None:
+        self.queue.put(ended)
+
+    def next(self) -> SlotEnded:
+        return self.queue.get(timeout=LIMIT_S)
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+def _birth(pipe: Path, waits: bool) -> bytes:
+    """A slot that writes a line about itself into a named pipe, then returns or waits for its end."""
+
+    def live(domain: str) -> None:
+        with open(pipe, "w", encoding="utf-8") as lines:
+            lines.write(f"{domain} {os.getpid()} {os.environ['PYTHONHASHSEED']}\n")
+        while waits:
+            signal.pause()
+
+    return bytes(cloudpickle.dumps(live))
+
+
+def _heard(pipe: Path) -> list[str]:
+    """The next line of the pipe, in words."""
+    with open(pipe, encoding="utf-8") as lines:
+        return lines.readline().split()
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> list[Path]:
+    found = [tmp_path / f"pipe-{index}" for index in range(3)]
+    for pipe in found:
+        os.mkfifo(pipe)
+    return found
+
+
+def test_a_killed_slot_is_reported_and_the_others_live_on(spark: OwnContext, ends: Ends, pipes: list[Path]) -> None:
+    with closing(SparkSlots(spark.context, ends)) as provider:
+        orders = [provider.order(_birth(pipe, waits=True)) for pipe in pipes]
+        said = [_heard(pipe) for pipe in pipes]
+        assert {words[2] for words in said} == {"0"}
+        assert all(words[0].startswith("executor-") for words in said)
+        os.kill(int(said[1][1]), signal.SIGKILL)
+        ended = ends.next()
+        assert ended.order == orders[1]
+        assert ended.reason
+        again = provider.order(_birth(pipes[1], waits=True))
+        assert _heard(pipes[1])[1] not in [words[1] for words in said]
+        assert ends.queue.empty()
+    assert {ends.next().order for _ in range(3)} == {orders[0], orders[2], again}
+
+
+def test_a_slot_that_returns_is_reported_as_ended_by_itself(spark: OwnContext, ends: Ends, pipes: list[Path]) -> None:
+    with closing(SparkSlots(spark.context, ends)) as provider:
+        order = provider.order(_birth(pipes[0], waits=False))
+        _heard(pipes[0])
+        assert ends.next() == SlotEnded(order, "")
+
+
+def test_a_slot_that_raises_is_reported_with_its_traceback(spark: OwnContext, ends: Ends) -> None:
+    def fail(domain: str) -> None:
+        raise ValueError("no luck at birth")
+
+    with closing(SparkSlots(spark.context, ends)) as provider:
+        provider.order(bytes(cloudpickle.dumps(fail)))
+        assert ends.next().reason.endswith("ValueError: no luck at birth")
+
+
+def test_a_second_context_in_one_process_is_refused(spark: OwnContext) -> None:
+    with pytest.raises(JobError, match=r"spark=session"):
+        OwnContext.start("another", "local[1]")
+
+
+def test_a_context_of_the_users_own_is_taken_as_it_is(spark: OwnContext) -> None:
+    assert context_of(spark.context) is spark.context
+
+
+def test_what_is_no_session_is_refused() -> None:
+    with pytest.raises(JobError, match="takes a SparkSession"):
+        context_of("local[2]")
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(JobError, match="Spark Connect"):
+        context_of(connect())

@@ -1,0 +1,50 @@
+"""What is said when the Java for Spark is missing or too old."""
+
+from pathlib import Path
+
+import pytest
+
+from clonos.spark.java import JavaUnfit, check_java, major_version
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("bash: java: command not found", None),
+        ("", None),
+    ],
+)
+def test_the_version_is_read_from_what_java_says(said: str, version: int | None) -> None:
+    assert major_version(said) == version
+
+
+def _java(folder: Path, said: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\n", "utf-8")
+    program.chmod(0o755)
+    return folder
+
+
+def test_an_old_java_is_named_with_the_command_that_installs_the_right_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path, 'openjdk version "11.0.2"')))
+    with pytest.raises(JavaUnfit, match=r"is Java 11\.\n  To install it: .*17"):
+        check_java()
+
+
+def test_a_missing_java_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaUnfit, match=r"no working Java was found[\s\S]*17[\s\S]*--slots process"):
+        check_java()
+
+
+def test_a_new_java_is_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path, 'openjdk version "21.0.1"')))
+    check_java()
