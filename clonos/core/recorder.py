@@ -10,9 +10,10 @@ The contract between ``clonos_services`` above and the task below. Rules:
 
 The coarse clock (option ``clock_tick_ms``). Reading the clock then costs no entry, so no entry may be made by the
 read: a step that has read one tick and died unlogged would read another in the next life. The task looks at its clock
-where a step or a timer begins, before the ``STEP`` or ``TIMER``, and records ``CLOCK`` there when ``tick_due_ns`` names
-a new tick. A read returns the last instant, without an entry; replay takes a ``CLOCK`` that lies before a ``STEP`` or
-``TIMER`` at the same place. ``exact`` reads are recorded where they are made, as ever, and later ticks are above them.
+where a step begins, before the ``STEP`` or ``READ``, and records ``CLOCK`` there when ``tick_due_ns`` names a new tick
+(a ``TIMER`` carries its own instant). A read returns the last instant, without an entry; replay takes a ``CLOCK`` that
+stands before a step at the same place. ``exact`` reads are recorded where they are made, as ever, and later ticks are
+above them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from contextvars import ContextVar, Token
 from typing import Protocol
 
 from clonos.core.errors import JobError
-
-NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class Recorder(Protocol):
@@ -142,11 +141,10 @@ def check_outside(service: str) -> None:
         raise ServiceOutsideTask(service)
 
 
-def tick_due_ns(last_ns: int, live_ns: int, tick_ms: int) -> int | None:
+def tick_due_ns(last_ns: int, live_ns: int, tick_ns: int) -> int | None:
     """The tick to record before the next step of a task with a coarse clock; None if the last instant still holds.
 
-    ``last_ns``: the task's last instant, 0 if it has none yet. ``live_ns``: now. Ticks are multiples of ``tick_ms``.
+    ``last_ns``: the task's last instant, 0 if it has none yet. ``live_ns``: now. Ticks are multiples of ``tick_ns``.
     """
-    tick_ns = tick_ms * NANOSECONDS_PER_MILLISECOND
     due_ns = live_ns - live_ns % tick_ns
     return due_ns if due_ns > last_ns else None

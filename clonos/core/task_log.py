@@ -13,6 +13,7 @@ from clonos.core.errors import JobError, ReplayDiverged
 from clonos.core.ids import ChannelId
 from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.ports import Emission, TaskPort
+from clonos.core.recorder import tick_due_ns
 
 
 class EffectUndeclared(JobError):
@@ -114,9 +115,9 @@ class TaskLog:
         """The next read of the clock is a new instant; with a coarse clock, a tick that is due is recorded first."""
         self._step_instant = False
         if self._tick_ns and self._reader is None:
-            now = self._port.now_ns()
-            if now // self._tick_ns > self.instant_ns_last // self._tick_ns:
-                self._record_instant(now - now % self._tick_ns)
+            due_ns = tick_due_ns(self.instant_ns_last, self._port.now_ns(), self._tick_ns)
+            if due_ns is not None:
+                self._record_instant(due_ns)
 
     def follow_tick(self, delta_ns: int) -> None:
         """Replays a tick of the coarse clock."""

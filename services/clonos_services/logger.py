@@ -1,8 +1,8 @@
 """Structured logging of user code that stays silent during replay: what the first life said is not said again.
 
 ``logger.info("banned", word=word)`` goes to the standard library's logger ``clonos.job`` as ``banned word='x'``, with
-the fields as a dict in the record's attribute ``fields``. The little that a dead life said after its last entry in the
-log is said again by the next: at least once.
+the fields as a dict in the record's attribute ``fields``. Around the place where a life ended a line may be missing, or
+be there twice: the log of the task holds choices, not lines.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from clonos_services.identity import uuid4
 from clonos_services.service import service
 from tests.unit.services.manual_recorder import ManualRecorder
 
-MILLISECOND_NS = 1_000_000
-
 
 @service
 def answer() -> int:
@@ -75,11 +73,10 @@ def test_in_a_slot_a_service_outside_its_task_is_refused(use: object, monkeypatc
 
 
 def test_a_tick_is_recorded_once_and_at_its_beginning() -> None:
-    tick_ms = 10
-    assert tick_due_ns(0, 25 * MILLISECOND_NS, tick_ms) == 20 * MILLISECOND_NS
-    assert tick_due_ns(20 * MILLISECOND_NS, 29 * MILLISECOND_NS, tick_ms) is None
-    assert tick_due_ns(20 * MILLISECOND_NS, 30 * MILLISECOND_NS, tick_ms) == 30 * MILLISECOND_NS
+    assert tick_due_ns(0, 25, tick_ns=10) == 20
+    assert tick_due_ns(20, 29, tick_ns=10) is None
+    assert tick_due_ns(20, 30, tick_ns=10) == 30
 
 
 def test_no_tick_goes_behind_an_exact_reading() -> None:
-    assert tick_due_ns(26 * MILLISECOND_NS, 29 * MILLISECOND_NS, tick_ms=10) is None
+    assert tick_due_ns(26, 29, tick_ns=10) is None
