@@ -27,6 +27,8 @@ from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
 SAFE: Final = frozenset({str, bytes, int, NoneType, UUID, date})
 """Types whose keys equal each other just when their bytes do."""
 
+SAFE_OR_TUPLE: Final = SAFE | {tuple}
+
 CACHED_KEYS_MAX: Final = 1 << 16
 """Keys whose target a router remembers."""
 
@@ -103,9 +105,10 @@ def state_keys(keys: list[Any]) -> list[Any]:
         classes = {*map(type, level)}
         if classes <= SAFE:
             return keys
-        if not classes <= SAFE | {tuple}:
+        if not classes <= SAFE_OR_TUPLE:
             break
-        level = list(chain.from_iterable([cell for cell in level if type(cell) is tuple]))
+        tuples = level if len(classes) == 1 else [cell for cell in level if type(cell) is tuple]
+        level = list(chain.from_iterable(tuples))
     return [_state_key(key) for key in keys]
 
 

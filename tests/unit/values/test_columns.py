@@ -1,0 +1,115 @@
+"""A batch of columns as bytes and back."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.core.values import ValueBeyondLimit, ValueMalformed, decode_columns, encode_columns, encode_rows, limits
+from clonos.core.values.columns import ALIGNMENT_BYTES
+from tests.unit.values.samples import STEADY
+
+BATCH = pyarrow.record_batch(
+    {
+        "word": ["a", None, "ccc"],
+        "count": pyarrow.array([1, 2, 3], pyarrow.int64()),
+        "nested": [[1], [], [2, 3]],
+        "kind": pyarrow.array(["x", "y", "x"]).dictionary_encode(),
+        "at": [datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)] * 3,
+    },
+    metadata={"made by": "a test"},
+)
+DATA = encode_columns(BATCH)
+
+
+@pytest.mark.parametrize("batch", [BATCH, BATCH.slice(1, 1), BATCH.slice(0, 0), pyarrow.record_batch({"a": [None]})])
+def test_a_batch_comes_back_with_its_schema(batch: Any) -> None:
+    decoded = decode_columns(encode_columns(batch), thorough=True)
+    assert decoded.equals(batch, check_metadata=True)
+    assert decoded.schema.equals(batch.schema, check_metadata=True)
+
+
+def test_a_slice_takes_its_own_bytes_only() -> None:
+    batch = pyarrow.record_batch({"n": list(range(100_000))})
+    assert len(encode_columns(batch.slice(5, 1))) < 1000
+
+
+def addresses(array: Any) -> list[int]:
+    return [buffer.address for buffer in array.buffers() if buffer is not None]
+
+
+@pytest.mark.parametrize("offset", range(ALIGNMENT_BYTES))
+def test_bytes_at_any_address_become_aligned_buffers(offset: int) -> None:
+    frame = bytes(offset) + DATA
+    decoded = decode_columns(memoryview(frame)[offset:])
+    assert decoded.equals(BATCH)
+    assert [address % ALIGNMENT_BYTES for column in decoded.columns for address in addresses(column)] == [0] * sum(
+        len(addresses(column)) for column in decoded.columns
+    )
+
+
+def test_aligned_bytes_are_not_copied() -> None:
+    buffer = pyarrow.py_buffer(DATA)
+    assert buffer.address % ALIGNMENT_BYTES == 0
+    decoded = decode_columns(DATA)
+    assert all(
+        buffer.address <= address < buffer.address + buffer.size
+        for address in addresses(decoded.column(1)) + addresses(decoded.column(0))
+    )
+
+
+@STEADY
+@given(st.integers(0, len(DATA) - 1), st.integers(0, 255), st.booleans())
+def test_damaged_bytes_are_malformed_or_another_batch(place: int, byte: int, cut: bool) -> None:
+    data = DATA[:place] if cut else DATA[:place] + bytes([byte]) + DATA[place + 1 :]
+    try:
+        decode_columns(data, thorough=True).to_pylist()
+    except (ValueMalformed, pyarrow.ArrowException):
+        return
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA])
+def test_what_is_no_stream_of_one_batch_is_malformed(data: bytes) -> None:
+    if data == DATA + DATA:  # what follows the end of a stream is not looked at
+        assert decode_columns(data).equals(BATCH)
+        return
+    with pytest.raises(ValueMalformed):
+        decode_columns(data)
+
+
+def test_a_stream_of_two_batches_is_malformed() -> None:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, BATCH.schema) as writer:
+        writer.write_batch(BATCH)
+        writer.write_batch(BATCH)
+    with pytest.raises(ValueMalformed, match="second"):
+        decode_columns(sink.getvalue().to_pybytes())
+
+
+def test_rows_and_columns_differ_in_their_first_byte() -> None:
+    assert DATA[0] == 255
+    assert encode_rows([])[0] == 1
+
+
+def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 100)
+    with pytest.raises(ValueBeyondLimit, match="bytes"):
+        encode_columns(BATCH)
+    with pytest.raises(ValueMalformed, match="limit"):
+        decode_columns(DATA)
+
+
+def test_rows_do_not_import_pyarrow() -> None:
+    program = (
+        "import sys; from clonos.core.values import decode_rows, encode_rows;"
+        "decode_rows(encode_rows([('a', 1)])); print('pyarrow' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert run.stdout.strip() == "False"

@@ -1,0 +1,34 @@
+"""The bytes of format 1 are written and read for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos.core.keys import decode_key, encode_key
+from clonos.core.values import decode_rows, decode_value, encode_rows, encode_value
+from tests.unit.values.golden import KEYS, ROWS, VALUES, lines
+from tests.unit.values.samples import same
+
+GOLDEN = lines()
+
+
+def test_every_sample_has_a_golden_line() -> None:
+    assert list(GOLDEN) == [*VALUES, *ROWS, *KEYS]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_has_its_golden_bytes(name: str) -> None:
+    assert encode_value(VALUES[name]).hex() == GOLDEN[name]
+    assert same(decode_value(bytes.fromhex(GOLDEN[name])), VALUES[name])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_batch_has_its_golden_bytes(name: str) -> None:
+    assert encode_rows(ROWS[name]).hex() == GOLDEN[name]
+    assert same(decode_rows(bytes.fromhex(GOLDEN[name])), ROWS[name])
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_has_its_golden_bytes(name: str) -> None:
+    assert encode_key(KEYS[name]).hex() == GOLDEN[name]
+    assert same(decode_key(bytes.fromhex(GOLDEN[name])), KEYS[name])

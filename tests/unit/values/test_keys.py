@@ -1,0 +1,196 @@
+"""Keys: their bytes, their groups, their normal form in memory, and the partitioning of batches by them."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import pickle
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.core.keys import (
+    KeyUnsupported,
+    Router,
+    decode_key,
+    encode_key,
+    groups_of_task,
+    key_group,
+    key_of,
+    state_key,
+    state_keys,
+    task_of_group,
+)
+from clonos.core.values import ValueBeyondLimit
+from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
+from tests.unit.values.samples import STEADY, Color, same, texts
+
+leaves = st.one_of(
+    *(texts, st.binary(max_size=3), st.integers(-2, 2), st.integers(), st.booleans(), st.none()),
+    *(st.uuids(), st.dates()),
+)
+keys = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5)
+COLLIDING = [1, True, 0, False, "1", b"1", (1,), (True,), ((1,),), ((True,),), (), ((),), None, (None,), ("1",), (1, 0)]
+
+
+@STEADY
+@given(keys)
+def test_a_key_comes_back_exactly(key: Any) -> None:
+    assert same(decode_key(encode_key(key)), key)
+    assert same(key_of(state_key(key)), key)
+
+
+@STEADY
+@given(st.lists(st.one_of(keys, st.sampled_from(COLLIDING)), max_size=6))
+def test_state_keys_are_equal_just_when_encoded_keys_are(many: list[Any]) -> None:
+    for one, other in itertools.product(many, repeat=2):
+        assert (state_key(one) == state_key(other)) == (encode_key(one) == encode_key(other))
+
+
+@STEADY
+@given(st.lists(st.one_of(keys, st.sampled_from(COLLIDING)), max_size=6))
+def test_state_keys_of_a_batch_are_those_of_its_keys(many: list[Any]) -> None:
+    assert state_keys(many) == [state_key(key) for key in many]
+    assert [encode_key(key) for key in state_keys(many)] == [encode_key(key) for key in many]
+
+
+def test_keys_that_are_equal_in_python_only_are_different_keys() -> None:
+    assert len({encode_key(key) for key in COLLIDING}) == len(COLLIDING)
+    assert len({state_key(key) for key in COLLIDING}) == len(COLLIDING)
+
+
+@pytest.mark.parametrize("batch", [["a", "b"], [1, 2], [("a", 1), ("b", (2, None))], [b"x", None], [], [()]], ids=repr)
+def test_keys_that_stand_for_themselves_are_not_copied(batch: list[Any]) -> None:
+    assert state_keys(batch) is batch
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Named(NamedTuple):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        (1.0, "round"),
+        (float("nan"), "round"),
+        (("a", 1.0), "round"),
+        ((True, (1.0,)), "round"),
+        ([1], "tuple"),
+        ({"a": 1}, "sorted"),
+        (frozenset({1}), "sorted"),
+        (Text("x"), "str(...)"),
+        (Named(1), "tuple(...)"),
+        (datetime.datetime(2024, 1, 1), "isoformat"),
+        (Color.RED, "name"),
+        (object(), "id"),
+    ],
+    ids=lambda argument: argument if isinstance(argument, str) else type(argument).__name__ + str(argument)[:12],
+)
+def test_what_cannot_be_a_key_is_refused_everywhere_with_what_to_do(key: Any, advice: str) -> None:
+    router = Router(2, 128)
+    router.split([1, "x"], [1, "x"])
+    attempts: list[Callable[[], object]] = [
+        lambda: encode_key(key),
+        lambda: state_key(key),
+        lambda: state_keys(["a", key]),
+        lambda: state_keys([key, key]),
+        lambda: router.split([1, key], [1, 2]),
+        lambda: router.split([key], [1]),
+        lambda: router.target(key),
+    ]
+    for attempt in attempts:
+        with pytest.raises(KeyUnsupported) as caught:
+            attempt()
+        assert advice in str(caught.value)
+
+
+def test_a_key_that_was_remembered_does_not_let_its_equal_pass() -> None:
+    router = Router(4, 128)
+    assert router.split([1, 1], ["a", "b"])[router.target(1)] == ["a", "b"]
+    with pytest.raises(KeyUnsupported):
+        router.split([1.0], ["c"])
+    with pytest.raises(KeyUnsupported):
+        router.split([(1, 1.0)], ["c"])
+
+
+def test_keys_have_limits() -> None:
+    with pytest.raises(ValueBeyondLimit, match="bytes"):
+        encode_key("x" * KEY_BYTES_MAX)
+    deepest: Any = ()
+    for _ in range(KEY_DEPTH_MAX - 1):
+        deepest = (deepest,)
+    assert decode_key(encode_key(deepest)) == deepest
+    assert state_keys([deepest]) == [deepest]
+    for attempt in (encode_key, state_key):
+        with pytest.raises(ValueBeyondLimit, match="tuples"):
+            attempt((deepest,))
+
+
+def test_key_groups_are_those_of_xxh3() -> None:
+    # Fixed for the life of every job: state is stored by key group.
+    groups = [key_group(encode_key(key), 128) for key in ("a", "b", 1, True, None, ("a", 1))]
+    assert groups == [93, 38, 45, 52, 86, 42]
+
+
+@pytest.mark.parametrize(("parallelism", "max_parallelism"), [(1, 1), (1, 128), (2, 128), (3, 128), (128, 128), (5, 7)])
+def test_tasks_have_contiguous_ranges_that_cover_all_groups(parallelism: int, max_parallelism: int) -> None:
+    ranges = [list(groups_of_task(task, parallelism, max_parallelism)) for task in range(parallelism)]
+    assert list(itertools.chain.from_iterable(ranges)) == list(range(max_parallelism))
+    for task, groups in enumerate(ranges):
+        assert {task_of_group(group, parallelism, max_parallelism) for group in groups} == {task}
+    sizes = [len(groups) for groups in ranges]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def dumb_split(many: list[Any], rows: list[Any], parallelism: int) -> list[list[Any]]:
+    targets = [task_of_group(key_group(encode_key(key), 128), parallelism, 128) for key in many]
+    return [[row for row, target in zip(rows, targets, strict=True) if target == task] for task in range(parallelism)]
+
+
+@STEADY
+@given(
+    st.lists(st.lists(st.one_of(keys, st.sampled_from(COLLIDING)), max_size=8), max_size=4),
+    st.integers(1, 5),
+    st.integers(1, 4),
+)
+def test_a_router_splits_like_its_dumb_twin(batches: list[list[Any]], parallelism: int, cached_keys_max: int) -> None:
+    router = Router(parallelism, 128, cached_keys_max)
+    for batch in batches:
+        rows = list(range(len(batch)))
+        assert router.split(batch, rows) == dumb_split(batch, rows, parallelism)
+        assert [router.split([key], [0]).index([0]) for key in batch] == [router.target(key) for key in batch]
+
+
+def test_a_router_remembers_no_more_keys_than_it_may() -> None:
+    router = Router(2, 128, cached_keys_max=10)
+    for number in range(100):
+        router.target(number)
+        assert len(router._targets) <= 10
+
+
+def test_keys_and_rows_of_different_number_are_an_error() -> None:
+    with pytest.raises(ValueError, match="argument 2"):
+        Router(2, 128).split(["a"], [1, 2])
+
+
+def test_keys_may_be_any_sequence() -> None:
+    assert Router(1, 128).split(("a", "b"), [1, 2]) == [[1, 2]]
+
+
+def test_the_error_survives_the_way_from_another_process() -> None:
+    error = KeyUnsupported("float", "Round it.")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
+
+
+def test_equal_uuids_are_one_key_however_they_were_made() -> None:
+    safe, unknown = uuid.UUID(int=5, is_safe=uuid.SafeUUID.safe), uuid.UUID(int=5)
+    assert encode_key(safe) == encode_key(unknown)
+    assert state_key(safe) == state_key(unknown)

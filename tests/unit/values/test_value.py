@@ -1,0 +1,195 @@
+"""One value as bytes and back."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import subprocess
+import sys
+from collections import OrderedDict, defaultdict, namedtuple
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value, limits
+from tests.unit.values.golden import VALUES
+from tests.unit.values.samples import (
+    STEADY,
+    Frozen,
+    Point,
+    Remembering,
+    Unregistered,
+    UnregisteredPoint,
+    same,
+    values,
+)
+
+
+@STEADY
+@given(values)
+def test_a_value_comes_back_exactly(value: Any) -> None:
+    assert same(decode_value(encode_value(value)), value)
+
+
+@STEADY
+@given(values)
+def test_a_copy_has_the_same_bytes(value: Any) -> None:
+    data = encode_value(value)
+    assert encode_value(decode_value(memoryview(data))) == data
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_other_codecs_change_come_back_exactly(name: str) -> None:
+    assert same(decode_value(encode_value(VALUES[name])), VALUES[name])
+
+
+def test_a_set_has_the_same_bytes_in_whatever_order_it_was_filled() -> None:
+    items = ["b", "a", 3, (2, "x"), None, b"z"]
+    assert len({encode_value(set(order)) for order in itertools.permutations(items)}) == 1
+
+
+def test_a_value_has_the_same_bytes_under_every_hash_seed() -> None:
+    program = (
+        "from clonos.core.values import encode_value;"
+        "print(encode_value([set('abcdefgh'), {frozenset('xyz'), None, b'q', 7}, {'k': {'v', 1}}]).hex())"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True, text=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
+
+
+def test_decimal_bytes_do_not_depend_on_the_decimal_context() -> None:
+    number = decimal.Decimal("1E+50")
+    usual = encode_value(number)
+    with decimal.localcontext(decimal.Context(capitals=0, prec=2)):
+        assert encode_value(number) == usual
+        assert same(decode_value(usual), number)
+
+
+def test_what_is_worked_out_from_fields_is_no_part_of_the_value() -> None:
+    value = Remembering(4)
+    assert value.twice == 8
+    assert "twice" not in vars(decode_value(encode_value(value)))
+
+
+def test_a_post_init_does_not_run_again() -> None:
+    value = Point(1)
+    value.label = "made anew"
+    copy = decode_value(encode_value(value))
+    assert isinstance(copy, Point)
+    assert copy.label == "made anew"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+BareTuple = namedtuple("BareTuple", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "advice"),
+    [
+        (Unregistered(), "value", "Convert it"),
+        ([1, {"a": (Unregistered(),)}], "value[1]['a'][0]", "Convert it"),
+        ({1: Point(Unregistered())}, "value[1].x", "Convert it"),
+        ({(1, Text("x")): 2}, "value.key(tuple)[1]", "str(...)"),
+        ({Frozen(Text("x"))}, "value.item.number", "str(...)"),
+        (UnregisteredPoint(1), "value", "@register"),
+        (BareTuple(1), "value", "@register"),
+        (defaultdict(int), "value", "dict(...)"),
+        ([OrderedDict()], "value[0]", "dict(...)"),
+        (bytearray(b"x"), "value", "bytes(...)"),
+        (lambda: 1, "value", "Convert it"),
+        (datetime.datetime(2024, 1, 1, tzinfo=type("Odd", (datetime.tzinfo,), {})()), "value", "zoneinfo"),
+        (2 + 1j, "value", "Convert it"),
+    ],
+    ids=[
+        "object",
+        "deep",
+        "in a dataclass",
+        "subclass in a key",
+        "in a set",
+        "dataclass",
+        "named tuple",
+        "defaultdict",
+        "ordered dict",
+        "bytearray",
+        "function",
+        "time zone",
+        "complex",
+    ],
+)
+def test_what_cannot_travel_is_refused_with_its_place_and_what_to_do(value: Any, path: str, advice: str) -> None:
+    with pytest.raises(ValueUnsupported) as caught:
+        encode_value(value)
+    assert caught.value.path == path
+    assert advice in caught.value.advice
+    assert str(caught.value).startswith(f"{path} is a ")
+
+
+def test_numpy_scalars_are_refused_though_some_are_floats() -> None:
+    numpy = pytest.importorskip("numpy")
+    for value in (numpy.float64(1), numpy.int64(1), numpy.str_("x"), numpy.bool_(True), numpy.zeros(2)):
+        with pytest.raises(ValueUnsupported, match="item"):
+            encode_value([value])
+
+
+def test_attributes_that_are_no_fields_are_refused_rather_than_lost() -> None:
+    value = Point(1)
+    value.color = "red"  # type: ignore[attr-defined]
+    with pytest.raises(ValueUnsupported, match="color"):
+        encode_value([value])
+
+
+def test_a_field_without_a_value_is_refused() -> None:
+    value = Point(1)
+    del value.x
+    with pytest.raises(ValueUnsupported, match="no value"):
+        encode_value(value)
+
+
+def nested(depth: int) -> Any:
+    value: Any = ()
+    for _ in range(depth - 1):
+        value = (value,)
+    return value
+
+
+def test_the_deepest_value_travels_and_one_deeper_is_refused() -> None:
+    deepest = nested(limits.VALUE_DEPTH_MAX)
+    assert decode_value(encode_value(deepest)) == deepest
+    with pytest.raises(ValueBeyondLimit, match="depth"):
+        encode_value(nested(limits.VALUE_DEPTH_MAX + 1))
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    value: list[Any] = [1]
+    value.append(value)
+    with pytest.raises(ValueBeyondLimit, match="itself"):
+        encode_value(value)
+
+
+def test_too_many_items_and_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VALUE_ITEMS_MAX", 3)
+    monkeypatch.setattr(limits, "VALUE_BYTES_MAX", 10)
+    assert decode_value(encode_value({1, 2, 3})) == {1, 2, 3}
+    with pytest.raises(ValueBeyondLimit, match="items"):
+        encode_value([1, 2, 3, 4])
+    with pytest.raises(ValueBeyondLimit, match="bytes"):
+        encode_value("0123456789")
+
+
+def test_importing_the_codec_imports_no_large_library() -> None:
+    program = (
+        "import sys, clonos.core.values, clonos.core.keys;"
+        "print([name for name in ('pyarrow', 'numpy', 'pandas', 'zoneinfo', 'pickle') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert run.stdout.strip() == "[]"
