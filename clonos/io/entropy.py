@@ -5,19 +5,12 @@ from __future__ import annotations
 import os
 import random
 import uuid
-from typing import Any, Final
-
-SEED_BYTES: Final = 16
+from typing import Any
 
 
 def random_bytes(count: int) -> bytes:
     """From the operating system, good enough for secrets."""
     return os.urandom(count)
-
-
-def seed_bytes() -> bytes:
-    """What ``SEED`` records: 128 bits."""
-    return os.urandom(SEED_BYTES)
 
 
 def random_uuid() -> uuid.UUID:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 NAME_OF_ALL: Final = ""
 """The stream behind the functions of this module."""
 
+_outside: Final = stdlib_random()
+
 
 class Stream(Random):
     """A named stream of pseudo-random numbers that follows the task and its epoch; a ``random.Random`` to others.
@@ -59,7 +61,7 @@ class Stream(Random):
         recorder = current()
         if recorder is None:
             check_outside("random")
-            return stdlib_random()
+            return _outside
         owner, epoch, source = self._latest
         if owner() is recorder and epoch == recorder.epoch:
             return source
@@ -70,7 +72,7 @@ class Stream(Random):
     def _outside_source(self, method: str) -> Random:
         if current() is not None:
             raise ReseedRefused(f"random.{method}()")
-        return stdlib_random()
+        return _outside
 
 
 def _asking_source(name: str) -> Callable[..., object]:

@@ -86,7 +86,7 @@ def test_the_next_life_gets_the_exception_and_the_server_is_not_asked(server: Lo
             errors.append(failed.value)
         lives.append([(type(error), error.args) for error in errors])
     assert lives[0] == lives[1]
-    assert len(server.seen) == 3
+    assert sorted(seen.path for seen in server.seen if seen.path != "/hold") == ["/count", "/refused"]
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])

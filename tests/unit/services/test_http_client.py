@@ -105,7 +105,6 @@ def test_a_server_that_does_not_answer_in_time_is_a_timeout(server: Loopback) ->
     client = HttpClient()
     with pytest.raises(HttpTimeout, match=r"GET http://127\.0\.0\.1:\d+/hold: .*0\.1 s"):
         get(client, server.url + "/hold?secret=1", replace(LIMITS, timeout_s=0.1))
-    assert len(server.seen) == 1
 
 
 def test_a_body_that_never_ends_is_a_timeout(server: Loopback) -> None:

@@ -1,0 +1,200 @@
+"""Conformance C 13 and C 14 for every service at once, on the real causal log of a task, cut at every entry."""
+
+from __future__ import annotations
+
+import random as stdlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+
+from clonos.core.determinants import INTENT, LogReader
+from clonos.core.outcomes import CallInDoubt
+from clonos.core.ports import Command, Emission, TaskPort
+from clonos.core.recorder import running
+from clonos.core.task_log import EffectUndeclared, TaskLog
+from clonos_services import clock, http, random
+from clonos_services.identity import uuid4
+from clonos_services.service import service
+from tests.unit.services.manual_recorder import FIRST_INSTANT_NS
+
+EPOCHS = 3
+DAY_NS = 86_400 * 10**9
+
+outside = stdlib.Random(0)
+calls: list[str] = []
+
+
+@service
+def ask(word: str) -> float:
+    """Answers at random, now and then with an exception."""
+    calls.append(word)
+    answer = outside.random()
+    if answer < 0.4:
+        raise KeyError(word, answer)
+    return answer
+
+
+@service(effect=True)
+def pay(amount: int, idempotency_key: str = "") -> tuple[str, float]:
+    calls.append(idempotency_key)
+    return idempotency_key, outside.random()
+
+
+class Port(TaskPort):
+    """The world of one life: its own clock and luck, and the log that it has shipped."""
+
+    def __init__(self, life: int) -> None:
+        self.log = b""
+        self._now_ns = FIRST_INSTANT_NS - life * DAY_NS  # each life's clock is behind that of the life before
+        self._luck = stdlib.Random(life)
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        raise AssertionError("a service waits for no command")
+
+    def emit(self, emission: Emission) -> None:
+        self.log += emission.log
+
+    def is_gated(self) -> bool:
+        return False
+
+    def needs(self, channel: int, next_seq: int) -> None: ...
+
+    def go_live(self, positions: dict[Any, int]) -> None: ...
+
+    def await_kept(self, log_end_bytes: int) -> None: ...
+
+    def now_ns(self) -> int:
+        self._now_ns += self._luck.randrange(1, 10**9)
+        return self._now_ns
+
+    def cost_clock_ns(self) -> int:
+        return 0
+
+    def entropy(self, count: int) -> bytes:
+        return self._luck.randbytes(count)
+
+    def perform(self, function: Callable[[str], object], key: str) -> object:
+        return function(key)
+
+
+def caught(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except (KeyError, CallInDoubt, http.HttpConnectionFailed) as error:
+        return type(error), error.args
+
+
+USES: tuple[Callable[[], object], ...] = (
+    clock.now,
+    lambda: clock.time_ns(exact=True),
+    clock.monotonic_ns,
+    random.random,
+    random.stream("other").gauss,
+    random.numpy().normal,
+    uuid4,
+    lambda: caught(lambda: ask("tea")),
+    lambda: caught(lambda: ask("tea")),
+    lambda: caught(lambda: http.get("http://127.0.0.1:9/", retries=0)),
+    lambda: caught(lambda: pay(5)),
+    clock.time_ns,
+)
+PLACES_OF_INSTANTS = (1, 2, 11)
+PLACE_OF_PAYMENT = 10
+
+
+@dataclass
+class Story:
+    """What user code saw in one life, use by use; where the log ended after each; and the log in the end."""
+
+    seen: list[Any] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    log: bytes = b""
+
+
+def live_through(log: bytes, life: int, *, clock_tick_ms: int = 0, has_effects: bool = True) -> Story:
+    """Some epochs of a life that begins with this log."""
+    port = Port(life)
+    task_log = TaskLog("map/0", port, log, 0, 0, "job/0/map", has_effects, clock_tick_ms)
+    story = Story()
+    with running(task_log):
+        for epoch in range(EPOCHS):
+            if clock_tick_ms and (entry := task_log.peek()) is not None:
+                task_log.take()
+                task_log.follow_tick(entry[1])
+            elif clock_tick_ms and not task_log.live:
+                task_log.go_live()
+            task_log.begin_step()
+            for use in USES:
+                story.seen.append(use())
+                story.ends.append(task_log.end_bytes)
+            task_log.begin_epoch(epoch + 1)
+    story.log = log + port.log + task_log.drain()
+    return story
+
+
+@cache
+def first_life(clock_tick_ms: int = 0) -> Story:
+    return live_through(b"", life=0, clock_tick_ms=clock_tick_ms)
+
+
+def ends_of_entries(log: bytes) -> list[int]:
+    reader = LogReader(log)
+    ends = [0]
+    while not reader.at_end:
+        reader.next()
+        ends.append(reader.offset_bytes)
+    return ends
+
+
+@pytest.mark.parametrize("clock_tick_ms", [0, 1])
+def test_c13_c14_a_life_that_has_the_whole_log_sees_the_same_and_asks_nobody(clock_tick_ms: int) -> None:
+    first = first_life(clock_tick_ms)
+    calls.clear()
+    again = live_through(first.log, life=1, clock_tick_ms=clock_tick_ms)
+    assert (again.seen, again.log) == (first.seen, first.log)
+    assert calls == []
+
+
+@pytest.mark.parametrize("clock_tick_ms", [0, 1])
+def test_c13_c14_wherever_the_log_ends_a_life_sees_what_is_logged_and_goes_on_from_there(clock_tick_ms: int) -> None:
+    first = first_life(clock_tick_ms)
+    for cut in ends_of_entries(first.log):
+        again = live_through(first.log[:cut], life=1, clock_tick_ms=clock_tick_ms)
+        is_logged = [end <= cut for end in first.ends]
+        assert [seen for seen, logged in zip(again.seen, is_logged, strict=True) if logged] == [
+            seen for seen, logged in zip(first.seen, is_logged, strict=True) if logged
+        ]
+        assert again.log.startswith(first.log[:cut])
+        instants = [seen for place, seen in enumerate(again.seen) if place % len(USES) in PLACES_OF_INSTANTS]
+        assert instants == sorted(instants)
+
+
+def test_c14_a_read_keeps_its_key_in_every_life() -> None:
+    keys: list[list[str]] = []
+    for life in range(2):
+        task_log = TaskLog("map/0", Port(life), b"", 0, 0, "job/0/map", has_effects=False)
+        seen: list[str] = []
+        for word in ("tea", "tea", "jam"):
+            task_log.call("ask", word.encode(), seen.append)
+        keys.append(seen)
+    assert keys[0] == keys[1]
+    assert len(set(keys[0])) == 3
+
+
+def test_c14_an_effect_that_a_life_died_in_is_in_doubt_in_the_next() -> None:
+    log = first_life().log
+    reader = LogReader(log)
+    while reader.next()[0] != INTENT:
+        pass
+    calls.clear()
+    payment = live_through(log[: reader.offset_bytes], life=1).seen[PLACE_OF_PAYMENT]
+    assert payment[0] is CallInDoubt
+    assert len(calls) == EPOCHS - 1 + 2 * (EPOCHS - 1)  # all but what the first epoch had logged or left in doubt
+
+
+def test_an_effect_in_a_step_that_does_not_declare_it_is_refused() -> None:
+    with pytest.raises(EffectUndeclared, match="effects=True"):
+        live_through(b"", life=0, has_effects=False)
