@@ -1,0 +1,118 @@
+"""The verdict: worked out from the input, the committed output and the server's own log, by code of its own.
+
+It reads manifests and part files itself and imports nothing of the runtime, so that it can find what that got wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EXAMPLES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One committed record. ``task``: who wrote it; ``commit_ns``: when its manifest became visible."""
+
+    task: str
+    commit_ns: int
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of every word. ``examples``: a few identities for each thing that went wrong."""
+
+    records: int
+    lost: int
+    duplicated: int
+    contradicted: int
+    calls_repeated: int
+    examples: dict[str, list[str]]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost, duplicated or contradicted."""
+        return self.lost == self.duplicated == self.contradicted == 0
+
+
+def committed_rows(folder: Path) -> Iterator[Row]:
+    """Every record that the manifests of an output make visible, in their order."""
+    for manifest in sorted((folder / "_manifests").glob("*.json")):
+        commit_ns = manifest.stat().st_mtime_ns
+        for part in json.loads(manifest.read_text("utf-8"))["parts"]:
+            lines = (folder / ".parts" / part["name"]).read_text("utf-8").splitlines()
+            if len(lines) != part["rows"]:
+                raise ValueError(f"{folder}: the part {part['name']} has {len(lines)} rows, not {part['rows']}")
+            for line in lines:
+                yield Row(part["task"], commit_ns, json.loads(line))
+
+
+def answers_given(log: Path) -> Iterator[tuple[str, bool]]:
+    """Every (identity, banned) in the server's log, repeated questions too. A line cut short counts as not given."""
+    with open(log, encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                entry = json.loads(line)
+                yield entry["identity"], entry["banned"]
+
+
+def judge(
+    words: Iterable[tuple[str, str]],
+    counts: Iterable[dict[str, Any]],
+    rejected: Iterable[dict[str, Any]],
+    answers: Iterable[tuple[str, bool]],
+) -> Verdict:
+    """Compares the (identity, word) pairs of the input with both outputs and with every answer.
+
+    A window's record has ``word``, ``count`` and ``identities``, a rejected one ``word`` and ``identity``.
+    """
+    word_of = dict(words)
+    allowed_given: set[str] = set()
+    banned_given: set[str] = set()
+    asked = Counter[str]()
+    for identity, banned in answers:
+        asked[identity] += 1
+        (banned_given if banned else allowed_given).add(identity)
+    wrong: dict[str, list[str]] = {"lost": [], "duplicated": [], "contradicted": []}
+    counted = Counter[str]()
+    for record in counts:
+        counted.update(record["identities"])
+        if record["count"] != len(record["identities"]):
+            wrong["contradicted"].append(f"{record['word']} counted {record['count']}: {record['identities']}")
+        wrong["contradicted"] += [name for name in record["identities"] if word_of.get(name) != record["word"]]
+    refused = Counter[str]()
+    for record in rejected:
+        refused[record["identity"]] += 1
+        if word_of.get(record["identity"]) != record["word"]:
+            wrong["contradicted"].append(record["identity"])
+    for seen in (counted, refused):
+        for identity, times in seen.items():
+            wrong["duplicated"] += [identity] * (times - 1)
+    wrong["contradicted"] += sorted(counted.keys() & refused.keys())
+    wrong["contradicted"] += sorted(counted.keys() - allowed_given)
+    wrong["contradicted"] += sorted(refused.keys() - banned_given)
+    wrong["lost"] = [identity for identity in word_of if identity not in counted and identity not in refused]
+    return Verdict(
+        records=len(word_of),
+        lost=len(wrong["lost"]),
+        duplicated=len(wrong["duplicated"]),
+        contradicted=len(wrong["contradicted"]),
+        calls_repeated=sum(asked.values()) - len(asked),
+        examples={kind: names[:EXAMPLES_MAX] for kind, names in wrong.items() if names},
+    )
+
+
+def silence_ms(instants_ns: Iterable[int], from_ns: int, until_ns: int) -> float | None:
+    """The longest pause between two neighbours that touches the span; None when fewer than two are there."""
+    ordered = sorted(set(instants_ns))
+    pauses_ns = [
+        later - earlier for earlier, later in itertools.pairwise(ordered) if later > from_ns and earlier < until_ns
+    ]
+    return max(pauses_ns) / 1e6 if pauses_ns else None
