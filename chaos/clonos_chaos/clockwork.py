@@ -1,0 +1,50 @@
+"""Virtual time: a queue of events in the order (instant, arrival), and one seed for all luck."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+MILLISECOND_NS = 1_000_000
+SECOND_NS = 1_000 * MILLISECOND_NS
+
+
+class Clockwork:
+    """Runs events one after another; the world's only clock."""
+
+    def __init__(self, seed: int, epoch_ns: int = 1_700_000_000 * SECOND_NS) -> None:
+        self.luck = Random(seed)
+        self.now_ns = 0
+        self.epoch_ns = epoch_ns  # wall clock at virtual instant 0
+        self.events_run = 0
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._arrivals = 0
+
+    @property
+    def wall_ns(self) -> int:
+        """The wall clock of every process: ns since the Unix epoch."""
+        return self.epoch_ns + self.now_ns
+
+    def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Calls back at an instant (now, if that is past)."""
+        self._arrivals += 1
+        heapq.heappush(self._heap, (max(instant_ns, self.now_ns), self._arrivals, call, arguments))
+
+    def after(self, delay_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Calls back after a delay."""
+        self.at(self.now_ns + delay_ns, call, *arguments)
+
+    def between(self, low_ns: int, high_ns: int) -> int:
+        """A random delay; short ones are commoner."""
+        return low_ns + int((high_ns - low_ns) * self.luck.random() ** 2)
+
+    def step(self) -> bool:
+        """Runs the next event; False when there is none."""
+        if not self._heap:
+            return False
+        self.now_ns, _, call, arguments = heapq.heappop(self._heap)
+        self.events_run += 1
+        call(*arguments)
+        return True

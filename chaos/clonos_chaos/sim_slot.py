@@ -1,0 +1,183 @@
+"""A process of the simulated world: the real ``Slot`` behind a ``SlotShell`` of virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from clonos.core import messages as m
+from clonos.core.chain import Mirror
+from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
+from clonos.core.ports import Activation, TaskHandle
+from clonos.core.slot import Slot
+from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.outsides import Fenced
+from clonos_chaos.sim_task import SimTask
+
+if TYPE_CHECKING:
+    from clonos_chaos.world import World
+
+
+class SimSlot:
+    """Lives until it is killed; pauses hold back everything that would happen in it."""
+
+    def __init__(self, world: World, slot_id: SlotId, domain: str) -> None:
+        self.world, self.clock = world, world.clock
+        self.id, self.domain = slot_id, domain
+        self.is_dead = False
+        self.paused_until_ns = 0
+        self.tasks: dict[tuple[TaskId, Incarnation], SimTask] = {}
+        self.slot = Slot(slot_id, world.plan, world.options, self)
+        self._inbox_due_ns = 0
+        self._outside_due_ns: dict[TaskId, int] = {}
+
+    def register(self) -> None:
+        """Announces itself until it is in a view."""
+        if self.is_dead or self.slot.view.number:
+            return
+        message = m.Register(self.id, self.domain, "host", "", "", b"", "", 1, ())
+        self.world.network.send(self.id, COORDINATOR, message, b"")
+        self.clock.after(100 * MILLISECOND_NS, self.register)
+
+    def tick(self) -> None:
+        """The heartbeat of the process."""
+        if self.is_dead:
+            return
+        self.run(self.slot.on_tick, self.clock.now_ns)
+        self.clock.after(25 * MILLISECOND_NS, self.tick)
+
+    def run(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Something happens in this process: now, or when it is no longer paused."""
+        if self.is_dead:
+            return
+        if self.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.paused_until_ns, self.run, call, *arguments)
+            return
+        call(*arguments)
+
+    def later(self, call: Callable[..., None], *arguments: Any) -> None:
+        """From a thread of the process to its slot's thread: soon, in order."""
+        self._inbox_due_ns = max(self._inbox_due_ns, self.clock.now_ns + self.clock.between(1_000, 50_000))
+        self.clock.at(self._inbox_due_ns, self.run, call, *arguments)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.is_dead = True
+        for task in list(self.tasks.values()):
+            task.kill()
+
+    # ------------------------------------------------------------------ SlotShell
+
+    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+        self.world.network.send(self.id, slot, message, payload)
+
+    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+        self.world.oracle.started(self, task, incarnation)
+        started = self.tasks[task, incarnation] = SimTask(self, task, incarnation, activation)
+        started.start()
+        return started
+
+    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
+        stopped = self.tasks.pop((task, incarnation), None)
+        if stopped is not None:
+            self.clock.at(self.clock.now_ns, stopped.kill)
+            stopped.gated = True
+
+    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.tasks[task, incarnation].release()
+
+    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+        self.tasks[task, incarnation].kept_to(end_bytes)
+
+    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
+        found = self.tasks.get((task, incarnation))
+        if found is not None:
+            found.gated = closed
+
+    def new_mirror(self, task: TaskId) -> Mirror:
+        return self.world.job.new_mirror(self.world.plan.vertex_of[task])
+
+    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
+        self.clock.after(self._store_delay_ns(), self._written, name, encode_snapshot(snapshot))
+
+    def _store_delay_ns(self) -> int:
+        return self.clock.between(100_000, self.world.settings.store_ns_max)
+
+    def _written(self, name: str, encoded: bytes) -> None:
+        if self.is_dead:
+            return  # never finished: what is torn has no name yet
+        if self.clock.luck.random() < self.world.settings.store_failure:
+            self.run(self.slot.on_snapshot_written, name, b"", "the simulated store failed")
+            return
+        self.world.store[name] = encoded
+        self.world.reach("snapshot_written", TaskId(int(name.split("/")[1])))
+        self.run(self.slot.on_snapshot_written, name, encoded, "")
+
+    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+        self.clock.after(self._store_delay_ns(), self._read, token, names)
+
+    def _read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+        store = self.world.store
+        missing = [name for name in names if name not in store]
+        if missing and token[0] == "task":
+            self.world.fail(f"snapshot {missing} of {token} is not in the store")
+        if missing or self.clock.luck.random() < self.world.settings.store_failure:
+            self.run(self.slot.on_objects_read, token, None, f"missing {missing}")
+            return
+        snapshots = [decode_snapshot(store[name], name) for name in names]
+        self.run(self.slot.on_objects_read, token, snapshots, "")
+
+    def open_outside(self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str) -> None:
+        self._outside(task, self._register_outside, task, incarnation, generation)
+
+    def _outside(self, task: TaskId, call: Callable[..., None], *arguments: Any) -> None:
+        due = self.clock.now_ns + self.clock.between(10_000, self.world.settings.outside_ns_max)
+        due = self._outside_due_ns[task] = max(due, self._outside_due_ns.get(task, 0))
+        self.clock.at(due, call, *arguments)
+
+    def _register_outside(self, task: TaskId, incarnation: Incarnation, generation: int) -> None:
+        # A request that has left reaches the outside even if the process has died since.
+        try:
+            number = self.world.outsides[task].register(generation, incarnation)
+        except Fenced:
+            return
+        self.clock.after(
+            self.clock.between(10_000, self.world.settings.outside_ns_max),
+            self.run,
+            self.slot.on_outside_opened,
+            task,
+            incarnation,
+            number,
+        )
+
+    def write_outside(
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+    ) -> None:
+        self._outside(task, self._write_outside, task, incarnation, first_seq, count, payload)
+
+    def _write_outside(
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
+    ) -> None:
+        if self.is_dead and self.clock.luck.random() < 0.5:
+            return  # died before it left
+        try:
+            number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
+        except Fenced:
+            return
+        self.world.reach("outside_written", task)
+        self.clock.after(
+            self.clock.between(10_000, self.world.settings.outside_ns_max),
+            self.run,
+            self.slot.on_outside_confirmed,
+            task,
+            incarnation,
+            number,
+        )
+
+    def now_ns(self) -> int:
+        return self.clock.now_ns
+
+    def end(self, reason: str) -> None:
+        self.world.note(f"slot {self.id} ends: {reason or 'released'}")
+        self.kill()
