@@ -6,7 +6,10 @@ import dataclasses
 import datetime
 import enum
 import functools
+import os
 import struct
+import subprocess
+import sys
 import uuid
 import zoneinfo
 from decimal import Decimal
@@ -176,6 +179,13 @@ columns = st.recursive(
 )  # fmt: skip
 """Strategies for rows of one shape."""
 batches = st.one_of(columns.flatmap(lambda cells: st.lists(cells, max_size=5)), st.lists(values, max_size=5))
+
+
+def printed_by(program: str, **environment: str) -> str:
+    """What a Python process of its own prints."""
+    around = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+    run = subprocess.run([sys.executable, "-c", program], env=around, capture_output=True, check=True, text=True)
+    return run.stdout.strip()
 
 
 def same(left: Any, right: Any) -> bool:

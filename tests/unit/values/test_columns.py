@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import subprocess
-import sys
 from typing import Any
 
 import pyarrow
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from clonos.core.values import ValueBeyondLimit, ValueMalformed, decode_columns, encode_columns, encode_rows, limits
 from clonos.core.values.columns import ALIGNMENT_BYTES
-from tests.unit.values.samples import STEADY
+from tests.unit.values.samples import STEADY, printed_by
 
 BATCH = pyarrow.record_batch(
     {
@@ -70,9 +68,10 @@ def test_aligned_bytes_are_not_copied() -> None:
 def test_damaged_bytes_are_malformed_or_another_batch(place: int, byte: int, cut: bool) -> None:
     data = DATA[:place] if cut else DATA[:place] + bytes([byte]) + DATA[place + 1 :]
     try:
-        decode_columns(data, thorough=True).to_pylist()
-    except (ValueMalformed, pyarrow.ArrowException):
+        decoded = decode_columns(data, thorough=True)
+    except ValueMalformed:
         return
+    assert isinstance(decoded, pyarrow.RecordBatch)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA])
@@ -111,5 +110,4 @@ def test_rows_do_not_import_pyarrow() -> None:
         "import sys; from clonos.core.values import decode_rows, encode_rows;"
         "decode_rows(encode_rows([('a', 1)])); print('pyarrow' in sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert run.stdout.strip() == "False"
+    assert printed_by(program) == "False"

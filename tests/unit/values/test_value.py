@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
-import subprocess
-import sys
 from collections import OrderedDict, defaultdict, namedtuple
 from typing import Any
 
@@ -22,6 +20,7 @@ from tests.unit.values.samples import (
     Remembering,
     Unregistered,
     UnregisteredPoint,
+    printed_by,
     same,
     values,
 )
@@ -55,12 +54,7 @@ def test_a_value_has_the_same_bytes_under_every_hash_seed() -> None:
         "from clonos.core.values import encode_value;"
         "print(encode_value([set('abcdefgh'), {frozenset('xyz'), None, b'q', 7}, {'k': {'v', 1}}]).hex())"
     )
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True, text=True
-        ).stdout
-        for seed in ("1", "2", "3")
-    }
+    printed = {printed_by(program, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
     assert len(printed) == 1
 
 
@@ -191,5 +185,4 @@ def test_importing_the_codec_imports_no_large_library() -> None:
         "import sys, clonos.core.values, clonos.core.keys;"
         "print([name for name in ('pyarrow', 'numpy', 'pandas', 'zoneinfo', 'pickle') if name in sys.modules])"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert run.stdout.strip() == "[]"
+    assert printed_by(program) == "[]"
