@@ -207,8 +207,23 @@ def _encode(key: object, depth: int) -> bytes:
     if type(key) is not tuple:
         raise _unsupported(key)
     _check_depth(depth)
-    cells = [_encode(cell, depth + 1) for cell in key]
-    return b"t" + b"".join(chain.from_iterable([(len(cell).to_bytes(4, "big"), cell) for cell in cells]))
+    parts = [b"t"]
+    for cell in key:
+        encoder = _ENCODERS.get(type(cell))
+        data = encoder(cell) if encoder is not None else _encode(cell, depth + 1)
+        parts.append(_length(len(data)))
+        parts.append(data)
+    return b"".join(parts)
+
+
+def _length(size: int) -> bytes:
+    """In front of each part of a tuple: one byte, or 255 and four bytes."""
+    return _SHORT[size] if size < 255 else b"\xff" + min(size, _LONGEST).to_bytes(4, "big")
+
+
+_SHORT: Final = [bytes((size,)) for size in range(255)]
+_LONGEST: Final = (1 << 32) - 1
+"""Far beyond the limit of a key, which is checked when all of it is there."""
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
@@ -239,13 +254,17 @@ def _decode_tuple(body: bytes, depth: int) -> tuple[object, ...]:
     if depth >= KEY_DEPTH_MAX:
         raise ValueError(f"more than {KEY_DEPTH_MAX} tuples within each other")
     cells = []
-    start = 0
-    while start < len(body):
-        end = start + 4 + int.from_bytes(body[start : start + 4], "big")
-        if end > len(body) or end < start + 5:
+    at = 0
+    while at < len(body):
+        size, at = body[at], at + 1
+        if size == 255:
+            size, at = int.from_bytes(body[at : at + 4], "big"), at + 4
+            if size < 255:
+                raise ValueError("a key has one encoding only, and this is another")
+        if at + size > len(body):
             raise ValueError("a tuple that is cut short")
-        cells.append(_decode(body[start + 4 : end], depth + 1))
-        start = end
+        cells.append(_decode(body[at : at + size], depth + 1))
+        at += size
     return tuple(cells)
 
 

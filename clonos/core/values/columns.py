@@ -43,11 +43,14 @@ def decode_columns(data: bytes | memoryview, *, thorough: bool = False) -> pyarr
     if len(data) > limits.BATCH_BYTES_MAX:
         raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {limits.BATCH_BYTES_MAX}")
     try:
-        with pyarrow.ipc.open_stream(_aligned(data)) as reader:
+        source = pyarrow.BufferReader(_aligned(data))
+        with pyarrow.ipc.open_stream(source) as reader:
             batch = reader.read_next_batch()
             batch.validate(full=thorough)
             for _ in reader:
                 raise ValueError("a second batch behind the first")
+        if source.tell() != source.size():
+            raise ValueError("bytes behind the end of the stream")
     except (pyarrow.ArrowException, OSError, StopIteration, ValueError) as error:
         raise ValueMalformed("batch of columns", reason(error)) from error
     return batch
