@@ -1,0 +1,371 @@
+"""Checkpoints, from the first barrier to the committed output: one table, ``(State, Event) -> handler``.
+
+    Collecting ──all acknowledged──▶ Committing ──durable──▶ Publishing ──output committed──▶ Collecting
+                                        │                        (left out where no sink prepared anything)
+                                        └──taken──▶ Deposed
+
+Several checkpoints may be pending in every state; a later one that completes stands for the earlier ones. Numbers are
+never used again. While *committing* a failure can no longer undo the checkpoint, so views wait; while *publishing*
+they do not, but no other metadata is written, so that a resume has one checkpoint's output at most to commit again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import is_
+from typing import Any
+
+from clonos.core.coordination import (
+    Alarm,
+    CommitOutput,
+    DeleteObjects,
+    Fault,
+    JobFailed,
+    OutputCommitFailed,
+    OutputCommitted,
+    StoodDown,
+    WriteMetadata,
+)
+from clonos.core.errors import InternalError
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.ledger import (
+    NOBODY,
+    Ledger,
+    Pending,
+    collect_garbage,
+    covers,
+    metadata_of,
+    with_acknowledgement,
+    without_pending,
+)
+from clonos.core.messages import Snapshotted
+from clonos.core.metadata import CheckpointMetadata, parts_by_vertex
+
+PENDING_MAX = 8
+"""Checkpoints begun and not complete: at the limit no further one is begun until one completes or times out."""
+
+COMMIT_ATTEMPTS_MAX = 10
+"""Attempts to write metadata, and to commit output, before the job fails; between them the waits double."""
+
+RETRY_FIRST_NS = 100_000_000
+"""Wait before the second attempt."""
+
+# ------------------------------------------------------------------ states
+
+
+@dataclass(frozen=True, slots=True)
+class Collecting:
+    """No metadata is on its way."""
+
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """All have acknowledged; the metadata is being written, and its fate is not known."""
+
+    ledger: Ledger
+    metadata: CheckpointMetadata
+    attempts: int
+    retry_ns: int  # write again at this instant; -1 while an outcome is awaited
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """``ledger.completed`` is durable; its prepared output is being committed."""
+
+    ledger: Ledger
+    attempts: int
+    retry_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """Somebody else is coordinator, or the job has failed here: nothing moves any more."""
+
+    ledger: Ledger
+
+
+State = Collecting | Committing | Publishing | Deposed
+
+# ------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A checkpoint shall begin."""
+
+    awake_ns: int
+    then_pause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A task's snapshot is durable, says whoever says it."""
+
+    message: Snapshotted
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """These tasks' incarnations are over."""
+
+    tasks: tuple[TaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A view: the incarnations from now on. A new generation forgets all that is pending."""
+
+    generation: int
+    incarnations: tuple[Incarnation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The metadata is in the chain."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The chain's number is somebody else's."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """The metadata is not known to be in the chain."""
+
+    checkpoint: CheckpointId
+    text: str
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """Output is not committed yet."""
+
+    failed: OutputCommitFailed
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Time has passed; pending ones older than the timeout are given up."""
+
+    awake_ns: int
+    timeout_ns: int
+
+
+Event = Due | Acknowledged | Died | Renewed | Durable | Taken | WriteFailed | OutputCommitted | CommitFailed | Passed
+
+# ------------------------------------------------------------------ effects (besides those of the coordinator)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The checkpoint is durable: tell every slot."""
+
+    metadata: CheckpointMetadata
+
+
+Effect = Complete | WriteMetadata | CommitOutput | DeleteObjects | Alarm | JobFailed | StoodDown
+Step = tuple[State, tuple[Effect, ...]]
+
+# ------------------------------------------------------------------ handlers
+
+
+def _stay(state: State, _event: Any) -> Step:
+    return state, ()
+
+
+def _begin(state: Collecting | Committing | Publishing, event: Due) -> Step:
+    ledger = state.ledger
+    if len(ledger.pending) >= PENDING_MAX or ledger.drain is not None:
+        return state, ()
+    number = CheckpointId(ledger.highest + 1)
+    already = {task: message for task, message in ledger.finals.items() if covers(message, number)}
+    begun = Pending(number, event.awake_ns, event.then_pause, already)
+    return _advance(replace(state, ledger=replace(ledger, highest=number, pending=(*ledger.pending, begun))))
+
+
+def _acknowledge(state: Collecting | Committing | Publishing, event: Acknowledged) -> Step:
+    message, ledger = event.message, state.ledger
+    if message.incarnation != ledger.incarnations[message.task]:  # a dead incarnation's counts for nobody
+        return state, ()
+    return _count(state, message)
+
+
+def _count(state: Collecting | Committing | Publishing, message: Snapshotted) -> Step:
+    ledger, task = state.ledger, message.task
+    finals = ledger.finals
+    if message.final and finals.get(task) != message:
+        finals = {**finals, task: message}
+    pending = tuple(with_acknowledgement(p, message) if covers(message, p.number) else p for p in ledger.pending)
+    if finals is ledger.finals and all(map(is_, pending, ledger.pending)):  # repeated at the heartbeat
+        return state, ()
+    # A new coordinator learns from it which numbers its predecessor has used. A final state's number was not given.
+    highest = ledger.highest if message.final else max(ledger.highest, message.checkpoint)
+    return _advance(replace(state, ledger=replace(ledger, finals=finals, pending=pending, highest=highest)))
+
+
+def _forget(state: Collecting | Committing | Publishing, event: Died) -> Step:
+    ledger = state.ledger
+    dead = frozenset(event.tasks)
+    incarnations = tuple(NOBODY if t in dead else i for t, i in enumerate(ledger.incarnations))
+    dropped = [message for task, message in ledger.finals.items() if task in dead]
+    finals = {task: message for task, message in ledger.finals.items() if task not in dead}
+    pending = []
+    for p in ledger.pending:
+        dropped += [message for task, message in p.acknowledged.items() if task in dead]
+        kept = {task: message for task, message in p.acknowledged.items() if task not in dead}
+        pending.append(replace(p, acknowledged=kept))
+    ledger = replace(
+        ledger,
+        incarnations=incarnations,
+        finals=finals,
+        pending=tuple(pending),
+        garbage=(*ledger.garbage, *dropped),
+    )
+    return replace(state, ledger=ledger), ()
+
+
+def _renew(state: Collecting | Committing | Publishing, event: Renewed) -> Step:
+    ledger = replace(state.ledger, generation=event.generation, incarnations=event.incarnations)
+    if event.generation != state.ledger.generation:
+        ledger = without_pending(replace(ledger, finals={}), lambda _: True)
+    return replace(state, ledger=ledger), ()
+
+
+def _advance(state: Collecting | Committing | Publishing) -> Step:
+    """Begins to commit the highest checkpoint that all have acknowledged, unless another is on its way."""
+    ledger = state.ledger
+    if not isinstance(state, Collecting):
+        return state, ()
+    count = len(ledger.plan.tasks)
+    if len(ledger.finals) == count and not ledger.completed.is_final:
+        number = CheckpointId(ledger.highest + 1)
+        ledger = replace(ledger, highest=number)
+        metadata = metadata_of(ledger, number, ledger.finals)
+    else:
+        whole = [p for p in ledger.pending if len(p.acknowledged) == count]
+        if not whole:
+            return state, ()
+        metadata = metadata_of(ledger, whole[-1].number, whole[-1].acknowledged)
+    return Committing(ledger, metadata, 1, -1), (WriteMetadata(metadata),)
+
+
+def _complete(state: Committing, event: Durable) -> Step:
+    if event.checkpoint != state.metadata.checkpoint:
+        return state, ()
+    metadata = state.metadata
+    ledger = without_pending(state.ledger, lambda p: p.number <= metadata.checkpoint)
+    names, ledger = collect_garbage(replace(ledger, completed=metadata, previous=ledger.completed), ledger.previous)
+    effects: tuple[Effect, ...] = (Complete(metadata),)
+    if names:
+        effects = (*effects, DeleteObjects(names))
+    parts = parts_by_vertex(ledger.plan, metadata)
+    if parts:
+        return Publishing(ledger, 1, -1), (*effects, CommitOutput(metadata.checkpoint, parts))
+    following, more = _advance(Collecting(ledger))
+    return following, (*effects, *more)
+
+
+def _depose(state: Committing, event: Taken) -> Step:
+    if event.checkpoint != state.metadata.checkpoint:
+        return state, ()
+    return Deposed(state.ledger), (StoodDown(event.checkpoint),)
+
+
+def _write_later(state: Committing, event: WriteFailed) -> Step:
+    if event.checkpoint != state.metadata.checkpoint or state.retry_ns >= 0:
+        return state, ()
+    if state.attempts >= COMMIT_ATTEMPTS_MAX:
+        reason = (
+            f"the metadata of checkpoint {event.checkpoint} could not be written in {state.attempts} attempts:"
+            f" {event.text}. Mend the store, then resume."
+        )
+        return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
+    fields = (("checkpoint", event.checkpoint), ("attempt", state.attempts), ("error", event.text))
+    alarm = Alarm(f"the metadata of checkpoint {event.checkpoint} could not be written; trying again", fields)
+    return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1)), (alarm,)
+
+
+def _publish_later(state: Publishing, event: CommitFailed) -> Step:
+    checkpoint, text = event.failed.checkpoint, event.failed.text
+    if checkpoint != state.ledger.completed.checkpoint or state.retry_ns >= 0:
+        return state, ()
+    if state.attempts >= COMMIT_ATTEMPTS_MAX:
+        reason = (
+            f"the output of checkpoint {checkpoint} could not be committed in {state.attempts} attempts: {text}."
+            " Mend the output's place, then resume: the output is prepared and will be committed."
+        )
+        return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
+    fields = (("checkpoint", checkpoint), ("attempt", state.attempts), ("error", text))
+    alarm = Alarm(f"the output of checkpoint {checkpoint} could not be committed; trying again", fields)
+    return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1)), (alarm,)
+
+
+def _finish_publishing(state: Publishing, event: OutputCommitted) -> Step:
+    if event.checkpoint != state.ledger.completed.checkpoint:
+        return state, ()
+    return _advance(Collecting(state.ledger))
+
+
+def _give_up_old(state: Collecting, event: Passed) -> Step:
+    ledger = state.ledger
+    old = [p for p in ledger.pending if event.awake_ns - p.begun_ns >= event.timeout_ns]
+    if not old:
+        return state, ()
+    alarms = tuple(
+        Alarm(
+            f"checkpoint {p.number} is not complete in time; a later one stands for it",
+            (("checkpoint", p.number), ("missing", len(ledger.plan.tasks) - len(p.acknowledged))),
+        )
+        for p in old
+    )
+    return replace(state, ledger=without_pending(ledger, lambda p: p in old)), alarms
+
+
+def _write_again(state: Committing, event: Passed) -> Step:
+    if not 0 <= state.retry_ns <= event.awake_ns:
+        return state, ()
+    return replace(state, attempts=state.attempts + 1, retry_ns=-1), (WriteMetadata(state.metadata),)
+
+
+def _publish_again(state: Publishing, event: Passed) -> Step:
+    if not 0 <= state.retry_ns <= event.awake_ns:
+        return state, ()
+    again = CommitOutput(state.ledger.completed.checkpoint, parts_by_vertex(state.ledger.plan, state.ledger.completed))
+    return replace(state, attempts=state.attempts + 1, retry_ns=-1), (again,)
+
+
+HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
+    **{(state, Due): _begin for state in (Collecting, Committing, Publishing)},
+    **{(state, Acknowledged): _acknowledge for state in (Collecting, Committing, Publishing)},
+    **{(state, Died): _forget for state in (Collecting, Committing, Publishing)},
+    **{(state, Renewed): _renew for state in (Collecting, Committing, Publishing)},
+    (Committing, Durable): _complete,
+    (Committing, Taken): _depose,
+    (Committing, WriteFailed): _write_later,
+    (Publishing, OutputCommitted): _finish_publishing,
+    (Publishing, CommitFailed): _publish_later,
+    (Collecting, Passed): _give_up_old,
+    (Committing, Passed): _write_again,
+    (Publishing, Passed): _publish_again,
+    # An outcome that comes twice, or after another coordinator was found.
+    **{(state, event): _stay for state in (Collecting, Publishing) for event in (Durable, Taken, WriteFailed)},
+    **{(state, event): _stay for state in (Collecting, Committing) for event in (OutputCommitted, CommitFailed)},
+}
+
+
+def step(state: State, event: Event) -> Step:
+    """The next state and what to do. A pair without a row is a bug."""
+    handler = HANDLERS.get((type(state), type(event)))
+    if handler is None:
+        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event}")
+    return handler(state, event)

@@ -1,0 +1,211 @@
+"""The coordinator: the pure machine of the driver. Events in, effects out; one table, ``(Phase, Event) -> handler``.
+
+    Idle ──Begin──▶ Forming ──enough slots──▶ Running ──all final, drained──▶ Over
+           Begin──▶ Listening ──a lease──▶ Forming, Running        └──metadata taken──▶ Replaced
+
+It composes smaller machines: ``liveness`` (who is alive), ``checkpoints``, ``views``, ``recoveries`` (what befalls a
+task), ``placement`` (who sits where). A message is looked up by its own type, any other event by the event's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clonos.core import forming, liveness, running
+from clonos.core.coordination import (
+    Begin,
+    Effect,
+    Event,
+    MetadataWritten,
+    OutputCommitFailed,
+    OutputCommitted,
+    Received,
+    SlotGone,
+    SlotRefused,
+    SlotUnreachable,
+    StopAsked,
+    Ticked,
+)
+from clonos.core.coordinator_state import (
+    Closing,
+    CoordinatorState,
+    Forming,
+    Idle,
+    Listening,
+    Over,
+    Replaced,
+    Running,
+)
+from clonos.core.errors import InternalError
+from clonos.core.ids import CheckpointId, SlotId, TaskId
+from clonos.core.messages import Accusation, LogLost, Register, SlotStatus, Snapshotted, TaskFailed, View
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from clonos.core.recoveries import Recovery
+from clonos.core.views import Standing
+
+
+def _stay(_state: CoordinatorState, _event: Any) -> None:
+    """May happen and means nothing here."""
+
+
+MESSAGES = (Register, SlotStatus, Snapshotted, LogLost, TaskFailed, Accusation, View)
+OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
+PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
+
+HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
+    (Idle, Begin): forming.begin,
+    (Idle, Ticked): _stay,
+    # Forming, and listening to the slots of an earlier coordinator
+    **{(phase, Register): forming.register for phase in (Forming, Listening, Running)},
+    **{(phase, SlotGone): running.lose_slot for phase in (Forming, Listening, Running)},
+    **{(phase, SlotUnreachable): running.doubt_slot for phase in (Forming, Listening, Running)},
+    **{(phase, SlotRefused): running.note_refusal for phase in (Forming, Listening, Running)},
+    **{(phase, StopAsked): forming.stop_early for phase in (Idle, Forming, Listening)},
+    (Forming, Ticked): forming.wait_for_slots,
+    **{(Forming, message): _stay for message in MESSAGES if message is not Register},
+    (Listening, View): forming.hear_view,
+    (Listening, SlotStatus): forming.hear_status,
+    (Listening, Ticked): forming.listen_on,
+    **{(Listening, message): _stay for message in (Snapshotted, LogLost, TaskFailed, Accusation)},  # repeated
+    # Running
+    (Running, SlotStatus): running.take_status,
+    (Running, Snapshotted): running.take_snapshot,
+    (Running, LogLost): running.take_lost,
+    (Running, TaskFailed): running.take_failure,
+    (Running, Accusation): running.take_accusation,
+    (Running, View): _stay,
+    (Running, StopAsked): running.stop,
+    (Running, Ticked): running.tick,
+    # Outcomes of what a resume has asked for may come in each of these phases.
+    **{
+        (phase, event): handler
+        for phase in (Forming, Listening, Running, Closing)
+        for event, handler in (
+            (MetadataWritten, running.take_outcome),
+            (OutputCommitted, running.take_commit),
+            (OutputCommitFailed, running.take_commit_failure),
+        )
+    },
+    (Closing, Ticked): running.tick_closing,
+    (Closing, StopAsked): _stay,
+    **{(Closing, event): _stay for event in PROVIDER},
+    # Over
+    **{(phase, event): _stay for phase in (Over, Replaced) for event in (*OUTCOMES, *PROVIDER, StopAsked, Ticked)},
+    **{(Replaced, message): _stay for message in MESSAGES},
+}
+
+
+class Coordinator:
+    """``handle`` takes events, one or several that arrived together, and returns the effects to perform, in order."""
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        self._state = CoordinatorState(plan, options)
+
+    def handle(self, *events: Event) -> tuple[Effect, ...]:
+        """Failures among events that arrive together lead to one view."""
+        state = self._state
+        for event in events:
+            self._handle_one(state, event)
+        self._settle(state, any(isinstance(event, Ticked) for event in events))
+        effects, state.effects = tuple(state.effects), []
+        return effects
+
+    def _handle_one(self, state: CoordinatorState, event: Event) -> None:
+        if event.now_ns:
+            state.now_ns = max(state.now_ns, event.now_ns)
+        if isinstance(event, Ticked):
+            state.clock = state.clock.tick(event.now_ns, state.limits.gap_ns_max)
+        key: type = type(event)
+        if isinstance(event, Received):
+            key = type(event.message)
+            if not self._admit(state, event):
+                return
+        handler = HANDLERS.get((type(state.phase), key))
+        if handler is None:
+            raise InternalError(f"{key.__name__} in phase {type(state.phase).__name__}: {event}")
+        handler(state, event)
+
+    def _admit(self, state: CoordinatorState, event: Received) -> bool:
+        """Hears a slot of this job; a stranger may register or, to a new coordinator, say what it has; else it goes."""
+        slot = event.slot
+        if slot in state.addresses:
+            state.lives[slot] = liveness.step(state.lives[slot], liveness.Heard(state.awake_ns))
+            return True
+        if isinstance(state.phase, Replaced):
+            return False
+        is_unknown = slot not in state.lives
+        if isinstance(state.phase, Listening) and is_unknown:
+            return True
+        if isinstance(event.message, Register) and is_unknown and isinstance(state.phase, Forming | Running):
+            return True
+        running.dismiss(state, event)
+        return False
+
+    def _settle(self, state: CoordinatorState, is_tick: bool) -> None:
+        if isinstance(state.phase, Running | Closing):
+            running.settle(state, is_tick)
+
+    # ------------------------------------------------------------------ for a status display
+
+    @property
+    def phase(self) -> str:
+        """Of the job, as people read it: idle, listening, forming, running, closing, over, replaced."""
+        return type(self._state.phase).__name__.lower()
+
+    @property
+    def view(self) -> View | None:
+        """The view that stands."""
+        return self._state.view if isinstance(self._state.views, Standing) else None
+
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """The last completed checkpoint."""
+        return self._state.completed.checkpoint
+
+    @property
+    def completed(self) -> CheckpointMetadata:
+        """The metadata of the last completed checkpoint; that of checkpoint 0 before there is one."""
+        return self._state.completed
+
+    @property
+    def pending(self) -> tuple[CheckpointId, ...]:
+        """Checkpoints that were begun and are not complete."""
+        return tuple(pending.number for pending in self._state.ledger.pending)
+
+    @property
+    def generation(self) -> int:
+        """Grows by one at each rollback."""
+        return self._state.ledger.generation
+
+    @property
+    def phases(self) -> dict[TaskId, str]:
+        """Per task, what its slot said last: recovering, connecting, replaying, stalled, live, final or lost."""
+        return dict(self._state.phases)
+
+    @property
+    def counters(self) -> dict[TaskId, dict[str, int]]:
+        """Per task, the running totals that its living incarnation reported last."""
+        state = self._state
+        return {
+            status.task: dict(status.counters)
+            for said in state.statuses.values()
+            for status in said.tasks
+            if state.is_current(status.task, status.incarnation)
+        }
+
+    @property
+    def slots(self) -> tuple[Register, ...]:
+        """The living slots, by id, as they registered."""
+        return tuple(register for _, register in sorted(self._state.registers.items()))
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """The timeline of each recovery, oldest first; those that are not over last."""
+        return (*self._state.recoveries, *self._state.open_recoveries.values())
+
+    def lives(self) -> dict[SlotId, str]:
+        """What is held of every slot that was ever known: alive, doubted or gone."""
+        return {slot: type(life).__name__.lower() for slot, life in sorted(self._state.lives.items())}

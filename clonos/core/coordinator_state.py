@@ -1,0 +1,219 @@
+"""All that a coordinator knows: the states of its machines, and the few tables that join them.
+
+Handlers (``forming``, ``running``, ``succession``) act on it; each machine's rules are in its own file. Tables that
+follow from others are kept beside them because a tick for 2,000 tasks must stay below 10 ms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clonos.core import checkpoints, liveness, recoveries, views
+from clonos.core.coordination import Effect, Ending, JobDone, JobFailed, Milestone, ReleaseSlot, Send, Told
+from clonos.core.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.ledger import NOBODY, Ledger
+from clonos.core.messages import Completed, Register, Release, SlotAddress, SlotStatus, View
+from clonos.core.metadata import CheckpointMetadata, metadata_of_start
+from clonos.core.options import Options
+from clonos.core.placement import wishes_of
+from clonos.core.plan import Plan
+
+RECOVERIES_MAX = 1_000
+"""Recoveries whose timeline is remembered; older ones are forgotten."""
+
+# ------------------------------------------------------------------ phases of the job
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Slots of an earlier coordinator may live: hears who hosts what, until a lease has passed (protocol 9)."""
+
+    until_ns: int
+    heard: View | None  # the highest view that a slot has installed
+
+
+@dataclass(frozen=True, slots=True)
+class Forming:
+    """Waits for slots to register before anything is activated."""
+
+    begun_ns: int
+    asked_elsewhere_ns: int  # when slots in another domain were asked for last
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A view stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Nothing is left to do but to commit the last output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The job has ended: whoever still speaks is released."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Somebody else is coordinator: silence."""
+
+
+Phase = Idle | Listening | Forming | Running | Closing | Over | Replaced
+
+
+class CoordinatorState:
+    """The coordinator's memory. ``effects`` is what the present event has led to so far."""
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        self.plan, self.options = plan, options
+        self.limits = liveness.Limits.of(options)
+        self.wishes = wishes_of(plan, options.standbys, options.keepers)
+        self.effects: list[Effect] = []
+        self.phase: Phase = Idle()
+        self.term, self.job_id = 0, ""
+        self.versions: dict[str, str] = {}
+        self.can_spread = True
+        self.now_ns = 0  # wall clock, for the timeline only
+        self.clock = liveness.WakingClock()
+        # slots
+        self.addresses: dict[SlotId, SlotAddress] = {}  # of the living ones
+        self.registers: dict[SlotId, Register] = {}
+        self.statuses: dict[SlotId, SlotStatus] = {}
+        self.lives: dict[SlotId, liveness.Life] = {}
+        self.quarrels = liveness.Quarrels()
+        self.slots_needed = 0
+        self.slots_requested = 0  # and not here yet
+        self.requested_ns = 0
+        self.homeless_ns = -1  # since when there has been a task without a slot
+        # views
+        self.views: views.State = views.Unformed(0, "")
+        self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view that stands
+        self.behind_view: dict[SlotId, None] = {}
+        self.behind_completed: dict[SlotId, None] = {}
+        self.repeated_ns = 0
+        # what the next view shall change
+        self.fallen: dict[TaskId, bool] = {}  # tasks without a living incarnation; True: the successor is cautious
+        self.is_rollback_due = False
+        self.is_mending_due = False  # slots or the readiness of riders have changed
+        self.is_mended = False  # every rider sits well, is there once and nothing is left to drop
+        # checkpoints
+        start = metadata_of_start(plan, "", 0)
+        nobody = (NOBODY,) * len(plan.tasks)
+        self.checkpoints: checkpoints.State = checkpoints.Collecting(
+            Ledger(plan, 0, 1, nobody, CheckpointId(0), (), {}, start, start, ())
+        )
+        self.due_ns = 0
+        self.postponed_ns = -1  # since when a checkpoint that is due waits for a recovery
+        self.is_draining = False
+        self.drain_number = CheckpointId(0)
+        self.is_over_soft_limit = False
+        # tasks
+        self.phases: dict[TaskId, str] = {}
+        self.unsettled: dict[TaskId, None] = {}  # neither live nor final
+        self.records: dict[TaskId, recoveries.Record] = {}
+        self.rollbacks = 0  # since the last completed checkpoint
+        self.open_recoveries: dict[TaskId, recoveries.Recovery] = {}
+        self.recoveries: list[recoveries.Recovery] = []
+        self.said: dict[str, str] = {}  # alarms about the placement, so that each is told once
+
+    # ------------------------------------------------------------------ short names
+
+    @property
+    def awake_ns(self) -> int:
+        """Waking time: all durations are counted in it."""
+        return self.clock.awake_ns
+
+    @property
+    def is_running(self) -> bool:
+        """True while a view stands and the job goes on."""
+        return isinstance(self.phase, Running)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is written down about checkpoints."""
+        return self.checkpoints.ledger
+
+    @property
+    def completed(self) -> CheckpointMetadata:
+        """The last completed checkpoint."""
+        return self.checkpoints.ledger.completed
+
+    @property
+    def view(self) -> View:
+        """The view that stands; only after there is one."""
+        assert isinstance(self.views, views.Standing), self.views
+        return self.views.view
+
+    def domains(self) -> dict[SlotId, str]:
+        """The domain of each living slot, by id."""
+        return {slot: self.addresses[slot].domain for slot in sorted(self.addresses)}
+
+    def is_current(self, task: TaskId, incarnation: Incarnation) -> bool:
+        """True for the living incarnation of a task."""
+        return task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation != NOBODY
+
+    # ------------------------------------------------------------------ effects
+
+    def emit(self, *effects: Effect) -> None:
+        """Adds to what the present event leads to."""
+        self.effects.extend(effects)
+
+    def tell(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
+        """An entry of the recovery timeline."""
+        self.emit(Told(milestone, self.now_ns, task, incarnation, cause))
+
+    def release(self, slot: SlotId, reason: str) -> None:
+        """Ends a slot, for good."""
+        self.lives[slot] = liveness.step(self.lives[slot], liveness.Ended(reason))
+        self.forget_slot(slot)
+        self.emit(Send(slot, Release(slot, reason)), ReleaseSlot(slot, reason))
+
+    def forget_slot(self, slot: SlotId) -> None:
+        """A slot is gone: nothing is sent to it any more."""
+        for table in (self.addresses, self.registers, self.statuses, self.behind_view, self.behind_completed):
+            table.pop(slot, None)
+        self.quarrels = self.quarrels.forget(slot)
+
+    def finish(self, ending: Ending, reason: str) -> None:
+        """The job has ended well, or was ended."""
+        self._release_all(reason)
+        self.emit(JobDone(ending, self.completed.checkpoint))
+        self.phase = Over(reason)
+
+    def fail(self, failed: JobFailed) -> None:
+        """The job has failed."""
+        self._release_all(failed.reason)
+        self.emit(failed)
+        self.phase = Over(failed.reason)
+
+    def _release_all(self, reason: str) -> None:
+        for slot in sorted(self.addresses):
+            self.release(slot, reason)
+
+    def completed_message(self) -> Completed:
+        """What is told to slots of the last completed checkpoint; slots take it in the generation that they are in."""
+        tasks = tuple((entry.task, entry.incarnation, entry.log_offset_bytes) for entry in self.completed.tasks)
+        return Completed(self.completed.checkpoint, self.ledger.generation, tasks)
+
+    def note_view(self, slot: SlotId, installed: ViewNumber) -> None:
+        """A slot says which view it has installed."""
+        if installed >= self.view.number:
+            self.behind_view.pop(slot, None)
+        else:
+            self.behind_view[slot] = None
+
+    def note_completed(self, slot: SlotId, completed: CheckpointId) -> None:
+        """A slot says which completed checkpoint it knows."""
+        if completed >= self.completed.checkpoint:
+            self.behind_completed.pop(slot, None)
+        else:
+            self.behind_completed[slot] = None

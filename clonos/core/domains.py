@@ -1,0 +1,97 @@
+"""What dies together: what the death of one domain would cost, and whether the sharing depth covers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from clonos.core.ids import SlotId
+from clonos.core.placement import Seats, Wishes
+from clonos.core.plan import Partitioning, Plan
+
+
+def what_is_not_survived(
+    plan: Plan, wishes: Sequence[Wishes], seats: Sequence[Seats], domains: Mapping[SlotId, str]
+) -> str:
+    """What the death of one domain would cost, in a sentence; empty when nothing."""
+    without_standby, without_keeper = [], []
+    for task, (wish, seat) in enumerate(zip(wishes, seats, strict=True)):
+        own = domains.get(seat.slot, "")
+        elsewhere = [sum(domains[s] != own for s in riders) for riders in (seat.standbys, seat.keepers)]
+        if elsewhere[0] < wish.standbys:
+            without_standby.append(task)
+        if elsewhere[1] < wish.keepers:
+            without_keeper.append(task)
+    said = []
+    if without_standby:
+        said.append(
+            f"{len(without_standby)} tasks ({_names(plan, without_standby)}) have too few standbys in another domain:"
+            " after the death of their domain they restore from the store, which takes longer"
+        )
+    if without_keeper:
+        said.append(
+            f"{len(without_keeper)} tasks ({_names(plan, without_keeper)}) have too few keepers in another domain:"
+            " if task and keeper die together, effects outside may be repeated with other content"
+        )
+    return "; ".join(said)
+
+
+def _names(plan: Plan, tasks: list[int]) -> str:
+    shown = ", ".join(plan.task_name(task) for task in tasks[:5])
+    return shown + (", ..." if len(tasks) > 5 else "")
+
+
+def depth_problem(plan: Plan, seats: Sequence[Seats], domains: Mapping[SlotId, str]) -> str | None:
+    """Why the sharing depth is too small for these seats, or None. ``domains``: of the slots that live.
+
+    A log survives if no run of depth + 1 consecutive tasks of a path dies while somebody beyond it lives. The tasks of
+    a domain die together, so no run inside a domain that feeds another domain may be longer than the depth.
+    """
+    if plan.sharing_depth is None:
+        return None
+    worst, where = max(_runs_with_somebody_beyond(plan, seats, domains), default=(0, ""))
+    if worst <= plan.sharing_depth:
+        return None
+    return (
+        f"sharing depth {plan.sharing_depth} is too small for the placement: domain {where} holds {worst} consecutive"
+        " tasks of a path that goes on elsewhere, and their logs die with it. Its death would end in a rollback:"
+        f" use sharing_depth={worst} or more, or full, or more domains."
+    )
+
+
+def _runs_with_somebody_beyond(
+    plan: Plan, seats: Sequence[Seats], domains: Mapping[SlotId, str]
+) -> list[tuple[int, str]]:
+    """(length, domain) of runs inside a domain whose last task feeds another domain.
+
+    By dynamic programming in topological order. Where an edge leads from every task to every task only the longest run
+    of each (vertex, domain) matters, so that the number of channels does not count.
+    """
+    domain_of = [domains.get(seat.slot, "") for seat in seats]
+    runs = [1] * len(seats)
+    longest: list[dict[str, int]] = []
+    found: list[tuple[int, str]] = []
+    for vertex in range(len(plan.vertices)):
+        tasks = _tasks_of(plan, vertex)
+        here = {domain_of[task] for task in tasks}
+        for edge in plan.edges:
+            if edge.target != vertex:
+                continue
+            if edge.partitioning is Partitioning.FORWARD:
+                for before, task in zip(_tasks_of(plan, edge.source), tasks, strict=True):
+                    if domain_of[before] == domain_of[task]:
+                        runs[task] = max(runs[task], runs[before] + 1)
+                    else:
+                        found.append((runs[before], domain_of[before]))
+                continue
+            for task in tasks:
+                runs[task] = max(runs[task], longest[edge.source].get(domain_of[task], 0) + 1)
+            found += [(run, domain) for domain, run in longest[edge.source].items() if here - {domain}]
+        best: dict[str, int] = {}
+        for task in tasks:
+            best[domain_of[task]] = max(best.get(domain_of[task], 0), runs[task])
+        longest.append(best)
+    return [(run, domain) for run, domain in found if domain]
+
+
+def _tasks_of(plan: Plan, vertex: int) -> range:
+    return range(plan.first_task[vertex], plan.first_task[vertex] + plan.vertices[vertex].parallelism)

@@ -1,0 +1,291 @@
+"""How a job begins: slots register before anything is activated; or a new coordinator listens to those that live."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clonos.core import checkpoints, liveness, views
+from clonos.core.coordination import (
+    Alarm,
+    Begin,
+    CommitOutput,
+    Ending,
+    Fault,
+    JobFailed,
+    Received,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+    SlotsRefused,
+    StopAsked,
+    Ticked,
+)
+from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
+from clonos.core.ids import CheckpointId
+from clonos.core.ledger import NOBODY, Ledger
+from clonos.core.liveness import NANOSECONDS
+from clonos.core.messages import Register, Release, SlotAddress, SlotStatus, View
+from clonos.core.metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
+from clonos.core.placement import NO_SEATS, Readiness, place
+from clonos.core.succession import (
+    fall,
+    install_view,
+    note_progress,
+    request_missing,
+    seats_for,
+    update_life,
+)
+
+ASK_ELSEWHERE_EVERY_MS = 2_000
+"""How often slots in another domain are asked for while all that came share one."""
+
+
+def begin(state: CoordinatorState, event: Begin) -> None:
+    """The job starts, or resumes from a checkpoint, with a generation of its own."""
+    plan = state.plan
+    state.term, state.job_id = event.term, event.job_id
+    state.versions, state.can_spread = dict(event.versions), event.can_spread
+    state.slots_needed = event.slots_needed or slots_wanted(state)
+    start = metadata_of_start(plan, event.job_id, event.term)
+    completed = event.resume or start
+    try:
+        check_resumable(plan, completed)
+    except PlanChanged as error:
+        state.fail(JobFailed(Fault.JOB, str(error)))
+        return
+    generation = completed.generation + 1
+    nobody = (NOBODY,) * len(plan.tasks)
+    highest = completed.highest_checkpoint
+    ledger = Ledger(plan, event.term, generation, nobody, highest, (), {}, completed, completed, ())
+    state.checkpoints = checkpoints.Collecting(ledger)
+    state.views = views.Unformed(event.term, event.job_id)
+    parts = parts_by_vertex(plan, completed)
+    if parts:  # it is not known whether the dead coordinator has committed them: a repeat is harmless
+        state.checkpoints = checkpoints.Publishing(ledger, 1, -1)
+        state.emit(CommitOutput(completed.checkpoint, parts))
+    if completed.checkpoint > 0 and completed.is_final:
+        state.phase = Closing()
+    elif event.awaits_slots:
+        state.phase = Listening(state.awake_ns + state.limits.lease_ns, None)
+    else:
+        _await_slots(state)
+
+
+def slots_wanted(state: CoordinatorState) -> int:
+    """One a task; two at least where a standby or keeper has to sit somewhere else than its task."""
+    has_riders = any(wish.standbys or wish.keepers for wish in state.wishes)
+    return max(len(state.plan.tasks), 2 if has_riders else 1)
+
+
+def _await_slots(state: CoordinatorState) -> None:
+    state.phase = Forming(state.awake_ns, state.awake_ns)
+    request_missing(state)
+    _form_if_ready(state)
+
+
+# ------------------------------------------------------------------ registration
+
+
+def register(state: CoordinatorState, event: Received) -> None:
+    """A slot is born, or repeats that it was."""
+    message = event.message
+    assert isinstance(message, Register)
+    if message.slot in state.addresses:
+        return
+    reason = _why_refused(state, message)
+    if reason:
+        state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
+        state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
+        state.lives[message.slot] = liveness.Gone(reason)
+        return
+    state.slots_requested = max(0, state.slots_requested - 1)
+    state.lives[message.slot] = liveness.Alive(state.awake_ns)
+    state.registers[message.slot] = message
+    state.addresses[message.slot] = SlotAddress(
+        message.slot, message.domain, message.data_address, message.control_address, message.public_key
+    )
+    state.is_mending_due = True
+    if isinstance(state.phase, Forming):
+        _form_if_ready(state)
+
+
+def _why_refused(state: CoordinatorState, message: Register) -> str:
+    found = dict(message.versions)
+    wrong = [
+        f"{name} {found[name]} instead of {state.versions[name]}"
+        for name in sorted(found.keys() & state.versions.keys())
+        if found[name] != state.versions[name]
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"slot {message.slot} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need the"
+        " driver's: ship an environment to the executors (spark.archives or a container image) and set PYSPARK_PYTHON."
+    )
+
+
+# ------------------------------------------------------------------ forming
+
+
+def _form_if_ready(state: CoordinatorState) -> None:
+    assert isinstance(state.phase, Forming)
+    if len(state.addresses) < state.slots_needed or not state.slots_needed:
+        return
+    if _has_to_spread(state):
+        if state.slots_requested == 0:
+            _ask_elsewhere(state, state.phase)
+        return
+    _form(state)
+
+
+def _has_to_spread(state: CoordinatorState) -> bool:
+    wants_others = state.can_spread and any(wish.standbys or wish.keepers for wish in state.wishes)
+    return wants_others and len({address.domain for address in state.addresses.values()}) < 2
+
+
+def _ask_elsewhere(state: CoordinatorState, phase: Forming) -> None:
+    """All slots share one domain: surplus ones go, and others are asked for elsewhere."""
+    has_asked = phase.asked_elsewhere_ns > phase.begun_ns
+    if has_asked and state.awake_ns - phase.asked_elsewhere_ns < ASK_ELSEWHERE_EVERY_MS * NANOSECONDS:
+        return
+    for slot in sorted(state.addresses)[state.slots_needed :]:
+        state.release(slot, "there are slots enough in its domain, one elsewhere is asked for")
+    domains = tuple(sorted({address.domain for address in state.addresses.values()}))
+    count = max(1, state.slots_needed // 2)
+    state.slots_requested += count
+    state.phase = replace(phase, asked_elsewhere_ns=max(state.awake_ns, phase.begun_ns + 1))
+    state.emit(RequestSlots(count, domains))
+
+
+def _form(state: CoordinatorState) -> None:
+    """The first view; what is more than needed is given back, from the fullest domain."""
+    while len(state.addresses) > state.slots_needed:
+        sizes: dict[str, int] = {}
+        for address in state.addresses.values():
+            sizes[address.domain] = sizes.get(address.domain, 0) + 1
+        fullest = max(sizes, key=lambda domain: (sizes[domain], domain))
+        state.release(max(s for s, a in state.addresses.items() if a.domain == fullest), "there are slots enough")
+    state.slots_requested = 0
+    domains = state.domains()
+    plan = state.plan
+    nothing = (CheckpointId(-1),) * len(plan.tasks)
+    ready = Readiness({}, {}, nothing, state.ledger.incarnations)
+    seats = place(state.wishes, domains, [NO_SEATS for _ in plan.tasks], ready)
+    addresses = tuple(state.addresses[slot] for slot in domains)
+    state.phase = Running()
+    state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    install_view(state, views.Form(state.ledger.generation, state.completed, seats, addresses))
+
+
+def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
+    """Time passes while slots are awaited."""
+    assert isinstance(state.phase, Forming)
+    check_slots(state)
+    waited_ns = state.awake_ns - state.phase.begun_ns
+    if waited_ns >= state.options.slots_wait_ms * NANOSECONDS:
+        if len(state.addresses) >= state.slots_needed:
+            _form(state)  # what the missing domain costs is said with the view
+        else:
+            refuse(state, len(state.addresses))
+        return
+    if len(state.addresses) >= state.slots_needed:
+        if _has_to_spread(state):
+            _ask_elsewhere(state, state.phase)
+        else:
+            _form(state)
+    else:
+        request_missing(state)
+
+
+def refuse(state: CoordinatorState, got: int) -> None:
+    """Too few slots came in time."""
+    needed = state.slots_needed
+    text = (
+        f"the job needs {needed} slots (one a task, and spare ones) and got {got} within"
+        f" {state.options.slots_wait_ms} ms. Free cores or executors, lower the parallelism, or raise slots_wait."
+    )
+    state.emit(SlotsRefused(needed, got, text))
+    state.fail(JobFailed(Fault.ENVIRONMENT, text))
+
+
+def check_slots(state: CoordinatorState) -> None:
+    """Leases by the clock. In the usual case one comparison a slot."""
+    passed = liveness.Passed(state.awake_ns, state.limits)
+    horizon_ns = state.awake_ns - state.limits.lease_ns
+    for slot, life in list(state.lives.items()):
+        if isinstance(life, liveness.Alive) and life.heard_ns > horizon_ns:
+            continue
+        if not isinstance(life, liveness.Gone):
+            update_life(state, slot, passed)
+
+
+def stop_early(state: CoordinatorState, _event: StopAsked) -> None:
+    """Stopped before there was a view: nothing has happened, so nothing is lost."""
+    state.finish(Ending.ABORTED, "stopped before the job had begun")
+
+
+# ------------------------------------------------------------------ a new coordinator (protocol 9)
+
+
+def hear_view(state: CoordinatorState, event: Received) -> None:
+    """A slot says which view it has installed: the highest one heard is taken as the current one."""
+    view, phase = event.message, state.phase
+    assert isinstance(view, View)
+    if not isinstance(phase, Listening):
+        return
+    if phase.heard is None or view.number > phase.heard.number:
+        state.phase = replace(phase, heard=view)
+    for address in view.slots:
+        if address.slot == event.slot and address.slot not in state.addresses:
+            _adopt(state, address)
+
+
+def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
+    state.addresses[address.slot] = address
+    state.lives[address.slot] = liveness.Alive(state.awake_ns)
+
+
+def hear_status(state: CoordinatorState, event: Received) -> None:
+    """What a living slot hosts."""
+    assert isinstance(event.message, SlotStatus)
+    state.statuses[event.slot] = event.message
+
+
+def listen_on(state: CoordinatorState, _event: Ticked) -> None:
+    """After a lease: who has spoken lives, what is missing has failed."""
+    phase = state.phase
+    assert isinstance(phase, Listening)
+    if state.awake_ns < phase.until_ns:
+        return
+    heard = phase.heard
+    if heard is None or heard.generation < state.completed.generation or not state.addresses:
+        _await_slots(state)
+        return
+    _inherit(state, heard)
+
+
+def _inherit(state: CoordinatorState, heard: View) -> None:
+    """Goes on with the highest view heard: (term, 1) changes only what is missing."""
+    state.statuses = {slot: said for slot, said in state.statuses.items() if slot in state.addresses}
+    hosting = {(status.task, status.incarnation) for said in state.statuses.values() for status in said.tasks}
+    missing = [
+        p.task for p in heard.placements if p.slot not in state.addresses or (p.task, p.incarnation) not in hosting
+    ]
+    state.views = views.Unformed(state.term, state.job_id, heard)
+    ledger = replace(
+        state.ledger, generation=heard.generation, incarnations=tuple(p.incarnation for p in heard.placements)
+    )
+    state.checkpoints = replace(state.checkpoints, ledger=ledger)
+    state.phase = Running()
+    state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    for said in list(state.statuses.values()):
+        for status in said.tasks:
+            note_progress(state, status)
+    fall(state, missing, "its slot was silent while the new coordinator listened")
+    if not state.is_running:
+        return
+    domains = state.domains()
+    seats = seats_for(state, heard, domains)
+    addresses = tuple(state.addresses[slot] for slot in domains)
+    install_view(state, views.Change(dict(state.fallen), state.completed, seats, addresses))
+    request_missing(state)

@@ -1,0 +1,232 @@
+"""Who is alive: one small machine for each slot, and one for the quarrels between slots that cannot reach each other.
+
+Time here is *waking time* (``WakingClock``): it stands still while the coordinator itself is paused, so that such a
+pause kills nobody.
+
+    Alive ──connection broke──▶ Doubted ──still silent, or the coordinator's broke too──▶ Gone
+      ▲                            │
+      └──────────heard─────────────┘
+    Alive ──silent for a lease──▶ Gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from clonos.core.errors import InternalError
+from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.options import Options
+
+GRACE_HEARTBEATS = 3
+"""A slot whose connection to somebody broke and that is silent for so long is gone; a living one is heard before."""
+
+NANOSECONDS = 1_000_000
+"""In a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Durations of liveness, in waking ns."""
+
+    lease_ns: int
+    grace_ns: int
+    standing_ns: int  # an accusation that is not repeated for so long does not stand any more
+    gap_ns_max: int  # a longer gap between two ticks is a pause of the coordinator itself
+
+    @staticmethod
+    def of(options: Options) -> Limits:
+        """From the job's options."""
+        heartbeat_ns, lease_ns = options.heartbeat_ms * NANOSECONDS, options.lease_ms * NANOSECONDS
+        return Limits(
+            lease_ns=lease_ns,
+            grace_ns=min(GRACE_HEARTBEATS * heartbeat_ns, lease_ns),
+            standing_ns=max(5 * heartbeat_ns, lease_ns // 4),
+            gap_ns_max=max(2 * heartbeat_ns, lease_ns // 4),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WakingClock:
+    """Counts the time in which the coordinator was awake: a gap between two ticks counts up to a limit only."""
+
+    awake_ns: int = 0
+    ticked_ns: int = -1
+
+    def tick(self, now_ns: int, gap_ns_max: int) -> WakingClock:
+        """After a tick. The first one starts the clock; a clock that was set back counts nothing."""
+        gap_ns = 0 if self.ticked_ns < 0 else min(max(now_ns - self.ticked_ns, 0), gap_ns_max)
+        return WakingClock(self.awake_ns + gap_ns, now_ns)
+
+
+# ------------------------------------------------------------------ states of a slot's life
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Heard within its lease."""
+
+    heard_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """A connection to it broke and it has not been heard since."""
+
+    heard_ns: int
+    since_ns: int
+    witness: SlotId  # who saw the connection break
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Its process has ended, or is treated as if it had. For ever: a slot draws its id at birth."""
+
+    reason: str
+
+
+Life = Alive | Doubted | Gone
+
+# ------------------------------------------------------------------ events of a slot's life
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Any message of it arrived."""
+
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """``witness`` saw its connection to the slot break."""
+
+    awake_ns: int
+    witness: SlotId
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Time has passed."""
+
+    awake_ns: int
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It is certain, or decided, that it is gone."""
+
+    reason: str
+
+
+Event = Heard | Broke | Passed | Ended
+
+# ------------------------------------------------------------------ handlers
+
+
+def _stay(state: Life, _event: Any) -> Life:
+    return state
+
+
+def _hear(_state: Alive | Doubted, event: Heard) -> Life:
+    return Alive(event.awake_ns)
+
+
+def _doubt(state: Alive, event: Broke) -> Life:
+    return Doubted(state.heard_ns, event.awake_ns, event.witness)
+
+
+def _believe_second_witness(state: Doubted, event: Broke) -> Life:
+    # Two peers may sit behind one broken switch; the coordinator's own connection must be among the broken ones.
+    if event.witness == state.witness or COORDINATOR not in (event.witness, state.witness):
+        return state
+    return Gone("its connections to the coordinator and to a peer broke")
+
+
+def _check_lease(state: Alive, event: Passed) -> Life:
+    silent_ns = event.awake_ns - state.heard_ns
+    if silent_ns < event.limits.lease_ns:
+        return state
+    return Gone(f"it has been silent for {silent_ns // NANOSECONDS} ms, its lease")
+
+
+def _check_grace(state: Doubted, event: Passed) -> Life:
+    limits = event.limits
+    if event.awake_ns - state.since_ns < limits.grace_ns and event.awake_ns - state.heard_ns < limits.lease_ns:
+        return state
+    return Gone("a connection to it broke and it has been silent since")
+
+
+def _end(_state: Life, event: Ended) -> Life:
+    return Gone(event.reason)
+
+
+HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Life]] = {
+    (Alive, Heard): _hear,
+    (Alive, Broke): _doubt,
+    (Alive, Passed): _check_lease,
+    (Alive, Ended): _end,
+    (Doubted, Heard): _hear,
+    (Doubted, Broke): _believe_second_witness,
+    (Doubted, Passed): _check_grace,
+    (Doubted, Ended): _end,
+    (Gone, Heard): _stay,  # a paused process wakes up after its replacement runs
+    (Gone, Broke): _stay,
+    (Gone, Passed): _stay,
+    (Gone, Ended): _stay,
+}
+
+
+def step(state: Life, event: Event) -> Life:
+    """The next state of a slot's life; what follows from ``Gone`` is the coordinator's."""
+    handler = HANDLERS.get((type(state), type(event)))
+    if handler is None:
+        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event} in {state}")
+    return handler(state, event)
+
+
+# ------------------------------------------------------------------ quarrels
+
+
+@dataclass(frozen=True, slots=True)
+class Accused:
+    """``accuser`` cannot reach ``accused``: since when, and when it said so last. Waking ns."""
+
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarrels:
+    """Who accuses whom. Both are alive to the coordinator; after a lease of repeated accusation one is replaced."""
+
+    standing: dict[tuple[SlotId, SlotId], Accused] = field(default_factory=dict)  # never altered
+
+    def accuse(self, accuser: SlotId, accused: SlotId, awake_ns: int) -> Quarrels:
+        """After an accusation, or its repetition."""
+        before = self.standing.get((accuser, accused))
+        first_ns = awake_ns if before is None else before.first_ns
+        return Quarrels({**self.standing, (accuser, accused): Accused(first_ns, awake_ns)})
+
+    def forget(self, slot: SlotId) -> Quarrels:
+        """After a slot is gone: its quarrels are over."""
+        return Quarrels({pair: accused for pair, accused in self.standing.items() if slot not in pair})
+
+    def expire(self, awake_ns: int, limits: Limits) -> Quarrels:
+        """After time has passed: accusations that are not repeated do not stand any more."""
+        fresh = {p: a for p, a in self.standing.items() if awake_ns - a.last_ns <= limits.standing_ns}
+        return self if len(fresh) == len(self.standing) else Quarrels(fresh)
+
+    def loser(self, limits: Limits) -> SlotId | None:
+        """Who is to be replaced, if anybody: of those in a ripe quarrel the one accused by most, then the higher id."""
+        ripe = [
+            pair for pair, accused in self.standing.items() if accused.last_ns - accused.first_ns >= limits.lease_ns
+        ]
+        if not ripe:
+            return None
+        accusers: dict[SlotId, int] = {}
+        for _, accused_slot in self.standing:
+            accusers[accused_slot] = accusers.get(accused_slot, 0) + 1
+        return max((slot for pair in ripe for slot in pair), key=lambda slot: (accusers.get(slot, 0), slot))

@@ -1,0 +1,274 @@
+"""Who sits where: tasks, standbys and keepers over slots and domains. Pure functions of what is known; all ties by id.
+
+One active task a slot while there are slots enough; standbys and keepers ride along, in another domain where there is
+one. What lives stays where it is: an active task is never moved, a rider goes only when a better one is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from clonos.core.ids import CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.plan import Plan
+
+NOWHERE = SlotId(-1)
+"""The slot of a task that waits for one."""
+
+
+class Seats(NamedTuple):
+    """Where a task and its riders sit. Riders are kept in the order in which they were named."""
+
+    slot: SlotId
+    standbys: tuple[SlotId, ...] = ()
+    keepers: tuple[SlotId, ...] = ()
+
+
+NO_SEATS = Seats(NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What slots have said of their riders: the checkpoint that a mirror can restore, the incarnation kept for."""
+
+    standbys: Mapping[tuple[SlotId, TaskId], CheckpointId]
+    keepers: Mapping[tuple[SlotId, TaskId], Incarnation]
+    snapshots: Sequence[CheckpointId]  # per task, what a successor restores
+    incarnations: Sequence[Incarnation]  # per task
+
+    def has_standby(self, slot: SlotId, task: TaskId) -> bool:
+        """True when the mirror has reached the last completed checkpoint."""
+        return self.standbys.get((slot, task), -1) >= self.snapshots[task]
+
+    def has_keeper(self, slot: SlotId, task: TaskId) -> bool:
+        """True when the keeper holds all that the task's present incarnation holds."""
+        return self.keepers.get((slot, task), -1) == self.incarnations[task]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How many riders a task shall have; keepers only where its effects leave the job."""
+
+    standbys: int
+    keepers: int
+
+
+class Loads:
+    """How much each slot carries. Finds the least loaded one of an allowed domain in logarithmic time.
+
+    Loads only grow while it lives, so a stale entry of a heap is too low and is mended when it comes up.
+    """
+
+    def __init__(self, domains: Mapping[SlotId, str], seats: Sequence[Seats]) -> None:
+        self.domains = domains
+        self.tasks = dict.fromkeys(sorted(domains), 0)
+        self.total = dict(self.tasks)
+        for seat in seats:
+            if seat.slot in self.tasks:
+                self.tasks[seat.slot] += 1
+            for slot in (seat.slot, *seat.standbys, *seat.keepers):
+                if slot in self.total:
+                    self.total[slot] += 1
+        self._by_domain: dict[str, list[tuple[int, SlotId]]] = {}
+        for slot in self.total:
+            self._by_domain.setdefault(domains[slot], []).append((self.total[slot], slot))
+        for entries in self._by_domain.values():
+            heapify(entries)
+        self._tops = [(entries[0][0], domain) for domain, entries in self._by_domain.items()]
+        heapify(self._tops)
+        self._free = self._seats_by_rank()
+
+    def _seats_by_rank(self) -> list[tuple[int, int, int, str, SlotId]]:
+        """For active tasks: by tasks, then load, then one domain after the other."""
+        ranks: dict[str, int] = {}
+        found = []
+        for slot, tasks in self.tasks.items():
+            domain = self.domains[slot]
+            ranks[domain] = rank = ranks.get(domain, -1) + 1
+            found.append((tasks, self.total[slot], rank, domain, slot))
+        heapify(found)
+        return found
+
+    def take_task(self) -> SlotId:
+        """The slot with the fewest active tasks gets one more; ``NOWHERE`` when there is no slot."""
+        while self._free:
+            tasks, total, rank, domain, slot = self._free[0]
+            if (tasks, total) != (self.tasks[slot], self.total[slot]):
+                heappop(self._free)
+                heappush(self._free, (self.tasks[slot], self.total[slot], rank, domain, slot))
+                continue
+            self.add_task(slot)
+            return slot
+        return NOWHERE
+
+    def add_task(self, slot: SlotId) -> None:
+        """An active task more."""
+        self.tasks[slot] += 1
+        self.total[slot] += 1
+
+    def take_rider(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
+        """The least loaded slot in none of these gets one more rider; None when there is none."""
+        aside: list[str] = []
+        found = None
+        while self._tops and found is None:
+            stated, domain = heappop(self._tops)
+            top = self._top_of(domain)
+            if stated != top:
+                heappush(self._tops, (top, domain))
+                continue
+            aside.append(domain)
+            if domain not in avoid_domains:
+                found = self._take_in(domain, avoid_slots)
+        for domain in aside:
+            heappush(self._tops, (self._top_of(domain), domain))
+        return found
+
+    def _top_of(self, domain: str) -> int:
+        entries = self._by_domain[domain]
+        while entries[0][0] != self.total[entries[0][1]]:
+            slot = heappop(entries)[1]
+            heappush(entries, (self.total[slot], slot))
+        return entries[0][0]
+
+    def _take_in(self, domain: str, avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
+        entries = self._by_domain[domain]
+        aside: list[SlotId] = []
+        found = None
+        while entries and found is None:
+            self._top_of(domain)
+            slot = heappop(entries)[1]
+            aside.append(slot)
+            if slot not in avoid_slots:
+                found = slot
+                self.total[slot] += 1
+        for slot in aside:
+            heappush(entries, (self.total[slot], slot))
+        return found
+
+    def add_rider(self, slot: SlotId) -> None:
+        """A rider more."""
+        self.total[slot] += 1
+
+
+def place(
+    wishes: Sequence[Wishes], domains: Mapping[SlotId, str], seats: Sequence[Seats], ready: Readiness
+) -> tuple[Seats, ...]:
+    """New seats for all tasks, given those that were and the slots that live (with their domains).
+
+    A task whose slot is not among them gets its readiest standby's, else the slot with the fewest tasks, else waits.
+    Riders that are missing or sit badly are named anew, beside the old ones, which go when the new ones are ready.
+    """
+    loads = Loads(domains, seats)
+    placed = []
+    for task, seat in enumerate(seats):
+        slot = seat.slot
+        if slot not in domains:
+            slot = _promote(TaskId(task), seat, loads, ready)
+        placed.append(seat._replace(slot=slot))
+    others_exist = len(set(domains.values())) > 1
+    return tuple(
+        seat
+        if is_settled(wishes[task], seat, domains, others_exist)
+        else _mend(TaskId(task), seat, wishes[task], loads, ready)
+        for task, seat in enumerate(placed)
+    )
+
+
+def _promote(task: TaskId, seat: Seats, loads: Loads, ready: Readiness) -> SlotId:
+    candidates = [slot for slot in seat.standbys if slot in loads.domains]
+    if not candidates:
+        return loads.take_task()
+
+    def unfitness(slot: SlotId) -> tuple[bool, int, int, SlotId]:
+        reached = ready.standbys.get((slot, task), CheckpointId(-1))
+        return reached != ready.snapshots[task], -reached, loads.tasks[slot], slot
+
+    slot = min(candidates, key=unfitness)
+    loads.add_task(slot)
+    return slot
+
+
+def _mend(task: TaskId, seat: Seats, wish: Wishes, loads: Loads, ready: Readiness) -> Seats:
+    domains = loads.domains
+    living_standbys = tuple(s for s in seat.standbys if s in domains and s != seat.slot)
+    living_keepers = tuple(s for s in seat.keepers if s in domains)
+    if seat.slot == NOWHERE:
+        return Seats(NOWHERE, living_standbys, living_keepers)
+    own = domains[seat.slot]
+    standbys = _mend_riders(
+        seat.slot, own, living_standbys, wish.standbys, loads, (), lambda slot: ready.has_standby(slot, task)
+    )
+    keepers = _mend_riders(
+        seat.slot, own, living_keepers, wish.keepers, loads, standbys, lambda slot: ready.has_keeper(slot, task)
+    )
+    return Seats(seat.slot, standbys, keepers)
+
+
+def _mend_riders(
+    own_slot: SlotId,
+    own_domain: str,
+    living: tuple[SlotId, ...],
+    wanted: int,
+    loads: Loads,
+    preferred: tuple[SlotId, ...],
+    is_ready: Callable[[SlotId], bool],
+) -> tuple[SlotId, ...]:
+    domains = loads.domains
+    riders = list(living)
+
+    def sits_well(slot: SlotId) -> bool:
+        return domains[slot] != own_domain
+
+    while sum(map(sits_well, riders)) < wanted:
+        has_enough = sum(slot != own_slot for slot in riders) >= wanted
+        found = _another(own_slot, own_domain, riders, loads, preferred, only_elsewhere=has_enough)
+        if found is None:
+            break
+        riders.append(found)
+    if len(riders) <= wanted:
+        return tuple(riders)
+    # Two phases: the old one goes only when the new one has all, so at no moment is there nobody.
+    best = sorted(riders, key=lambda slot: (not sits_well(slot), slot == own_slot, not is_ready(slot)))[:wanted]
+    return tuple(slot for slot in riders if slot in best) if all(map(is_ready, best)) else tuple(riders)
+
+
+def _another(
+    own_slot: SlotId,
+    own_domain: str,
+    riders: list[SlotId],
+    loads: Loads,
+    preferred: tuple[SlotId, ...],
+    only_elsewhere: bool,
+) -> SlotId | None:
+    """One more slot for a rider: in a domain that has none of it, in another domain, in another slot."""
+    domains = loads.domains
+    taken = (own_slot, *riders)
+    own, others = frozenset({own_domain}), frozenset(domains[slot] for slot in riders)
+    for avoid in (own | others, own) if only_elsewhere else (own | others, own, frozenset[str]()):
+        for slot in preferred:
+            if slot not in taken and domains[slot] not in avoid:
+                loads.add_rider(slot)
+                return slot
+        found = loads.take_rider(avoid, taken)
+        if found is not None:
+            return found
+    return None
+
+
+def wishes_of(plan: Plan, standbys: int, keepers: int) -> tuple[Wishes, ...]:
+    """What each task shall have."""
+    kept = frozenset(plan.kept)
+    return tuple(Wishes(standbys, keepers if task in kept else 0) for task in plan.tasks)
+
+
+def is_settled(wish: Wishes, seat: Seats, domains: Mapping[SlotId, str], others_exist: bool) -> bool:
+    """True when a task wants nothing: each rider is there once and, if there is another domain, sits in one."""
+    if seat.slot == NOWHERE or len(seat.standbys) != wish.standbys or len(seat.keepers) != wish.keepers:
+        return False
+    own = domains[seat.slot]
+    for slot in (*seat.standbys, *seat.keepers):
+        if slot not in domains or slot == seat.slot or (others_exist and domains[slot] == own):
+            return False
+    return True

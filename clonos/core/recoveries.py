@@ -1,0 +1,199 @@
+"""What befalls a task between two completed checkpoints, and the timeline of each of its recoveries.
+
+``step`` judges a death or an exception: the task is replaced, cautiously where it should be, or the job fails. It
+never loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clonos.core.coordination import Fault, JobFailed, Milestone
+from clonos.core.errors import InternalError
+from clonos.core.ids import Incarnation, TaskId
+from clonos.core.messages import TaskFailed
+
+RAISED_MAX = 8
+"""Exceptions that are remembered per task, latest last, to know a poison record again."""
+
+DEATHS_BEFORE_CAUTION = 2
+"""Deaths of its process in one epoch after which the successor takes one element at a time."""
+
+# ------------------------------------------------------------------ states
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A task's misfortunes. ``incarnations`` and ``deaths`` are counted since the last completed checkpoint."""
+
+    incarnations: int = 0  # that have ended, for whatever reason
+    deaths: int = 0  # of the process while the task was live; deaths during replay never count
+    raised: tuple[TaskFailed, ...] = ()
+
+
+# ------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDied:
+    """The task's process is gone."""
+
+    task_name: str
+    was_live: bool
+    reason: str
+    incarnations_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The task's code raised."""
+
+    task_name: str
+    failed: TaskFailed
+    incarnations_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOver:
+    """A checkpoint is complete."""
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A successor shall begin; ``is_cautious``: with steps of one element."""
+
+    is_cautious: bool
+
+
+Verdict = Replace | JobFailed
+Step = tuple[Record, Verdict]
+
+# ------------------------------------------------------------------ handlers
+
+
+def _replace_dead(state: Record, event: ProcessDied) -> Step:
+    deaths = state.deaths + event.was_live
+    record = replace(state, incarnations=state.incarnations + 1, deaths=deaths)
+    if record.incarnations > event.incarnations_max:
+        return record, JobFailed(
+            Fault.ENVIRONMENT,
+            f"task {event.task_name} has lost {record.incarnations} incarnations since the last completed checkpoint"
+            f" (failures_per_epoch_max is {event.incarnations_max}), at last because {event.reason}.",
+            task_name=event.task_name,
+        )
+    return record, Replace(deaths >= DEATHS_BEFORE_CAUTION)
+
+
+def _judge(state: Record, event: Raised) -> Step:
+    failed = event.failed
+    record = Record(state.incarnations + 1, state.deaths, (*state.raised, failed)[-RAISED_MAX:])
+    if failed.is_fatal:
+        return record, _failure(event, "and no second try helps")
+    if any(is_same_element(earlier, failed) for earlier in state.raised):
+        return record, _failure(event, "at the same input element in two incarnations: a poison record")
+    if record.incarnations > event.incarnations_max:
+        count = record.incarnations
+        return record, _failure(event, f"the end of {count} incarnations since the last completed checkpoint")
+    return record, Replace(True)
+
+
+def is_same_element(one: TaskFailed, other: TaskFailed) -> bool:
+    """True when two incarnations raised in steps that share an input element, or nowhere nearer than the same step."""
+    if one.incarnation == other.incarnation or one.channel != other.channel:
+        return False
+    if one.count == 0 or other.count == 0:  # a timer, or the end of the stream
+        return (one.count, one.step, one.error) == (other.count, other.step, other.error)
+    return one.first_seq < other.first_seq + other.count and other.first_seq < one.first_seq + one.count
+
+
+def _failure(event: Raised, why: str) -> JobFailed:
+    failed = event.failed
+    step = f" in step {failed.step}" if failed.step else ""
+    record = f", record {failed.record}" if failed.record else ""
+    return JobFailed(
+        fault=Fault.JOB,
+        reason=f"task {event.task_name} raised {failed.error}{step}{record}, {why}.",
+        task_name=event.task_name,
+        step=failed.step,
+        record=failed.record,
+        channel=failed.channel,
+        first_seq=failed.first_seq,
+        count=failed.count,
+        error=failed.error,
+        traceback=failed.traceback,
+    )
+
+
+def _begin_epoch(state: Record, _event: EpochOver) -> Step:
+    # What raised is remembered longer: the element may lie behind the barrier of the checkpoint that is complete now.
+    return Record(raised=state.raised), Replace(False)
+
+
+HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
+    (Record, ProcessDied): _replace_dead,
+    (Record, Raised): _judge,
+    (Record, EpochOver): _begin_epoch,
+}
+
+
+def step(state: Record, event: ProcessDied | Raised | EpochOver) -> Step:
+    """The next state and the verdict. A pair without a row is a bug."""
+    handler = HANDLERS.get((type(state), type(event)))
+    if handler is None:
+        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event}")
+    return handler(state, event)
+
+
+# ------------------------------------------------------------------ timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One recovery of one task: when each milestone was reached (wall clock, ns), in order."""
+
+    task: TaskId
+    failed: Incarnation
+    cause: str
+    incarnation: Incarnation  # the successor's; 0 until a view names it
+    reached: tuple[tuple[Milestone, int], ...]
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing more will be told of it."""
+        return self.has_reached(Milestone.CAUGHT_UP)
+
+    def has_reached(self, milestone: Milestone) -> bool:
+        """Whether the milestone has been told."""
+        return any(known is milestone for known, _ in self.reached)
+
+
+GATHERED_PHASES = ("connecting", "replaying", "stalled", "lost", "live", "final")
+SETTLED_PHASES = ("live", "final")
+
+BEHIND_COUNTER = "behind"
+"""Counter of a task's status: elements that it knows to wait for it. Without it, a live task counts as caught up."""
+
+
+def milestones_of(phase: str, counters: tuple[tuple[str, int], ...]) -> tuple[Milestone, ...]:
+    """What a task with this status has reached, the view itself left out."""
+    if phase not in GATHERED_PHASES:
+        return ()
+    if phase not in SETTLED_PHASES:
+        return (Milestone.GATHERED,)
+    behind = next((value for name, value in counters if name == BEHIND_COUNTER), 0)
+    if behind > 0:
+        return (Milestone.GATHERED, Milestone.REPLAYED)
+    return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
+
+
+def reach(recovery: Recovery, milestones: tuple[Milestone, ...], now_ns: int) -> tuple[Recovery, tuple[Milestone, ...]]:
+    """The recovery after these milestones, and which of them are news."""
+    news = tuple(milestone for milestone in milestones if not recovery.has_reached(milestone))
+    if not news:
+        return recovery, ()
+    return replace(recovery, reached=(*recovery.reached, *((milestone, now_ns) for milestone in news))), news

@@ -1,0 +1,290 @@
+"""The running job: what slots say, what time brings, and what is repeated until it is answered."""
+
+from __future__ import annotations
+
+from clonos.core import checkpoints, liveness
+from clonos.core.coordination import (
+    Alarm,
+    Ending,
+    MetadataWritten,
+    OutputCommitFailed,
+    OutputCommitted,
+    Received,
+    Send,
+    SlotGone,
+    SlotRefused,
+    SlotUnreachable,
+    StoodDown,
+    StopAsked,
+    Ticked,
+    WriteOutcome,
+)
+from clonos.core.coordinator_state import CoordinatorState, Replaced
+from clonos.core.forming import check_slots, refuse
+from clonos.core.ids import COORDINATOR
+from clonos.core.liveness import NANOSECONDS
+from clonos.core.messages import Accusation, LogLost, Release, SlotStatus, Snapshotted, TaskFailed, Trigger
+from clonos.core.placement import NOWHERE
+from clonos.core.succession import (
+    advance_checkpoints,
+    lose_log,
+    note_progress,
+    raise_in,
+    renew_view,
+    request_missing,
+    update_life,
+)
+
+SOFT_LIMIT_COUNTER = "over_soft_limit"
+"""Counter of a task's status, above 0: its slot's budget is above the soft limit, so a checkpoint is due at once."""
+
+# ------------------------------------------------------------------ messages
+
+
+def take_status(state: CoordinatorState, event: Received) -> None:
+    """A slot's heartbeat."""
+    status = event.message
+    assert isinstance(status, SlotStatus)
+    before = state.statuses.get(event.slot)
+    state.statuses[event.slot] = status
+    state.note_view(event.slot, status.view)
+    state.note_completed(event.slot, status.completed)
+    for task in status.tasks:
+        note_progress(state, task)
+        if any(name == SOFT_LIMIT_COUNTER and value > 0 for name, value in task.counters):
+            state.is_over_soft_limit = True
+    if not state.is_mended and (before is None or _riders(before) != _riders(status)):
+        state.is_mending_due = True
+
+
+def _riders(status: SlotStatus) -> tuple[object, object]:
+    return status.standbys, status.keepers
+
+
+def take_snapshot(state: CoordinatorState, event: Received) -> None:
+    """A task's snapshot is durable."""
+    assert isinstance(event.message, Snapshotted)
+    if event.message.task < len(state.plan.tasks):
+        advance_checkpoints(state, checkpoints.Acknowledged(event.message))
+
+
+def take_lost(state: CoordinatorState, event: Received) -> None:
+    """A task's log is lost."""
+    assert isinstance(event.message, LogLost)
+    lose_log(state, event.message)
+
+
+def take_failure(state: CoordinatorState, event: Received) -> None:
+    """A task's code raised."""
+    assert isinstance(event.message, TaskFailed)
+    raise_in(state, event.message)
+
+
+def take_accusation(state: CoordinatorState, event: Received) -> None:
+    """A slot cannot reach another one."""
+    message = event.message
+    assert isinstance(message, Accusation)
+    if message.accused not in state.addresses or message.accused == event.slot:
+        return
+    state.quarrels = state.quarrels.accuse(event.slot, message.accused, state.awake_ns)
+    if message.is_gone:
+        update_life(state, message.accused, liveness.Broke(state.awake_ns, event.slot))
+
+
+def dismiss(state: CoordinatorState, event: Received) -> None:
+    """A slot that was replaced, or that nobody knows, still speaks: it ends. Repeated whenever it speaks."""
+    life = state.lives.get(event.slot)
+    reason = life.reason if isinstance(life, liveness.Gone) else "this job does not know it"
+    state.emit(Send(event.slot, Release(event.slot, reason)))
+
+
+# ------------------------------------------------------------------ the provider and the sockets
+
+
+def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
+    """The process has ended, for certain."""
+    if event.slot in state.addresses:
+        update_life(state, event.slot, liveness.Ended(event.reason), is_certain=True)
+    elif event.slot not in state.lives:  # ended before it had registered
+        state.lives[event.slot] = liveness.Gone(event.reason)
+        state.slots_requested = max(0, state.slots_requested - 1)
+
+
+def doubt_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
+    """The coordinator's own connection broke."""
+    if event.slot in state.addresses:
+        update_life(state, event.slot, liveness.Broke(state.awake_ns, COORDINATOR))
+
+
+def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
+    """The provider cannot deliver; it is asked again at a tick."""
+    state.slots_requested = max(0, state.slots_requested - 1)
+    state.emit(Alarm(f"a slot could not be started: {event.reason}"))
+
+
+# ------------------------------------------------------------------ the store and the sinks
+
+
+def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
+    """What became of a checkpoint's metadata."""
+    if event.outcome is WriteOutcome.DURABLE:
+        advance_checkpoints(state, checkpoints.Durable(event.checkpoint))
+    elif event.outcome is WriteOutcome.TAKEN:
+        advance_checkpoints(state, checkpoints.Taken(event.checkpoint))
+        if any(isinstance(effect, StoodDown) for effect in state.effects):
+            state.phase = Replaced()
+    else:
+        advance_checkpoints(state, checkpoints.WriteFailed(event.checkpoint, event.text, state.awake_ns))
+
+
+def take_commit(state: CoordinatorState, event: OutputCommitted) -> None:
+    """A checkpoint's output is visible."""
+    advance_checkpoints(state, event)
+
+
+def take_commit_failure(state: CoordinatorState, event: OutputCommitFailed) -> None:
+    """A checkpoint's output is not visible yet."""
+    advance_checkpoints(state, checkpoints.CommitFailed(event, state.awake_ns))
+
+
+# ------------------------------------------------------------------ the user
+
+
+def stop(state: CoordinatorState, event: StopAsked) -> None:
+    """With a last checkpoint, or at once."""
+    if event.drain:
+        state.is_draining = True
+        state.due_ns = min(state.due_ns, state.awake_ns)
+        _begin_checkpoint_if_due(state)
+    else:
+        state.finish(Ending.ABORTED, "the job was stopped at once")
+
+
+# ------------------------------------------------------------------ time
+
+
+def tick(state: CoordinatorState, _event: Ticked) -> None:
+    """A heartbeat of the running job."""
+    check_slots(state)
+    _settle_quarrels(state)
+    timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
+    advance_checkpoints(state, checkpoints.Passed(state.awake_ns, timeout_ns))
+    if not state.is_running:
+        return
+    _begin_checkpoint_if_due(state)
+    if _is_repeat_due(state):
+        REPEAT(state)
+    _ask_for_slots_again(state)
+
+
+def tick_closing(state: CoordinatorState, _event: Ticked) -> None:
+    """A heartbeat while only the last output has to be committed."""
+    timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
+    advance_checkpoints(state, checkpoints.Passed(state.awake_ns, timeout_ns))
+
+
+def _settle_quarrels(state: CoordinatorState) -> None:
+    if not state.quarrels.standing:
+        return
+    state.quarrels = state.quarrels.expire(state.awake_ns, state.limits)
+    loser = state.quarrels.loser(state.limits)
+    if loser is not None:
+        reason = "it and a peer cannot reach each other, though the coordinator reaches both"
+        update_life(state, loser, liveness.Ended(reason))
+
+
+def _ask_for_slots_again(state: CoordinatorState) -> None:
+    wait_ns = state.options.slots_wait_ms * NANOSECONDS
+    if state.slots_requested and state.awake_ns - state.requested_ns >= wait_ns:
+        state.slots_requested = 0
+    if state.homeless_ns >= 0 and state.awake_ns - state.homeless_ns >= wait_ns:
+        refuse(state, len(state.addresses))
+        return
+    request_missing(state)
+
+
+# ------------------------------------------------------------------ checkpoints begin
+
+
+def _begin_checkpoint_if_due(state: CoordinatorState) -> None:
+    """By time, above the soft limit, or to drain; not while a task recovers, for one interval at most."""
+    pending = state.ledger.pending
+    if state.is_draining:
+        if state.ledger.drain is not None:
+            return
+    elif state.awake_ns < state.due_ns and not (state.is_over_soft_limit and not pending):
+        return
+    interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
+    if state.unsettled or state.fallen:
+        if state.postponed_ns < 0:
+            state.postponed_ns = state.awake_ns
+        if state.awake_ns - state.postponed_ns < interval_ns:
+            return
+    state.postponed_ns = -1
+    if state.is_over_soft_limit and not pending:
+        state.emit(Alarm("a slot's in-flight log is above its soft limit: sources pause, a checkpoint is taken"))
+    state.is_over_soft_limit = False
+    state.due_ns = state.awake_ns + interval_ns
+    highest = state.ledger.highest
+    advance_checkpoints(state, checkpoints.Due(state.awake_ns, state.is_draining))
+    if state.ledger.highest > highest:
+        if state.is_draining:
+            state.drain_number = state.ledger.highest
+        _trigger(state)
+
+
+def _trigger(state: CoordinatorState) -> None:
+    """The highest pending checkpoint to every source that has not acknowledged it: it stands for the earlier ones."""
+    if not state.ledger.pending:
+        return
+    pending = state.ledger.pending[-1]
+    for task in state.plan.sources:
+        placement = state.view.placements[task]
+        if task in pending.acknowledged or task in state.fallen or placement.slot == NOWHERE:
+            continue
+        trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause)
+        state.emit(Send(placement.slot, trigger))
+
+
+# ------------------------------------------------------------------ repeats
+
+
+def _is_repeat_due(state: CoordinatorState) -> bool:
+    return state.awake_ns - state.repeated_ns >= state.options.heartbeat_ms * NANOSECONDS // 2
+
+
+def _repeat(state: CoordinatorState) -> None:
+    """Whatever wants an answer, to those who have not answered."""
+    state.repeated_ns = state.awake_ns
+    for slot in sorted(state.behind_view):
+        state.emit(Send(slot, state.view))
+    if state.behind_completed:
+        completed = state.completed_message()
+        for slot in sorted(state.behind_completed):
+            state.emit(Send(slot, completed))
+    _trigger(state)
+
+
+REPEAT = _repeat
+"""The handler of repeats: a module attribute, so that it can be replaced by a wrong one."""
+
+
+def finish_if_done(state: CoordinatorState) -> None:
+    """When the last checkpoint is complete and its output is committed, the job is done."""
+    if not isinstance(state.checkpoints, checkpoints.Collecting):
+        return
+    completed = state.completed
+    if completed.checkpoint > 0 and completed.is_final:
+        state.finish(Ending.FINISHED, "")
+    elif state.drain_number and completed.checkpoint >= state.drain_number:
+        state.finish(Ending.DRAINED, "the job was stopped with a last checkpoint")
+
+
+def settle(state: CoordinatorState, is_tick: bool) -> None:
+    """After each event: is the job done, or a view due? Mending can wait for a tick, whoever has fallen cannot."""
+    finish_if_done(state)
+    if not state.is_running:
+        return
+    is_urgent = bool(state.fallen) or state.is_rollback_due
+    if is_urgent or (state.is_mending_due and (is_tick or state.homeless_ns >= 0)):
+        renew_view(state)

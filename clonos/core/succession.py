@@ -1,0 +1,277 @@
+"""Who falls and who succeeds: from the loss of a slot, an exception or a lost log to the next view.
+
+The next view waits while a checkpoint is committing and is issued when its outcome is known, so that it names the
+checkpoint that became durable (``GATE``). Failures that arrive together lead to one view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from clonos.core import checkpoints, liveness, recoveries, views
+from clonos.core.coordination import Alarm, Fault, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
+from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
+from clonos.core.domains import depth_problem, what_is_not_survived
+from clonos.core.ids import Incarnation, SlotId, TaskId, view_name
+from clonos.core.ledger import NOBODY
+from clonos.core.messages import LogLost, Placement, TaskFailed, TaskStatus, View
+from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
+
+# ------------------------------------------------------------------ failures
+
+
+def update_life(state: CoordinatorState, slot: SlotId, event: liveness.Event, is_certain: bool = False) -> None:
+    """One step of a slot's life; if it ends with that, its tasks fall. ``is_certain``: the process has ended."""
+    before = state.lives[slot]
+    after = state.lives[slot] = liveness.step(before, event)
+    if isinstance(after, liveness.Gone) and not isinstance(before, liveness.Gone):
+        _lose_slot(state, slot, after.reason, is_certain)
+
+
+def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: bool) -> None:
+    domain = state.addresses[slot].domain
+    state.forget_slot(slot)
+    if not is_certain:  # a paused or cut-off process must not go on for ever
+        state.emit(ReleaseSlot(slot, reason))
+    state.emit(Alarm(f"slot {slot} is gone: {reason}", (("slot", slot), ("domain", domain))))
+    if state.is_running:
+        fall(state, state.hosted.pop(slot, ()), reason)
+    state.is_mending_due = True
+    if not isinstance(state.phase, Over):
+        request_missing(state)
+
+
+def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
+    """The process of these tasks is gone."""
+    for task in tasks:
+        if task in state.fallen or isinstance(state.phase, Over):
+            continue
+        name, was_live = state.plan.task_name(task), state.phases.get(task) == "live"
+        event = recoveries.ProcessDied(name, was_live, reason, state.options.failures_per_epoch_max)
+        _judge(state, task, event, reason)
+
+
+def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
+    """A task's code raised; repeated until a view ends the incarnation."""
+    if not state.is_current(failed.task, failed.incarnation):
+        return
+    event = recoveries.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
+    _judge(state, failed.task, event, f"it raised {failed.error}")
+
+
+def _judge(
+    state: CoordinatorState, task: TaskId, event: recoveries.ProcessDied | recoveries.Raised, cause: str
+) -> None:
+    dead = state.ledger.incarnations[task]
+    record, verdict = recoveries.step(state.records.get(task, recoveries.Record()), event)
+    state.records[task] = record
+    advance_checkpoints(state, checkpoints.Died((task,)))
+    state.tell(Milestone.DETECTED, task, dead, cause)
+    _note_recovery(state, task, recoveries.Recovery(task, dead, cause, NOBODY, ((Milestone.DETECTED, state.now_ns),)))
+    if isinstance(verdict, JobFailed):
+        state.fail(verdict)
+        return
+    state.fallen[task] = verdict.is_cautious
+    state.unsettled[task] = None
+
+
+def lose_log(state: CoordinatorState, lost: LogLost) -> None:
+    """A task has reported LOST: the generation ends with the next view."""
+    if state.is_rollback_due or not state.is_current(lost.task, lost.incarnation):
+        return
+    state.is_rollback_due = True
+    state.rollbacks += 1
+    name = state.plan.task_name(lost.task)
+    text = (
+        f"the causal log of task {name} is lost: at {lost.position} of channel {lost.channel} it would have to decide"
+        f" anew what its receiver has seen up to {lost.claim}. All tasks go back to checkpoint"
+        f" {state.completed.checkpoint}"
+    )
+    fields = (
+        ("task", name),
+        ("channel", lost.channel),
+        ("position", lost.position),
+        ("claim", lost.claim),
+        ("generation", state.ledger.generation + 1),
+        ("checkpoint", state.completed.checkpoint),
+    )
+    if state.rollbacks > state.options.failures_per_epoch_max:
+        state.fail(JobFailed(Fault.ENVIRONMENT, f"{state.rollbacks} rollbacks without a completed checkpoint: {text}"))
+        return
+    state.emit(Alarm(text, fields))
+
+
+def request_missing(state: CoordinatorState) -> None:
+    """Asks for the slots that are missing, elsewhere when all that live share one domain."""
+    missing = state.slots_needed - len(state.addresses) - state.slots_requested
+    if missing <= 0:
+        return
+    domains = sorted({address.domain for address in state.addresses.values()})
+    state.slots_requested += missing
+    state.requested_ns = state.awake_ns
+    state.emit(RequestSlots(missing, tuple(domains) if len(domains) == 1 else ()))
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def advance_checkpoints(state: CoordinatorState, event: checkpoints.Event) -> None:
+    """One step of the checkpoints' table, and what it asks for."""
+    state.checkpoints, effects = checkpoints.step(state.checkpoints, event)
+    for effect in effects:
+        if isinstance(effect, checkpoints.Complete):
+            _announce(state)
+        elif isinstance(effect, JobFailed):
+            state.fail(effect)
+        else:
+            state.emit(effect)
+
+
+def _announce(state: CoordinatorState) -> None:
+    completed = state.completed_message()
+    for slot in sorted(state.addresses):
+        state.behind_completed[slot] = None
+        state.emit(Send(slot, completed))
+    state.records = {t: r for t, old in state.records.items() if (r := _next_epoch(old)).raised}
+    state.rollbacks = 0
+    state.is_mending_due |= not state.is_mended  # standbys have something new to reach
+
+
+def _next_epoch(record: recoveries.Record) -> recoveries.Record:
+    return recoveries.step(record, recoveries.EpochOver())[0]
+
+
+# ------------------------------------------------------------------ views
+
+
+def _issue(state: CoordinatorState) -> None:
+    """The next view, if anything has changed."""
+    view, domains = state.view, state.domains()
+    seats = seats_for(state, view, domains)
+    addresses = tuple(state.addresses[slot] for slot in domains)
+    if state.is_rollback_due:
+        event: views.Event = views.RollBack(state.completed, seats, addresses)
+    else:
+        housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot == NOWHERE != seats[t].slot]
+        reborn = {**dict.fromkeys(housed, False), **state.fallen}
+        if not reborn and addresses == view.slots and all(map(_sits_as_placed, view.placements, seats)):
+            state.is_mending_due = False
+            return
+        event = views.Change(reborn, state.completed, seats, addresses)
+    install_view(state, event)
+
+
+def _wait(_state: CoordinatorState) -> None:
+    """The metadata on its way decides what successors restore."""
+
+
+GATE: dict[type, Callable[[CoordinatorState], None]] = {
+    checkpoints.Collecting: _issue,
+    checkpoints.Committing: _wait,
+    checkpoints.Publishing: _issue,
+    checkpoints.Deposed: _wait,
+}
+"""Whether the next view may be issued, by the state of the checkpoints."""
+
+
+def renew_view(state: CoordinatorState) -> None:
+    """Issues the next view as soon as it may be."""
+    GATE[type(state.checkpoints)](state)
+
+
+def _sits_as_placed(placement: Placement, seat: Seats) -> bool:
+    return (placement.slot, placement.standbys, placement.keepers) == seat
+
+
+def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -> tuple[Seats, ...]:
+    """Where everybody sits next, given where they sit in ``view`` and who lives."""
+    standbys = {(s, task): at for s, status in state.statuses.items() for task, at in status.standbys}
+    keepers = {(s, task): by for s, status in state.statuses.items() for task, by in status.keepers}
+    snapshots = [entry.snapshot for entry in state.completed.tasks]
+    ready = Readiness(standbys, keepers, snapshots, [p.incarnation for p in view.placements])
+    seats = [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
+    return place(state.wishes, domains, seats, ready)
+
+
+def install_view(state: CoordinatorState, event: views.Event) -> None:
+    """Takes the next view over and sends it to every slot."""
+    state.views = views.step(state.views, event)
+    view = state.view
+    began = [p for p in view.placements if int(p.incarnation) == view.number]
+    incarnations = tuple(Incarnation(p.incarnation if p.slot != NOWHERE else NOBODY) for p in view.placements)
+    advance_checkpoints(state, checkpoints.Renewed(view.generation, incarnations))
+    state.hosted = {}
+    for placement in view.placements:
+        state.hosted.setdefault(placement.slot, []).append(placement.task)
+    for placement in began:
+        state.phases[placement.task] = "recovering" if placement.slot != NOWHERE else "waiting"
+        state.unsettled[placement.task] = None
+        if placement.slot != NOWHERE:
+            _note_successor(state, placement.task, isinstance(event, views.RollBack))
+    state.fallen, state.is_rollback_due, state.is_mending_due = {}, False, False
+    if NOWHERE not in state.hosted:
+        state.homeless_ns = -1
+    elif state.homeless_ns < 0:
+        state.homeless_ns = state.awake_ns
+    domains = {address.slot: address.domain for address in view.slots}
+    seats = [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
+    others_exist = len(set(domains.values())) > 1
+    state.is_mended = all(is_settled(w, s, domains, others_exist) for w, s in zip(state.wishes, seats, strict=True))
+    state.repeated_ns = state.awake_ns
+    for slot in domains:
+        state.behind_view[slot] = None
+        state.emit(Send(slot, view))
+    _say(state, "depth", depth_problem(state.plan, seats, domains) or "")
+    _say(state, "survival", what_is_not_survived(state.plan, state.wishes, seats, domains))
+
+
+def _say(state: CoordinatorState, subject: str, text: str) -> None:
+    if state.said.get(subject, "") != text:
+        state.said[subject] = text
+        if text:
+            state.emit(Alarm(text, (("view", view_name(state.view.number)),)))
+
+
+# ------------------------------------------------------------------ timeline
+
+
+def _note_recovery(state: CoordinatorState, task: TaskId, recovery: recoveries.Recovery) -> None:
+    if task in state.open_recoveries:  # fell again before it had caught up
+        _close_recovery(state, task)
+    state.open_recoveries[task] = recovery
+
+
+def _close_recovery(state: CoordinatorState, task: TaskId) -> None:
+    state.recoveries.append(state.open_recoveries.pop(task))
+    del state.recoveries[:-RECOVERIES_MAX]
+
+
+def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) -> None:
+    incarnation = Incarnation(state.view.number)
+    recovery = state.open_recoveries.get(task)
+    if recovery is None:
+        if not is_rollback:
+            return  # the job starts, or a task that has waited gets its slot
+        recovery = recoveries.Recovery(task, NOBODY, "rollback", NOBODY, ())
+    reached, _ = recoveries.reach(recovery, (Milestone.VIEW,), state.now_ns)
+    state.open_recoveries[task] = recoveries.Recovery(task, reached.failed, reached.cause, incarnation, reached.reached)
+    state.tell(Milestone.VIEW, task, incarnation, recovery.cause)
+
+
+def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
+    """A slot says how far a task is."""
+    task = status.task
+    if not state.is_current(task, status.incarnation):
+        return
+    state.phases[task] = status.phase
+    if status.phase in recoveries.SETTLED_PHASES:
+        state.unsettled.pop(task, None)
+    recovery = state.open_recoveries.get(task)
+    if recovery is None or recovery.incarnation != status.incarnation:
+        return
+    milestones = recoveries.milestones_of(status.phase, status.counters)
+    state.open_recoveries[task], news = recoveries.reach(recovery, milestones, state.now_ns)
+    for milestone in news:
+        state.tell(milestone, task, status.incarnation, recovery.cause)
+    if state.open_recoveries[task].is_over:
+        _close_recovery(state, task)

@@ -1,0 +1,164 @@
+"""Views: the numbered statements of who lives where. One table, ``(State, Event) -> handler``.
+
+    Unformed ──Form──▶ Standing ──Change, RollBack──▶ Standing
+
+An incarnation is the number of the view that began it; what it restores is fixed then and does not change during its
+life. ``clonos.core.coordinator`` decides when a view is due: never while a checkpoint is committing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clonos.core.errors import InternalError
+from clonos.core.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
+from clonos.core.messages import Placement, SlotAddress, View
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.placement import Seats
+
+# ------------------------------------------------------------------ states
+
+
+@dataclass(frozen=True, slots=True)
+class Unformed:
+    """No view of this term yet. ``inherited``: the highest view of an earlier term that a living slot has."""
+
+    term: int
+    job_id: str
+    inherited: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The view that holds."""
+
+    view: View
+
+
+State = Unformed | Standing
+
+# ------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The job starts, or resumes: every task begins with the generation, at ``completed``."""
+
+    generation: int
+    completed: CheckpointMetadata
+    seats: Sequence[Seats]
+    addresses: tuple[SlotAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Some tasks begin a new incarnation (``reborn``: True for the cautious ones); riders and slots may differ."""
+
+    reborn: dict[TaskId, bool]
+    completed: CheckpointMetadata
+    seats: Sequence[Seats]
+    addresses: tuple[SlotAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """A log is lost: the next generation begins at ``completed``, every task with it."""
+
+    completed: CheckpointMetadata
+    seats: Sequence[Seats]
+    addresses: tuple[SlotAddress, ...]
+
+
+Event = Form | Change | RollBack
+
+# ------------------------------------------------------------------ handlers
+
+
+def _form(state: Unformed, event: Form) -> State:
+    number = view_number(state.term, 1)
+    placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.seats))
+    return Standing(View(number, event.generation, state.job_id, event.addresses, placements))
+
+
+def _inherit(state: Unformed, event: Change) -> State:
+    assert state.inherited is not None, "a change needs a view to change"
+    return Standing(_changed(state.inherited, view_number(state.term, 1), event))
+
+
+def _change(state: Standing, event: Change) -> State:
+    return Standing(_changed(state.view, _following(state.view), event))
+
+
+def _changed(view: View, number: ViewNumber, event: Change) -> View:
+    placements = tuple(
+        _begun(number, task, seat, event.completed, False, event.reborn[TaskId(task)])
+        if task in event.reborn
+        else _reseated(view.placements[task], seat)
+        for task, seat in enumerate(event.seats)
+    )
+    return View(number, view.generation, view.job_id, event.addresses, placements)
+
+
+def _roll_back(state: Standing, event: RollBack) -> State:
+    view, number = state.view, _following(state.view)
+    placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.seats))
+    return Standing(View(number, view.generation + 1, view.job_id, event.addresses, placements))
+
+
+def _following(view: View) -> ViewNumber:
+    return view_number(term_of(view.number), (view.number & 0xFFFFFFFF) + 1)
+
+
+def _begun(
+    number: ViewNumber, task: int, seat: Seats, completed: CheckpointMetadata, is_fresh: bool, is_cautious: bool
+) -> Placement:
+    entry = completed.tasks[task]
+    return Placement(
+        task=TaskId(task),
+        incarnation=Incarnation(number),
+        slot=seat.slot,
+        restore=completed.checkpoint,
+        objects=entry.objects,
+        log_offset_bytes=entry.log_offset_bytes,
+        is_fresh=is_fresh,
+        is_cautious=is_cautious,
+        standbys=seat.standbys,
+        keepers=seat.keepers,
+    )
+
+
+def _reseated(placement: Placement, seat: Seats) -> Placement:
+    """The same incarnation; only its riders may differ."""
+    assert placement.slot == seat.slot, f"task {placement.task} was moved without a new incarnation"
+    if placement.standbys == seat.standbys and placement.keepers == seat.keepers:
+        return placement
+    return Placement(
+        task=placement.task,
+        incarnation=placement.incarnation,
+        slot=placement.slot,
+        restore=placement.restore,
+        objects=placement.objects,
+        log_offset_bytes=placement.log_offset_bytes,
+        is_fresh=placement.is_fresh,
+        is_cautious=placement.is_cautious,
+        standbys=seat.standbys,
+        keepers=seat.keepers,
+    )
+
+
+HANDLERS: dict[tuple[type, type], Callable[[Any, Any], State]] = {
+    (Unformed, Form): _form,
+    (Unformed, Change): _inherit,
+    (Standing, Change): _change,
+    (Standing, RollBack): _roll_back,
+}
+
+
+def step(state: State, event: Event) -> State:
+    """The next state, with the new view. A pair without a row is a bug."""
+    handler = HANDLERS.get((type(state), type(event)))
+    if handler is None:
+        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event}")
+    return handler(state, event)
