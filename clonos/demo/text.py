@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,14 +38,21 @@ def write_text(folder: Path, lines: int, files: int) -> list[Path]:
     return paths
 
 
+def labels_of(paths: list[Path]) -> dict[str, str]:
+    """A short name for each file: its own, or its path where two have the same."""
+    times = Counter(path.name for path in paths)
+    return {str(path): path.name if times[path.name] == 1 else str(path) for path in paths}
+
+
 def words_in(paths: list[Path]) -> Iterator[tuple[str, str]]:
     """Every (identity, word) of these files."""
+    labels = labels_of(paths)
     for path in paths:
         offset_bytes = 0
         with open(path, "rb") as lines:
             for line in lines:
                 for index, word in enumerate(words_of(line.decode("utf-8", "replace"))):
-                    yield identity_of(path.name, offset_bytes, index), word
+                    yield identity_of(labels[str(path)], offset_bytes, index), word
                 offset_bytes += len(line)
 
 

@@ -109,6 +109,18 @@ def judge(
     )
 
 
+def as_far_as_asked(words: Iterable[tuple[str, str]], answers: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, str]]:
+    """The words that a job which was stopped had read: of each file, all up to the last line that was asked about."""
+    last_bytes: dict[str, int] = {}
+    for identity, _ in answers:
+        file, offset_bytes, _ = identity.rsplit(":", 2)
+        last_bytes[file] = max(int(offset_bytes), last_bytes.get(file, 0))
+    for identity, word in words:
+        file, offset_bytes, _ = identity.rsplit(":", 2)
+        if int(offset_bytes) <= last_bytes.get(file, -1):
+            yield identity, word
+
+
 def silence_ms(instants_ns: Iterable[int], from_ns: int, until_ns: int) -> float | None:
     """The longest pause between two neighbours that touches the span; None when fewer than two are there."""
     ordered = sorted(set(instants_ns))

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 from clonos.core.errors import EnvironmentFault
@@ -65,12 +66,12 @@ class ProcessSlots:
         self._reader = threading.Thread(target=self._read, args=(events_read_fd,), name="slot processes", daemon=True)
         self._reader.start()
 
-    def order(self, birth: bytes) -> int:
+    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
         """Starts one more slot."""
         with self._lock:
             number = self._orders
             self._orders += 1
-            domain = self._domain_for(number)
+            domain = self._domain_for(number, avoid_domains)
             self._domain_of[number] = domain
         encoded = domain.encode("utf-8")
         assert self._nursery.stdin is not None, "it was opened as a pipe"
@@ -103,13 +104,13 @@ class ProcessSlots:
         with self._lock:
             return dict(self._pid_of)
 
-    def _domain_for(self, number: int) -> str:
-        """The domain with the fewest living slots, so that a killed one fills again."""
+    def _domain_for(self, number: int, avoid: Collection[str]) -> str:
+        """The domain with the fewest living slots, so that a killed one fills again; better none to be avoided."""
         if not self._domain_count:
             return f"process-{number}"
         living = Counter(self._domain_of.values())
         names = [f"domain-{index}" for index in range(self._domain_count)]
-        return min(names, key=lambda name: living[name])
+        return min(names, key=lambda name: (name in avoid, living[name]))
 
     def _read(self, events_fd: int) -> None:
         with open(events_fd, encoding="ascii") as lines:

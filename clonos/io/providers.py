@@ -6,7 +6,7 @@ views and tasks: which slots are wanted, and what the death of one means, the co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 
@@ -24,8 +24,9 @@ class SlotProvider(Protocol):
     is released. The listener is called from a thread of the provider, once for each order that was begun.
     """
 
-    def order(self, birth: bytes) -> int:
-        """Starts one more slot; returns at once with the order's number."""
+    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+        """Starts one more slot, in none of these domains where there is a choice; returns at once with the order's
+        number."""
 
     def close(self) -> None:
         """Ends every slot that still runs and waits for it. Orders that end thereby are reported too."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -35,8 +35,8 @@ class SparkSlots:
         self._threads: list[threading.Thread] = []
         self._is_closing = False
 
-    def order(self, birth: bytes) -> int:
-        """Submits one more slot."""
+    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+        """Submits one more slot. Where it is born Spark decides, whatever is to be avoided."""
         number = len(self._threads)
         thread = InheritableThread(target=self._run, args=(number, birth), name=f"slot order {number}", daemon=True)
         self._threads.append(thread)

@@ -114,6 +114,14 @@ def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
         assert sorted(provider._domain_of.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
 
 
+def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends, domains=2)) as provider:
+        for _ in range(3):
+            provider.order(_note(tmp_path, waits=False), avoid_domains=("domain-0",))
+        assert {ends.next().reason for _ in range(3)} == {""}
+    assert {file.name.split(".")[0] for file in tmp_path.glob("domain-*")} == {"domain-1"}
+
+
 def test_when_the_nursery_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends)) as provider:
         order = provider.order(_note(tmp_path, waits=True))

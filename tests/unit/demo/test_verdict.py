@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clonos.demo.text import carried_lines, words_in, words_of, write_text
-from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, silence_ms
+from clonos.demo.verdict import Verdict, answers_given, as_far_as_asked, committed_rows, judge, silence_ms
 
 WORDS = [("a:0:0", "the"), ("a:0:1", "cat"), ("a:8:0", "the")]
 COUNTS = [{"word": "the", "count": 2, "identities": ["a:0:0", "a:8:0"]}]
@@ -99,6 +99,11 @@ def test_a_line_of_the_log_that_is_cut_short_was_not_given(tmp_path: Path) -> No
     log = tmp_path / "log"
     log.write_text('{"identity": "a:0:0", "banned": true}\n{"identity": "a:0:1", "ban', "utf-8")
     assert list(answers_given(log)) == [("a:0:0", True)]
+
+
+def test_of_a_stopped_job_the_words_up_to_the_last_line_asked_about_are_judged() -> None:
+    words = [*WORDS, ("a:8:1", "dog"), ("a:20:0", "end"), ("b:0:0", "other")]
+    assert list(as_far_as_asked(words, [("a:8:0", True), ("a:0:1", False)])) == words[:4]
 
 
 def test_a_silence_is_the_longest_pause_that_touches_the_span() -> None:

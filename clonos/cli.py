@@ -1,0 +1,176 @@
+"""The command line: ``clonos run``, ``clonos demo``, ``clonos chaos``.
+
+Exit codes: 0 the job has ended, or was stopped with a final checkpoint (a demo or chaos run: and found nothing wrong);
+1 the job is at fault, or something wrong was found; 2 the command line is; 3 the environment is; 4 we or a peer are;
+130 the job was aborted by a second signal. What this library raises on purpose is one message, without a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import clonos
+from clonos.core.errors import ClonosError, EnvironmentFault, JobError
+
+if TYPE_CHECKING:
+    from clonos.job import Job
+
+ENDED: Final = 0
+JOB_AT_FAULT: Final = 1
+ENVIRONMENT_AT_FAULT: Final = 3
+WE_ARE_AT_FAULT: Final = 4
+ABORTED: Final = 130
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:2] == ["chaos", "seeds"]:
+        return _guarded(lambda: _chaos_seeds(given[2:]))
+    parsed = _parser().parse_args(given)
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    logging.getLogger("clonos").setLevel(logging.INFO if parsed.verbose else logging.WARNING)
+    return _guarded(lambda: _demo(parsed) if parsed.command == "demo" else _run(parsed))
+
+
+def exit_code_of(error: ClonosError) -> int:
+    """Whose fault an error is, as an exit code."""
+    if isinstance(error, JobError):
+        return JOB_AT_FAULT
+    return ENVIRONMENT_AT_FAULT if isinstance(error, EnvironmentFault) else WE_ARE_AT_FAULT
+
+
+def load_job(target: str) -> Job:
+    """The job of ``FILE`` or ``FILE:NAME``: the file's one ``Job``, or that of this name.
+
+    The file is imported by its stem, with its folder on the import path, as if a module beside it had imported it.
+    """
+    from clonos.job import Job
+
+    file_name, _, name = target.partition(":")
+    file = Path(file_name).resolve()
+    if not file.is_file():
+        raise JobError(f"there is no file {file_name!r} to run.")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    module = sys.modules.get(file.stem)
+    if module is None or getattr(module, "__file__", None) != str(file):
+        specification = importlib.util.spec_from_file_location(file.stem, file)
+        if specification is None or specification.loader is None:
+            raise JobError(f"{file_name!r} is no Python file.")
+        module = importlib.util.module_from_spec(specification)
+        sys.modules[file.stem] = module
+        specification.loader.exec_module(module)
+    jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
+    if name:
+        if name not in jobs:
+            raise JobError(f"{file_name!r} has no Job called {name!r}; it has: {', '.join(jobs) or 'none'}.")
+        return jobs[name]
+    distinct = list({id(job): job for job in jobs.values()}.values())
+    if len(distinct) != 1:
+        found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else "none."
+        raise JobError(f"{file_name!r} should have one Job at its top level, it has {found}")
+    return distinct[0]
+
+
+def _guarded(command: object) -> int:
+    assert callable(command)
+    try:
+        return int(command())
+    except ClonosError as error:
+        print(f"clonos: {error}", file=sys.stderr)
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return ABORTED
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    job = load_job(parsed.job)
+    result = job.run(command_line=_options(parsed))
+    print(result.summary(), file=sys.stderr)
+    return ABORTED if result.was_aborted else ENDED
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from clonos.demo.show import Wishes, run_demo
+
+    wishes = Wishes(
+        slots=parsed.slots,
+        master=parsed.master,
+        pattern=parsed.input,
+        lines=parsed.lines,
+        seconds=parsed.seconds,
+        kills=tuple(parsed.kills.split(",")) if parsed.kills else (),
+        json_file=parsed.json,
+        keep=parsed.keep,
+    )
+    return ENDED if run_demo(wishes) else JOB_AT_FAULT
+
+
+def _chaos_seeds(arguments: Sequence[str]) -> int:
+    seeds = importlib.import_module("clonos_chaos.cli").seeds
+    return int(seeds(arguments))
+
+
+def _options(parsed: argparse.Namespace) -> dict[str, object]:
+    """What was given on the command line, by option key."""
+    named = {key: getattr(parsed, key) for key in ("master", "slots", "metrics", "checkpoint", "store")}
+    options: dict[str, object] = {key: value for key, value in named.items() if value is not None}
+    options |= {key: True for key in ("resume", "overwrite") if getattr(parsed, key)}
+    for pair in parsed.option:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise JobError(f"--option takes key=value, not {pair!r}, for example: --option checkpoint_every=5s")
+        options[key.strip().replace("-", "_")] = value
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="clonos", description=clonos.__doc__)
+    parser.add_argument("--version", action="version", version=f"clonos {clonos.__version__}")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run the job of a Python file")
+    run.add_argument("job", metavar="FILE[:NAME]", help="a Python file with one Job, or the one to take of several")
+    run.add_argument("--master", metavar="URL", help="Spark master of the session that is made for the job")
+    run.add_argument("--slots", metavar="KIND", help="spark (default) or process: where tasks run")
+    run.add_argument("--store", metavar="URL", help="where checkpoints go (default: ./.clonos/<name of the job>)")
+    run.add_argument("--resume", action="store_true", help="go on from the store's last completed checkpoint")
+    run.add_argument("--checkpoint", metavar="N", help="with --resume: go back to this checkpoint")
+    run.add_argument("--overwrite", action="store_true", help="forget what the store and the output folders hold")
+    run.add_argument("--metrics", metavar="FILE", help="write counters to this file, a JSON line each second")
+    run.add_argument(
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="any other option; may be repeated"
+    )
+
+    demo = commands.add_parser("demo", help="word count that survives the death of its tasks, and the verdict")
+    demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
+    demo.add_argument("--master", metavar="URL", help="Spark master (default: a local cluster of two executors)")
+    demo.add_argument("--input", metavar="GLOB", help="text files to read (default: the text of Python's own help)")
+    length = demo.add_mutually_exclusive_group()
+    length.add_argument("--lines", type=int, metavar="N", help="read so many lines of the default text")
+    length.add_argument("--seconds", type=float, metavar="S", help="stop with a final checkpoint after so long")
+    demo.add_argument(
+        "--kills",
+        metavar="KIND,...",
+        help="of map, window, linked, executor, in this order; none for none (default: all)",
+    )
+    demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
+    demo.add_argument("--keep", type=Path, metavar="FOLDER", help="leave input, output and logs in this folder")
+
+    chaos = commands.add_parser("chaos", help="simulated worlds with faults, judged by an oracle")
+    chaos.add_argument("what", choices=("seeds",), help="clonos chaos seeds --from A --to B [--topology NAME]")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

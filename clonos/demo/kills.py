@@ -1,0 +1,160 @@
+"""The kills of the demo: whom, with SIGKILL, and what each did to the others.
+
+A kill waits until the job is whole: every task live, the recovery before over, its standby seeded, and a few
+checkpoints completed since. What is killed is a process, as its slot's status names it, or an executor with all its
+slots.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from clonos.demo.wordcount import ASK, COUNT
+from clonos.io.wall_clock import wall_ns
+from clonos.status import Status, TaskState
+
+CALM_CHECKPOINTS: Final = 2
+"""Checkpoints completed after a recovery before the next kill."""
+
+PATIENCE_S: Final = 60.0
+"""A standby that is still not seeded after so long is not waited for."""
+
+EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
+ANCESTORS_MAX: Final = 4
+
+
+class Kind(StrEnum):
+    """What is killed."""
+
+    MAP = "map"
+    WINDOW = "window"
+    LINKED = "linked"  # a map and a window task that it feeds, together
+    EXECUTOR = "executor"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One killed task. ``at_ns``: wall clock, just before the signal."""
+
+    task: str
+    kind: Kind
+    incarnation: int
+    at_ns: int
+
+
+@dataclass(slots=True)
+class Kills:
+    """Goes through the kinds, one after the other. ``look`` is called often, with the newest status."""
+
+    kinds: list[Kind]
+    done: list[Kill] = field(default_factory=list)
+    disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation changed
+    _before: dict[str, TaskState] = field(default_factory=dict)
+    _struck: frozenset[str] = frozenset()
+    _calm_from: int = -1  # the checkpoint completed when the job became whole
+    _whole_wished_from_s: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every kill is made and recovered from."""
+        return not self.kinds and not self._struck
+
+    def look(self, status: Status) -> str | None:
+        """Judges the last kill or makes the next one. Answers what to tell the spectators."""
+        if self._struck:
+            return self._judge(status)
+        if not self.kinds or not self._is_calm(status):
+            return None
+        return self._strike(self.kinds.pop(0), status)
+
+    def _is_calm(self, status: Status) -> bool:
+        if not is_live(status):
+            self._calm_from, self._whole_wished_from_s = -1, 0.0
+            return False
+        if not self._whole_wished_from_s:
+            self._whole_wished_from_s = time.monotonic()
+        is_whole = all(task.standbys for task in status.tasks)
+        if not is_whole and time.monotonic() - self._whole_wished_from_s < PATIENCE_S:
+            return False
+        if self._calm_from < 0:
+            self._calm_from = status.checkpoint
+        return status.checkpoint >= self._calm_from + CALM_CHECKPOINTS
+
+    def _strike(self, kind: Kind, status: Status) -> str:
+        victims = choose(kind, status.tasks)
+        self._before = {task.name: task for task in status.tasks}
+        self._struck = frozenset(task.name for task in victims)
+        pids = [task.pid for task in victims]
+        if kind is Kind.EXECUTOR:
+            pids = executor_pids(victims)
+        at_ns = wall_ns()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.done += [Kill(task.name, kind, task.incarnation, at_ns) for task in victims]
+        names = ", ".join(task.name for task in victims)
+        where = f" {victims[0].domain} with" if kind is Kind.EXECUTOR else ""
+        return f"SIGKILL {kind}:{where} {names} (pid {', '.join(map(str, pids))})"
+
+    def _judge(self, status: Status) -> str | None:
+        now = {task.name: task for task in status.tasks}
+        has_moved = all(now[name].incarnation > self._before[name].incarnation for name in self._struck)
+        if not has_moved or not is_live(status):
+            return None
+        for name, before in self._before.items():
+            if name not in self._struck and (now[name].pid, now[name].incarnation) != (before.pid, before.incarnation):
+                self.disturbed.append(name)
+        healthy = len(self._before) - len(self._struck)
+        told = f"recovered {', '.join(sorted(self._struck))}; {healthy} healthy tasks"
+        told += " kept their processes and incarnations" if not self.disturbed else f", disturbed: {self.disturbed}"
+        self._struck, self._calm_from, self._whole_wished_from_s = frozenset(), -1, 0.0
+        return told
+
+
+def is_live(status: Status) -> bool:
+    """Whether every task runs and no recovery is on its way."""
+    phases = {task.phase for task in status.tasks}
+    latest = {one.task: one for one in status.recoveries}  # one that failed again has an unfinished one before it
+    return bool(phases) and phases <= {"live", "final"} and all(one.is_over for one in latest.values())
+
+
+def choose(kind: Kind, tasks: Sequence[TaskState]) -> list[TaskState]:
+    """Whom a kill strikes: the first of its step, or all tasks of the executor that has the most."""
+    first_map = next(task for task in tasks if step_of(task.name) == ASK)
+    windows = [task for task in tasks if step_of(task.name) == COUNT]
+    if kind is Kind.MAP:
+        return [first_map]
+    if kind is Kind.WINDOW:
+        return windows[:1]
+    if kind is Kind.LINKED:
+        return [first_map, windows[-1]]
+    fullest = max(sorted({task.domain for task in tasks}), key=lambda name: sum(t.domain == name for t in tasks))
+    return [task for task in tasks if task.domain == fullest]
+
+
+def step_of(task_name: str) -> str:
+    """The step that a task runs: the first one of the chain that is named."""
+    return re.split(r"[^A-Za-z0-9_.-]", task_name)[0]
+
+
+def executor_pids(victims: Sequence[TaskState]) -> list[int]:
+    """The executor's JVM where there is one, whose workers die with it; else all its slots' processes."""
+    for victim in victims:
+        pid = victim.pid
+        for _ in range(ANCESTORS_MAX):
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+                status = Path(f"/proc/{pid}/stat").read_text("utf-8")
+            except OSError:
+                break
+            if EXECUTOR_CLASS in command:
+                return [pid]
+            pid = int(status.rpartition(")")[2].split()[1])
+    return [task.pid for task in victims]

@@ -1,0 +1,92 @@
+"""The live display of the demo: what runs where, how fast, what was killed. Plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from clonos.status import Status
+
+RATE_SPAN_S: Final = 2.0
+LINE_EVERY_S: Final = 5.0
+REFRESHES_PER_S: Final = 4
+
+
+class Display:
+    """Shows the newest status, and events as they come."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=REFRESHES_PER_S) if console.is_terminal else None
+        self._seen: deque[tuple[float, int]] = deque()
+        self._total = 0
+        self._known: dict[tuple[str, int], int] = {}
+        self._line_due_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, event: str) -> None:
+        """Something happened: it stays above the display."""
+        self._console.print(Text(f"{time.strftime('%H:%M:%S')} {event}"))
+
+    def show(self, status: Status) -> None:
+        """A newer picture."""
+        rate = self._rate(status)
+        if self._live is not None:
+            self._live.update(Group(self._headline(status, rate), _tasks(status)))
+        elif time.monotonic() >= self._line_due_s:
+            self._line_due_s = time.monotonic() + LINE_EVERY_S
+            self._console.print(self._headline(status, rate))
+
+    def _rate(self, status: Status) -> float:
+        """Records read by all tasks per second. Counters belong to an incarnation, so only growth within one counts."""
+        now_s = time.monotonic()
+        for task in status.tasks:
+            records = task.counters.get("records_in", 0)
+            identity = (task.name, task.incarnation)
+            self._total += max(0, records - self._known.get(identity, 0))
+            self._known[identity] = max(records, self._known.get(identity, 0))
+        self._seen.append((now_s, self._total))
+        while self._seen[0][0] < now_s - RATE_SPAN_S and len(self._seen) > 1:
+            self._seen.popleft()
+        (then_s, then), (until_s, until) = self._seen[0], self._seen[-1]
+        return (until - then) / (until_s - then_s) if until_s > then_s else 0.0
+
+    def _headline(self, status: Status, rate: float) -> Text:
+        return Text(
+            f"{status.phase}: {rate:,.0f} records/s in all tasks, epoch {status.checkpoint},"
+            f" generation {status.generation}, view {status.view:x}, {status.slots} slots"
+        )
+
+
+def _tasks(status: Status) -> Table:
+    table = Table()
+    for name in ("task", "phase", "incarnation", "pid", "executor", "records in", "standbys"):
+        table.add_column(name, justify="right" if name in ("incarnation", "pid", "records in", "standbys") else "left")
+    for task in status.tasks:
+        style = "" if task.phase in ("live", "final") else "yellow"
+        records = f"{task.counters.get('records_in', 0):,}"
+        table.add_row(
+            task.name,
+            task.phase,
+            f"{task.incarnation:x}",
+            str(task.pid),
+            task.domain,
+            records,
+            str(task.standbys),
+            style=style,
+        )
+    return table

@@ -1,0 +1,148 @@
+"""What the demo says at its end: the timeline of each recovery, the verdict, and both as data."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clonos.demo.kills import Kill, step_of
+from clonos.demo.verdict import Row, Verdict, silence_ms
+from clonos.demo.wordcount import COUNT
+from clonos.status import RecoveryState
+
+MILESTONES = ("detected", "view", "gathered", "replayed", "caught_up")
+
+
+@dataclass(frozen=True, slots=True)
+class KillReport:
+    """One killed task, milestones in ms after the kill. None: it was not reached, or there is nothing to measure.
+
+    ``output_gap_ms``: the longest silence at the input of its sink that touches the recovery; windows alone are silent
+    for their length. ``visible_gap_ms``: the same for what is committed, which is silent between two checkpoints.
+    """
+
+    task: str
+    kind: str
+    detected_ms: float | None
+    promoted_ms: float | None
+    replayed_ms: float | None
+    caught_up_ms: float | None
+    output_gap_ms: float | None
+    visible_gap_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The committed rows of both sinks, as instants: of arrival at the sink, by (sink, task index); of commits."""
+
+    arrivals_ns: dict[tuple[str, str], list[int]]
+    commits_ns: list[int]
+
+    @classmethod
+    def of(cls, counts: Iterable[Row], rejected: Iterable[Row]) -> Outputs:
+        """From the rows of each sink."""
+        arrivals: dict[tuple[str, str], list[int]] = defaultdict(list)
+        commits: set[int] = set()
+        for sink, rows in (("counts", counts), ("rejected", rejected)):
+            for row in rows:
+                arrivals[sink, row.task.rpartition("/")[2]].append(row.record["at_ns"])
+                commits.add(row.commit_ns)
+        return cls(dict(arrivals), sorted(commits))
+
+    def arrivals_of(self, task: str) -> list[int]:
+        """Of what a task hands to its sink; tasks that feed both sinks are seen at the busier one."""
+        sink = "counts" if step_of(task) == COUNT else "rejected"
+        return self.arrivals_ns.get((sink, task.rpartition("/")[2]), [])
+
+
+def kill_reports(kills: Sequence[Kill], recoveries: Sequence[RecoveryState], outputs: Outputs) -> list[KillReport]:
+    """Joins each kill with the recovery that followed it."""
+    by_victim = {(one.task, one.failed_incarnation): one for one in recoveries}
+    return [_report(kill, by_victim.get((kill.task, kill.incarnation)), outputs) for kill in kills]
+
+
+def _report(kill: Kill, recovery: RecoveryState | None, outputs: Outputs) -> KillReport:
+    reached = recovery.reached if recovery is not None else {}
+    after_ms = {name: round((at_ns - kill.at_ns) / 1e6, 1) for name, at_ns in reached.items()}
+    until_ns = reached.get("caught_up", kill.at_ns)
+    output_gap = silence_ms(outputs.arrivals_of(kill.task), kill.at_ns, until_ns)
+    visible_gap = silence_ms(outputs.commits_ns, kill.at_ns, until_ns)
+    return KillReport(
+        kill.task,
+        kill.kind,
+        after_ms.get("detected"),
+        after_ms.get("view"),
+        after_ms.get("replayed"),
+        after_ms.get("caught_up"),
+        None if output_gap is None else round(output_gap, 1),
+        None if visible_gap is None else round(visible_gap, 1),
+    )
+
+
+def write_json(file: Path, verdict: Verdict, kills: Sequence[KillReport]) -> None:
+    """The verdict as data."""
+    counted = ("records", "lost", "duplicated", "contradicted", "calls_repeated")
+    data = {name: getattr(verdict, name) for name in counted} | {"kills": [asdict(kill) for kill in kills]}
+    file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+
+
+def show_timeline(console: Console, kills: Sequence[Kill], recoveries: Sequence[RecoveryState]) -> None:
+    """When each killed task's recovery reached what, in ms after the kill."""
+    by_victim = {(one.task, one.failed_incarnation): one for one in recoveries}
+    table = Table(title="Recoveries: ms after the kill", title_justify="left")
+    for name in ("kill", "task", "detected", "view", "log gathered", "replayed", "caught up", "cause"):
+        table.add_column(name, justify="left" if name in ("kill", "task", "cause") else "right")
+    for kill in kills:
+        recovery = by_victim.get((kill.task, kill.incarnation))
+        reached = recovery.reached if recovery is not None else {}
+        cells = [f"{(reached[name] - kill.at_ns) / 1e6:.1f}" if name in reached else "-" for name in MILESTONES]
+        table.add_row(kill.kind, kill.task, *cells, recovery.cause if recovery is not None else "not seen")
+    console.print(table)
+
+
+def show_gaps(console: Console, kills: Sequence[KillReport]) -> None:
+    """How long each kill silenced the output."""
+    table = Table(title="Silence of the killed task's output, ms", title_justify="left")
+    for name in ("kill", "task", "at the sink's input", "as visible outside"):
+        table.add_column(name, justify="left" if name in ("kill", "task") else "right")
+    for kill in kills:
+        gaps = ["-" if gap is None else f"{gap:.1f}" for gap in (kill.output_gap_ms, kill.visible_gap_ms)]
+        table.add_row(kill.kind, kill.task, *gaps)
+    console.print(table)
+    console.print(
+        "Windows speak once a second and output becomes visible with each checkpoint, kills or not.", style="dim"
+    )
+
+
+def show_verdict(console: Console, verdict: Verdict, disturbed: Sequence[str], healthy: int) -> None:
+    """The judgement, in words and colours."""
+    table = Table(title="Verdict, by an independent reader of the output and of the server's log", title_justify="left")
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    table.add_column("meaning")
+    rows = (
+        ("records", verdict.records, "words of the input"),
+        ("lost", verdict.lost, "in neither output"),
+        ("duplicated", verdict.duplicated, "twice in one"),
+        ("contradicted", verdict.contradicted, "in both, or against every answer that the server gave"),
+        ("calls repeated", verdict.calls_repeated, "asked again: no answer had been recorded when the asker died"),
+    )
+    for name, count, meaning in rows:
+        is_wrong = count and name in ("lost", "duplicated", "contradicted")
+        table.add_row(name, Text(f"{count:,}", style="bold red" if is_wrong else ""), meaning)
+    console.print(table)
+    for kind, names in verdict.examples.items():
+        console.print(f"{kind}, for example: {', '.join(names)}", style="red")
+    if disturbed:
+        console.print(f"Healthy tasks that were disturbed: {', '.join(disturbed)}", style="red")
+    elif healthy:
+        console.print(f"Healthy tasks kept their pids and incarnations in each of {healthy} kills.", style="green")
+    text = "exactly-once: nothing lost, duplicated or contradicted" if verdict.is_clean else "NOT exactly-once"
+    console.print(text, style="bold green" if verdict.is_clean else "bold red")

@@ -1,0 +1,176 @@
+"""``clonos demo`` from beginning to end: text, server, job, kills, display, verdict."""
+
+from __future__ import annotations
+
+import glob
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from clonos.core.errors import JobError
+from clonos.demo.kills import Kill, Kills, Kind
+from clonos.demo.live import Display
+from clonos.demo.report import Outputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
+from clonos.demo.server import ServerProcess
+from clonos.demo.text import words_in, write_text
+from clonos.demo.verdict import Verdict, answers_given, as_far_as_asked, committed_rows, judge
+from clonos.demo.wordcount import wordcount
+from clonos.job import Handle
+from clonos.status import RecoveryState
+
+LOOK_EVERY_S: Final = 0.1
+DEFAULT_LINES: Final = 14_000
+LINES_PER_SECOND_MAX: Final = 1_000
+"""More than two cores can ask about: a demo that is to run for a time gets so much text that it does not end before."""
+
+FILES: Final = 4
+PARALLELISM: Final = 2
+SPARE_SLOTS: Final = 4
+DOMAINS: Final = 2
+DEMO_MASTER: Final = "local-cluster[2,6,1024]"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asked for. ``kills``: kinds in their order, all when empty; "none" for none."""
+
+    slots: str = "spark"
+    master: str | None = None
+    pattern: str | None = None
+    lines: int | None = None
+    seconds: float | None = None
+    kills: tuple[str, ...] = ()
+    json_file: Path | None = None
+    keep: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What happened while the job ran."""
+
+    kills: list[Kill]
+    recoveries: tuple[RecoveryState, ...]
+    disturbed: list[str]
+    was_stopped: bool
+
+
+def run_demo(wishes: Wishes, console: Console | None = None) -> bool:
+    """Runs the demo; answers whether nothing was lost, duplicated or contradicted."""
+    console = console or Console()
+    kinds = _kinds(wishes.kills)
+    with _folder(wishes.keep) as folder:
+        texts = _texts(wishes, folder)
+        log = folder / "answers.jsonl"
+        with closing(ServerProcess(log)) as server:
+            console.print(f"words of {len(texts)} files are asked about at {server.url}, output goes to {folder}")
+            job = wordcount(texts, server.url, folder / "output", PARALLELISM, **_options(wishes, folder))
+            with Display(console) as display:
+                display.tell(f"starting {wishes.slots} slots")
+                with _stopped_at_the_end(job.start()) as handle:
+                    shown = _watch(handle, display, Kills(kinds), wishes.seconds)
+        console.print("reading the output and the server's log")
+        return _judge(wishes, folder, texts, log, shown, console)
+
+
+def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None) -> Shown:
+    """Until the job has ended: shows it, kills, stops it when its time is over."""
+    ends_s = None if seconds is None else time.monotonic() + seconds
+    was_stopped = False
+    while True:
+        try:
+            handle.wait(LOOK_EVERY_S)
+            break
+        except TimeoutError:
+            status = handle.status()
+        display.show(status)
+        event = None if was_stopped else kills.look(status)
+        if event is not None:
+            display.tell(event)
+        if ends_s is not None and time.monotonic() >= ends_s and kills.is_over and not was_stopped:
+            was_stopped = True
+            display.tell("stopping with a final checkpoint")
+            handle.stop(drain=True)
+    status = handle.status()
+    display.show(status)
+    if not kills.is_over:
+        display.tell(f"the input ended before all kills were made or recovered from; left: {kills.kinds}")
+    return Shown(kills.done, status.recoveries, kills.disturbed, was_stopped)
+
+
+def _judge(wishes: Wishes, folder: Path, texts: list[Path], log: Path, shown: Shown, console: Console) -> bool:
+    counts = list(committed_rows(folder / "output" / "counts"))
+    rejected = list(committed_rows(folder / "output" / "rejected"))
+    words = words_in(texts)
+    if shown.was_stopped:
+        words = as_far_as_asked(words, answers_given(log))
+    verdict: Verdict = judge(words, (r.record for r in counts), (r.record for r in rejected), answers_given(log))
+    reports = kill_reports(shown.kills, shown.recoveries, Outputs.of(counts, rejected))
+    if shown.kills:
+        show_timeline(console, shown.kills, shown.recoveries)
+        show_gaps(console, reports)
+    show_verdict(console, verdict, shown.disturbed, len({kill.at_ns for kill in shown.kills}))
+    if wishes.json_file is not None:
+        write_json(wishes.json_file, verdict, reports)
+    return verdict.is_clean
+
+
+def _kinds(names: tuple[str, ...]) -> list[Kind]:
+    if names == ("none",):
+        return []
+    unknown = sorted(set(names) - set(Kind))
+    if unknown:
+        raise JobError(f"there is no kind of kill called {unknown[0]!r}; there are: {', '.join(Kind)}, or none.")
+    return [Kind(name) for name in names] or list(Kind)
+
+
+def _texts(wishes: Wishes, folder: Path) -> list[Path]:
+    if wishes.pattern is not None:
+        found = sorted(Path(name).resolve() for name in glob.glob(wishes.pattern, recursive=True))
+        texts = [path for path in found if path.is_file()]
+        if not texts:
+            raise JobError(f"no file matches {wishes.pattern!r}.")
+        return texts
+    lines = DEFAULT_LINES if wishes.lines is None else wishes.lines
+    if wishes.seconds is not None:
+        lines = int(wishes.seconds * LINES_PER_SECOND_MAX)
+    if lines < 1:
+        raise JobError(f"the demo needs at least one line of text, not {lines}.")
+    (folder / "text").mkdir(exist_ok=True)
+    return write_text(folder / "text", lines, FILES)
+
+
+def _options(wishes: Wishes, folder: Path) -> dict[str, Any]:
+    return {
+        "slots": wishes.slots,
+        "master": wishes.master or DEMO_MASTER,
+        "store": str(folder / "store"),
+        "checkpoint_every": "1s",
+        "standbys": 1,
+        "spare_slots": SPARE_SLOTS,
+        "domains": DOMAINS,
+    }
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        if any(keep.iterdir()):
+            raise JobError(f"the folder {keep} is not empty: name a new one, the demo mixes its files with nothing.")
+        yield keep.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="clonos-demo-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _stopped_at_the_end(handle: Handle) -> Iterator[Handle]:
+    """Whatever happens, no process of the job is left."""
+    with closing(handle):
+        yield handle

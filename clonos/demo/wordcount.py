@@ -1,0 +1,81 @@
+"""The demo's job: words that a fickle HTTP server allows are counted in windows, those that it bans are put aside.
+
+    text -> words, each with its identity -> ask the server -> allowed -> by word -> 1 s windows -> counts
+                                                            -> banned  ------------------------> rejected
+
+Reading, asking and counting are steps of their own, so that each can be killed apart from the others.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clonos.api.windows import Tumbling
+from clonos.connectors import files
+from clonos.core.values import register
+from clonos.demo.text import identity_of, labels_of, words_of
+from clonos.job import Job
+from clonos.operators.windows import WindowResult
+from clonos_services import clock, http
+
+WINDOW = "1s"
+READ, ASK, COUNT = "read", "ask", "count"
+"""Names of the steps that are killed."""
+
+
+@register
+class Asked(NamedTuple):
+    """A word with the server's answer. ``asked_ns``: when, in ns since 1970."""
+
+    identity: str
+    word: str
+    banned: bool
+    asked_ns: int
+
+
+def split_words(labels: dict[str, str], line: tuple[str, int, str]) -> list[tuple[str, str]]:
+    """(identity, word) of each word of a line with its file and offset."""
+    path, offset_bytes, text = line
+    return [(identity_of(labels[path], offset_bytes, index), word) for index, word in enumerate(words_of(text))]
+
+
+def ask(url: str, word: tuple[str, str]) -> Asked:
+    """One call to the outside, made once: its answer is in the causal log before anybody sees what follows from it."""
+    answer = http.get(url, params={"word": word[1], "identity": word[0]}).json()
+    return Asked(word[0], word[1], answer["banned"], clock.time_ns())
+
+
+def counted(window: WindowResult[str, list[str]]) -> dict[str, Any]:
+    """A window's record in the output."""
+    return {
+        "word": window.key,
+        "start": window.start.isoformat(),
+        "count": len(window.value),
+        "identities": window.value,
+        "at_ns": clock.time_ns(),
+    }
+
+
+def rejected(asked: Asked) -> dict[str, Any]:
+    """A banned word's record in the output."""
+    return {"word": asked.word, "identity": asked.identity, "at_ns": asked.asked_ns}
+
+
+def wordcount(texts: list[Path], url: str, output: Path, parallelism: int, **options: Any) -> Job:
+    """The job over these files, writing ``counts`` and ``rejected`` below ``output``."""
+    job = Job("demo-wordcount", parallelism=parallelism, **options)
+    lines = job.source(files.lines([*texts], errors="replace", with_position=True), name=READ)
+    words = lines.flat_map(partial(split_words, labels_of(texts)))
+    asked = words.rebalance().map(partial(ask, url), name=ASK)
+    asked.filter(lambda word: word.banned).map(rejected).sink(files.jsonl(str(output / "rejected")), name="rejected")
+    (
+        asked.filter(lambda word: not word.banned)
+        .key_by(lambda word: word.word)
+        .window(Tumbling(WINDOW))
+        .aggregate(list, lambda identities, word: identities.append(word.identity), name=COUNT)
+        .map(counted)
+        .sink(files.jsonl(str(output / "counts")), name="counts")
+    )
+    return job
