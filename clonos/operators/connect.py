@@ -5,27 +5,51 @@ A ``Source`` or a sink is a description: it travels to the slots by cloudpickle;
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    AnyRecord = typing_extensions.TypeVar("AnyRecord", covariant=True, default=Any)
+else:
+    AnyRecord = TypeVar("AnyRecord", covariant=True)
+"""The type of a source's records, as the type checker finds it in what ``read`` of its reader returns."""
+
+
+class RecordBatch(Protocol):
+    """What is used here of a ``pyarrow.RecordBatch``, which ships no types."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def slice(self, offset: int = 0, length: int | None = None) -> Any: ...
+
+    def to_pylist(self) -> list[Any]: ...
 
 
 @runtime_checkable
-class Source(Protocol):
-    """Where records come from. The same split read from the same mark gives the same records, for ever."""
+class Source(Protocol[AnyRecord]):
+    """Where records come from. The same split read from the same mark gives the same records, for ever.
+
+    A source whose reader gives columns says so by an attribute ``is_columnar = True``: steps that work on columns
+    may then follow it. Without it columns become rows, one dict a record.
+    """
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Called once, by the driver, when the job first starts: self-describing splits (size, mtime, block ...)."""
 
-    def reader(self) -> SplitReader:
-        """A reader, made in the slot."""
+    def reader(self) -> SplitReader[AnyRecord]:
+        """A reader, made in the slot; one for each split that is open."""
 
 
-class SplitReader(Protocol):
+class SplitReader(Protocol[AnyRecord]):
     """Reads one split at a time, forward."""
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Positions at ``mark`` (an earlier answer of ``mark()`` for this split), or at the split's beginning."""
 
-    def read(self, records_max: int) -> list[Any] | Any | None:
+    def read(self, records_max: int) -> Sequence[AnyRecord] | RecordBatch | None:
         """At least one and at most ``records_max`` records, as rows or as a ``pyarrow.RecordBatch``; [] when nothing is
         there just now (unbounded sources); None at the end of the split."""
 
@@ -41,7 +65,7 @@ class WriterContext(NamedTuple):
 
     job_id: str
     task_name: str
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name
     generation: int
     incarnation: int
 

@@ -1,0 +1,305 @@
+"""From the logical graph to the physical plan.
+
+Steps are fused into one vertex along forward exchanges of equal parallelism: a vertex is a tree of steps, each leaf of
+which feeds edges or a sink. What cuts: a key, rebalance, broadcast, another parallelism, several inputs, and a second
+sink beside an immediate one, since a vertex has one outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
+
+from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
+from clonos.core.ids import OUTSIDE
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.operators.chain import Form, Input, Node, VertexImage
+from clonos.operators.connect import ImmediateSink, TransactionalSink
+from clonos.operators.edges import SeveralSinks, ToColumnKeys, ToEdge, ToKeys, ToOutside, ToSink, is_identity
+from clonos.operators.image import JobImage
+from clonos.operators.operator import Operator
+from clonos.operators.source import SourceHead
+
+VERTEX_NAME_CHARACTERS_MAX = 64
+
+PARTITIONINGS = {
+    Exchange.FORWARD: Partitioning.FORWARD,
+    Exchange.HASH: Partitioning.HASH,
+    Exchange.REBALANCE: Partitioning.REBALANCE,
+    Exchange.BROADCAST: Partitioning.BROADCAST,
+}
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node of a vertex that is being put together. ``ports``: of an outlet, filled as edges are found."""
+
+    step: str
+    make: Callable[[], Operator]
+    is_aligned: bool
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Vertex:
+    """A vertex that is being put together."""
+
+    number: int
+    parallelism: int
+    steps: list[Step] = field(default_factory=list)
+    names: list[tuple[str, bool]] = field(default_factory=list)
+    nodes: list[_Node] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    sinks: list[TransactionalSink] = field(default_factory=list)
+    outside: ImmediateSink | None = None
+    runs_user_code: bool = False
+    error_port: int | None = None
+    ports: int = 0
+
+    def take_port(self) -> int:
+        """The next output."""
+        self.ports += 1
+        return self.ports - 1
+
+    def add(self, node: _Node, parent: int | None) -> int:
+        """Puts a node behind another; answers its number."""
+        self.nodes.append(node)
+        if parent is not None:
+            self.nodes[parent].children.append(len(self.nodes) - 1)
+        return len(self.nodes) - 1
+
+
+def compile_graph(
+    graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
+) -> JobImage:
+    """See ``JobGraph.compile``."""
+    return _Compiler(graph, options, parallelism, splits).image()
+
+
+class _Compiler:
+    def __init__(
+        self, graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
+    ) -> None:
+        self._graph = graph
+        self._options = options
+        self._parallelism = parallelism
+        self._splits = _splits_of(graph, self._parallelism_of_source, splits)
+        self._vertices: list[_Vertex] = []
+        self._edges: list[Edge] = []
+        self._vertex_of: list[_Vertex] = []  # per step
+        self._node_of: list[int] = []  # per step, its node in its vertex
+        self._outlets: dict[tuple[int, int], tuple[int, list[int]]] = {}
+        """Nodes that partition by key, with their ports: by step and identity of the key."""
+
+    def image(self) -> JobImage:
+        for step in self._graph.steps:
+            self._check(step)
+            self._place(step)
+        self._add_errors()
+        names = self._names()
+        vertices = tuple(
+            Vertex(
+                name,
+                vertex.parallelism,
+                is_source=any(step.source is not None for step in vertex.steps),
+                has_effects=vertex.outside is not None or any(step.has_effects for step in vertex.steps),
+                is_transactional=bool(vertex.sinks),
+            )
+            for name, vertex in zip(names, self._vertices, strict=True)
+        )
+        plan = Plan(
+            self._graph.name,
+            vertices,
+            tuple(self._edges),
+            self._options.max_parallelism,
+            self._options.sharing_depth,
+        )
+        images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
+        sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
+        return JobImage(plan, images, sinks, self._options, self._splits)
+
+    # --- one step
+
+    def _check(self, step: Step) -> None:
+        if self._parallelism_of(step) > self._options.max_parallelism:
+            raise GraphRefused(
+                step.name,
+                f"has {self._parallelism_of(step)} tasks, and max_parallelism is {self._options.max_parallelism}",
+                "Lower the one, or raise the other before the job first starts.",
+            )
+        for tap in step.taps if step.needs_columns else ():
+            giver = self._graph.steps[tap.step]
+            if not giver.gives_columns:
+                raise ColumnsNeeded(step.name, giver.name)
+
+    def _place(self, step: Step) -> None:
+        vertex = self._fusable_vertex(step)
+        is_head = vertex is None
+        if vertex is None:
+            vertex = self._new_vertex(self._parallelism_of(step))
+        parent = None if is_head else self._node_of[step.taps[0].step]
+        aligned = parent is None or self._keeps_places(vertex, step.taps[0])
+        number = vertex.add(_Node(step.name, self._maker(step, vertex), aligned and not step.needs_columns), parent)
+        vertex.steps.append(step)
+        vertex.names.append((step.name, step.is_named and step.sink is None))
+        vertex.runs_user_code |= step.runs_user_code
+        self._vertex_of.append(vertex)
+        self._node_of.append(number)
+        if is_head:
+            vertex.inputs = [Input(number, *self._connect(tap, vertex)) for tap in step.taps]
+
+    def _fusable_vertex(self, step: Step) -> _Vertex | None:
+        """The vertex of the only step before, if nothing cuts between them."""
+        if len(step.taps) != 1 or step.taps[0].exchange is not Exchange.FORWARD:
+            return None
+        vertex = self._vertex_of[step.taps[0].step]
+        if vertex.parallelism != self._parallelism_of(step):
+            return None
+        if step.sink is not None and vertex.outside is not None:
+            return None
+        if isinstance(step.sink, ImmediateSink) and vertex.sinks:
+            return None
+        return vertex
+
+    def _new_vertex(self, parallelism: int) -> _Vertex:
+        vertex = _Vertex(len(self._vertices), parallelism)
+        self._vertices.append(vertex)
+        return vertex
+
+    def _keeps_places(self, vertex: _Vertex, tap: Tap) -> bool:
+        return vertex.nodes[self._node_of[tap.step]].is_aligned and self._graph.steps[tap.step].keeps_places
+
+    def _maker(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
+        if step.source is not None:
+            return partial(SourceHead, step.name, step.source, self._splits[step.name], step.gives_columns)
+        if step.sink is not None:
+            return self._sink_maker(step.sink, vertex)
+        assert step.make is not None, "a step is a source, a sink, or makes an operator"
+        return step.make
+
+    def _sink_maker(self, sink: AnySink, vertex: _Vertex) -> Callable[[], Operator]:
+        if isinstance(sink, TransactionalSink):
+            vertex.sinks.append(sink)
+            return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)  # the list may grow
+        vertex.outside = sink
+        port = vertex.take_port()
+        self._edges.append(Edge(vertex.number, OUTSIDE, Partitioning.OUTSIDE, port))
+        return partial(ToOutside, port)
+
+    # --- edges
+
+    def _connect(self, tap: Tap, target: _Vertex) -> tuple[Form, str]:
+        """Adds the edge from a tap to a vertex; answers in which form its batches arrive."""
+        vertex = self._vertex_of[tap.step]
+        port = vertex.take_port()
+        partitioning = PARTITIONINGS[tap.exchange]
+        if partitioning is Partitioning.FORWARD and vertex.parallelism != target.parallelism:
+            partitioning = Partitioning.REBALANCE
+        self._edges.append(Edge(vertex.number, target.number, partitioning, port))
+        if tap.key is not None:
+            return self._connect_by_key(tap, tap.key, vertex, port)
+        giver = self._graph.steps[tap.step]
+        vertex.add(_Node(giver.name, partial(ToEdge, port), False), self._node_of[tap.step])
+        return Form.PLAIN, ""
+
+    def _connect_by_key(self, tap: Tap, key_by: KeyBy, vertex: _Vertex, port: int) -> tuple[Form, str]:
+        giver = self._graph.steps[tap.step]
+        key = key_by.key
+        by_column = isinstance(key, str) and giver.gives_columns
+        is_bare = not isinstance(key, str) and is_identity(key)
+        outlet = self._outlets.get((tap.step, id(key_by)))
+        if outlet is not None:
+            outlet[1].append(port)
+        else:
+            ports = [port]  # grows with each further edge of this key
+            function = itemgetter(key) if isinstance(key, str) else key
+            make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, function, is_bare)
+            aligned = self._keeps_places(vertex, tap) and not by_column
+            number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[tap.step])
+            self._outlets[tap.step, id(key_by)] = number, ports
+            vertex.names.append((key_by.name, key_by.is_named))
+            vertex.runs_user_code = True
+        if by_column:
+            return Form.COLUMNS, str(key)
+        return (Form.KEYS if is_bare else Form.PAIRS), ""
+
+    def _add_errors(self) -> None:
+        """The vertex of the job's error output, with an edge from every vertex that runs code of the user's."""
+        sink = self._graph.errors
+        givers = [vertex for vertex in self._vertices if vertex.runs_user_code]
+        if sink is None or not givers:
+            return
+        errors = self._new_vertex(1)
+        errors.names.append((ERRORS_STEP, True))
+        number = errors.add(_Node(ERRORS_STEP, self._sink_maker(sink, errors), False), None)
+        for giver in givers:
+            giver.error_port = giver.take_port()
+            self._edges.append(Edge(giver.number, errors.number, Partitioning.REBALANCE, giver.error_port))
+            errors.inputs.append(Input(number))
+
+    # --- numbers and names
+
+    def _parallelism_of(self, step: Step) -> int:
+        if step.parallelism is not None:
+            return step.parallelism
+        if step.sink is not None and len({self._vertex_of[tap.step].parallelism for tap in step.taps}) == 1:
+            return self._vertex_of[step.taps[0].step].parallelism
+        return self._parallelism
+
+    def _parallelism_of_source(self, step: Step) -> int:
+        return step.parallelism or self._parallelism
+
+    def _names(self) -> list[str]:
+        names: list[str] = []
+        for vertex in self._vertices:
+            name = base = _name_of(vertex.names)
+            number = 1
+            while name in names:
+                number += 1
+                name = f"{base}-{number}"
+            names.append(name)
+        return names
+
+
+def _name_of(names: list[tuple[str, bool]]) -> str:
+    """The names that the user gave to steps, but for sinks; else those of all, as they were written."""
+    parts = [name for name, is_named in names if is_named] or [name for name, _ in names]
+    joined = "-".join(parts)
+    return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
+
+
+def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
+    nodes = tuple(Node(node.step, node.make, tuple(node.children), node.is_aligned) for node in vertex.nodes)
+    return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
+
+
+def _sink_of(vertex: _Vertex) -> AnySink | None:
+    if vertex.outside is not None:
+        return vertex.outside
+    if len(vertex.sinks) == 1:
+        return vertex.sinks[0]
+    return SeveralSinks(tuple(vertex.sinks)) if vertex.sinks else None
+
+
+def _splits_of(
+    graph: JobGraph, parallelism_of: Callable[[Step], int], stored: Mapping[str, Sequence[bytes]] | None
+) -> dict[str, tuple[bytes, ...]]:
+    """Per source step its splits: the stored ones, or those that the source has now."""
+    sources = {step.name: step for step in graph.steps if step.source is not None}
+    if not sources:
+        raise GraphRefused(graph.name, "(the job) has no source", "Begin with job.source(...).")
+    if stored is None:
+        return {
+            name: tuple(step.source.splits(parallelism_of(step)))
+            for name, step in sources.items()
+            if step.source is not None
+        }
+    missing = tuple(name for name in sources if name not in stored)
+    unknown = tuple(name for name in stored if name not in sources)
+    if missing or unknown:
+        raise BadSplits(missing, unknown)
+    return {name: tuple(stored[name]) for name in sources}

@@ -1,0 +1,51 @@
+"""Kinds of windows, and how their sizes are written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from clonos.api.faults import BadDuration
+
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+NANOSECONDS: Final = {
+    "ms": NANOSECONDS_PER_MILLISECOND,
+    "s": 1_000_000_000,
+    "min": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\s*")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Tumbling:
+    """Windows of one size, one behind the other, in processing time. They begin at multiples of their size since 1970.
+
+    Processing time is safe here: a record is in the same window after a failure as before it.
+    """
+
+    size_ns: int
+
+    def __init__(self, size: str | float | timedelta) -> None:
+        """``size``: "500ms", "5s", "2min", a timedelta or seconds; whole milliseconds, at least one. BadDuration."""
+        object.__setattr__(self, "size_ns", _duration_ns(size))
+
+
+def _duration_ns(size: object) -> int:
+    if isinstance(size, timedelta):
+        nanoseconds = size // timedelta(microseconds=1) * 1_000
+    elif isinstance(size, str):
+        found = _DURATION.fullmatch(size)
+        if found is None:
+            raise BadDuration(repr(size), "it is no number with a unit")
+        nanoseconds = round(float(found[1]) * NANOSECONDS[found[2]])
+    elif isinstance(size, bool) or not isinstance(size, (int, float)) or not abs(size) < 1e9:
+        raise BadDuration(repr(size), "it is no number of seconds")
+    else:
+        nanoseconds = round(size * NANOSECONDS["s"])
+    if nanoseconds <= 0 or nanoseconds % NANOSECONDS_PER_MILLISECOND:
+        raise BadDuration(repr(size), "it must be a whole number of milliseconds, at least one")
+    return nanoseconds

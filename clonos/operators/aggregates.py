@@ -1,0 +1,149 @@
+"""What a window makes of the values of a key: a count, a sum, a reduction, or an accumulator of the user's.
+
+An aggregate holds no state: accumulators live in the entries of a window's table, under the state key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, Final
+
+from clonos.core.keys import state_keys
+from clonos.operators.guard import Guard
+from clonos.operators.state import Table
+
+
+class Aggregate:
+    """Base of all. Rows are (key, value)."""
+
+    def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
+        """Brings a batch in."""
+        stored = state_keys([key for key, _ in rows])
+        wrapped = list(zip(stored, rows, strict=True))
+        guard.run(lambda records: self._consume(records, table), wrapped, pairs=rows)
+
+    def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
+        """Brings in a batch whose values are their own keys."""
+        self.add(table, list(zip(keys, keys, strict=True)), guard)
+
+    def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
+        """Brings in a batch of columns, keyed by ``column``; values are dicts."""
+        self.add(table, list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), guard)
+
+    def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
+        """The user's keys and their values, when the window ends."""
+        return keys, accumulators
+
+    def _consume(self, records: Iterator[Any], table: Table) -> None:
+        raise NotImplementedError
+
+
+class Count(Aggregate):
+    """The number of records."""
+
+    def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
+        self.add_keys(table, [key for key, _ in rows], guard)
+
+    def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
+        _add_all(table, Counter(state_keys(keys)))
+
+    def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
+        counted = batch.column(column).value_counts()
+        keys = state_keys(counted.field(0).to_pylist())
+        _add_all(table, dict(zip(keys, counted.field(1).to_pylist(), strict=True)))
+
+
+class Sum(Aggregate):
+    """The sum of the values, or of what a function or a column gives for each."""
+
+    def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
+        self._of = of
+        self._term = itemgetter(of) if isinstance(of, str) else of
+
+    def _consume(self, records: Iterator[Any], table: Table) -> None:
+        term, entries, changed = self._term, table.entries, table.changed
+        get = entries.get
+        for key, (_, value) in records:
+            entries[key] = get(key, 0) + (value if term is None else term(value))
+            changed[key] = None
+
+    def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
+        if not isinstance(self._of, str):
+            super().add_columns(table, batch, column, guard)
+            return
+        import pyarrow  # where there are columns, it is loaded
+
+        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._of)})
+        # One thread: the order in which floats are added is part of the result.
+        sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
+        keys = state_keys(sums.column("key").to_pylist())
+        terms = (0 if term is None else term for term in sums.column("value_sum").to_pylist())
+        _add_all(table, dict(zip(keys, terms, strict=True)))
+
+
+class Reduce(Aggregate):
+    """The values, taken together two by two in the order of their arrival."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+
+    def _consume(self, records: Iterator[Any], table: Table) -> None:
+        function, entries, changed = self._function, table.entries, table.changed
+        for key, (_, value) in records:
+            entries[key] = function(entries[key], value) if key in entries else value
+            changed[key] = None
+
+
+class Accumulate(Aggregate):
+    """An accumulator of the user's: ``create()``, ``add(accumulator, value)``, ``result(accumulator)``.
+
+    ``add`` answers the new accumulator, or None when it has changed the one that it got (``list.append``).
+    """
+
+    def __init__(
+        self,
+        create: Callable[[], Any],
+        add: Callable[[Any, Any], Any],
+        result: Callable[[Any], Any] | None,
+    ) -> None:
+        self._create = create
+        self._add = add
+        self._result = result
+
+    def _consume(self, records: Iterator[Any], table: Table) -> None:
+        create, add, entries, changed = self._create, self._add, table.entries, table.changed
+        get = entries.get
+        for key, (_, value) in records:
+            accumulator = get(key, _MISSING)
+            if accumulator is _MISSING:
+                accumulator = create()
+            replaced = add(accumulator, value)
+            entries[key] = accumulator if replaced is None else replaced
+            changed[key] = None
+
+    def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
+        result = self._result
+        if result is None:
+            return keys, accumulators
+        values: list[Any] = []
+        pairs = list(zip(keys, accumulators, strict=True))
+        failed = guard.run(lambda records: values.extend(map(result, records)), accumulators, pairs=pairs)
+        return [key for place, key in enumerate(keys) if place not in failed] if failed else keys, values
+
+
+class _Missing:
+    pass
+
+
+_MISSING: Final = _Missing()
+
+
+def _add_all(table: Table, terms: dict[Any, Any]) -> None:
+    entries = table.entries
+    get = entries.get
+    for key, term in terms.items():
+        entries[key] = get(key, 0) + term
+    table.changed.update(zip(terms, repeat(None)))

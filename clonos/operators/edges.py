@@ -1,0 +1,192 @@
+"""Ends of a chain: what leaves it for the next vertex or the outside, and transactional writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
+from typing import Any
+
+import msgspec
+
+from clonos.core.chain import ChainContext, Collector
+from clonos.core.keys import KeyUnsupported, encode_key
+from clonos.core.values import ValueBeyondLimit
+from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
+from clonos.operators.operator import Operator, Scope
+
+
+class ToEdge(Operator):
+    """Batches leave as they are."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def open(self, scope: Scope) -> None:
+        self._collector: Collector = scope.context.collector
+
+    def rows(self, rows: list[Any]) -> None:
+        self._collector.rows(self._port, rows)
+
+    def columns(self, batch: RecordBatch) -> None:
+        self._collector.columns(self._port, batch)
+
+
+class ToOutside(Operator):
+    """Rows leave for the outside of an immediate sink."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def open(self, scope: Scope) -> None:
+        self._collector: Collector = scope.context.collector
+
+    def rows(self, rows: list[Any]) -> None:
+        self._collector.rows(self._port, rows)
+
+
+class ToKeys(Operator):
+    """Rows leave as (key, value), each to the task that has its key; values that are their own keys leave bare."""
+
+    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], is_bare: bool) -> None:
+        """``ports``: of all edges with this key, so that the user's function runs once a record."""
+        self._ports = tuple(ports)
+        self._key = key
+        self._is_bare = is_bare
+
+    def open(self, scope: Scope) -> None:
+        self._collector: Collector = scope.context.collector
+
+    def rows(self, rows: list[Any]) -> None:
+        if self._is_bare:
+            keys, pairs = rows, rows
+        else:
+            keys = []
+            failed = self.guard.run(lambda records: keys.extend(map(self._key, records)), rows)
+            if failed:
+                gone = frozenset(failed)
+                rows = [row for place, row in enumerate(rows) if place not in gone]
+            pairs = list(zip(keys, rows, strict=True))
+        if not pairs:
+            return
+        try:
+            for port in self._ports:
+                self._collector.rows(port, pairs, keys)
+        except (KeyUnsupported, ValueBeyondLimit):
+            self._blame(keys, rows)
+            raise
+
+    def _blame(self, keys: list[Any], rows: list[Any]) -> None:
+        """StepFailed with the first record whose key is none."""
+        for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
+            try:
+                encode_key(key)
+            except (KeyUnsupported, ValueBeyondLimit) as error:
+                self.guard.caught(error, row, place)
+
+
+class ToColumnKeys(Operator):
+    """Columns leave as they are, each record to the task that has the key in one column."""
+
+    def __init__(self, ports: Sequence[int], column: str) -> None:
+        self._ports = tuple(ports)
+        self._column = column
+
+    def open(self, scope: Scope) -> None:
+        self._collector: Collector = scope.context.collector
+
+    def rows(self, rows: list[Any]) -> None:
+        raise AssertionError("rows reached an edge of columns")
+
+    def columns(self, batch: Any) -> None:
+        self.guard.run(self._send, [batch])
+
+    def _send(self, batches: Iterator[Any]) -> None:
+        for batch in batches:
+            keys = batch.column(self._column).to_pylist()
+            for port in self._ports:
+                self._collector.columns(port, batch, keys)
+
+
+class ToSink(Operator):
+    """A transactional sink: what is written between two barriers is prepared at the second."""
+
+    def __init__(self, sink: TransactionalSink, number: int, sinks: Sequence[TransactionalSink]) -> None:
+        """``sinks``: all of the chain, of which this one is ``number``: parts name it where there are several."""
+        self._sink = sink
+        self._number = number if len(sinks) > 1 else None
+        self._writer: TransactionalWriter | None = None
+
+    def open(self, scope: Scope) -> None:
+        context: ChainContext = scope.context
+        self._collector: Collector = context.collector
+        self._writer = self._sink.writer()
+        self._writer.open(
+            WriterContext(context.job_id, context.task_name, context.index, context.generation, context.incarnation)
+        )
+
+    def rows(self, rows: list[Any]) -> None:
+        assert self._writer is not None
+        self._writer.write(rows)
+
+    def columns(self, batch: RecordBatch) -> None:
+        assert self._writer is not None
+        self._writer.write_columns(batch)
+
+    def prepare(self, checkpoint: int) -> None:
+        assert self._writer is not None
+        part = self._writer.prepare(checkpoint)
+        if part is not None:
+            self._collector.prepared(part if self._number is None else _encode_part((self._number, part)))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+_encode_part = msgspec.msgpack.Encoder().encode
+_part_decoder = msgspec.msgpack.Decoder(tuple[int, bytes])
+
+
+class SeveralSinks:
+    """The transactional sinks of one chain as one: parts name the sink that they belong to."""
+
+    def __init__(self, sinks: tuple[TransactionalSink, ...]) -> None:
+        self._sinks = sinks
+
+    def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        """In the driver at the job's start, for each."""
+        for sink in self._sinks:
+            sink.prepare_output(job_id, resume, overwrite)
+
+    def writer(self) -> TransactionalWriter:
+        """Writers belong to the single sinks."""
+        raise AssertionError("a chain opens the writers of its sinks one by one")
+
+    def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
+        """In the driver, for each sink with its parts, also where it has none."""
+        of_sink: list[list[bytes]] = [[] for _ in self._sinks]
+        for encoded in parts:
+            number, part = _part_decoder.decode(encoded)
+            of_sink[number].append(part)
+        for sink, parts_of_it in zip(self._sinks, of_sink, strict=True):
+            sink.commit(job_id, checkpoint, parts_of_it)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def is_identity(function: Callable[[Any], Any]) -> bool:
+    """Whether a function just returns its only argument, as ``lambda word: word`` does."""
+    if type(function) is not FunctionType or hasattr(function, "__wrapped__"):
+        return False
+    code = function.__code__
+    return code.co_code == _identity.__code__.co_code and (
+        code.co_argcount,
+        code.co_kwonlyargcount,
+        code.co_flags & VARIABLE_ARGUMENTS,
+    ) == (1, 0, 0)
+
+
+VARIABLE_ARGUMENTS = 0x04 | 0x08
+"""Flags of code that takes *arguments or **keywords."""

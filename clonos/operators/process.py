@@ -1,0 +1,212 @@
+"""Process functions: a class of the user's that is called for each record and each timer, with state per key.
+
+Rules: an incarnation has an instance of its own. Its attributes may be set until ``open`` has returned and never after,
+since only what is kept by a descriptor survives a failure. Without a key the state and timers are the task's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar, overload
+
+from clonos.core.chain import FailedAt, StepFailed
+from clonos.core.errors import JobError
+from clonos.operators.descriptors import Cell, ListState, MapState, State, Value, ValueState
+from clonos.operators.instants import from_instant, to_instant
+from clonos.operators.operator import Due, Operator, Scope
+from clonos.operators.state import StateBackend
+from clonos.operators.timers import Timers
+
+K = TypeVar("K")
+U = TypeVar("U")
+T = TypeVar("T")
+MapKey = TypeVar("MapKey")
+MapValue = TypeVar("MapValue")
+
+TIMERS_NAME: Final = "timers"
+
+
+class Context(Generic[K, U]):
+    """What a process function may use: the record's key, its output, state and timers of the key.
+
+    ``emit(result)`` hands a result to the next step. A result must not be changed afterwards, so emit a copy of what is
+    in the state. None of this may be kept for later.
+    """
+
+    __slots__ = ("key", "emit", "_step", "_state", "_timers", "_cells")
+
+    key: K
+    emit: Callable[[U], None]
+
+    def __init__(self, step: str, state: StateBackend, timers: Timers) -> None:
+        self._step = step
+        self._state = state
+        self._timers = timers
+        self._cells: dict[str, tuple[State, Cell]] = {}
+
+    @overload
+    def state(self, descriptor: ValueState[T]) -> Value[T]: ...
+
+    @overload
+    def state(self, descriptor: ListState[T]) -> list[T]: ...
+
+    @overload
+    def state(self, descriptor: MapState[MapKey, MapValue]) -> dict[MapKey, MapValue]: ...
+
+    def state(self, descriptor: Any) -> Any:
+        """What the current key has: a ``Value``, or the list or dict itself, to be read and changed."""
+        found = self._cells.get(descriptor.name)
+        if found is None or found[0] is not descriptor:
+            found = self._cell(descriptor)
+        return found[1].current()
+
+    def set_timer(self, instant: datetime | float) -> None:
+        """Calls ``on_timer`` for this key when the clock reaches an instant, or at once if it has passed.
+
+        ``instant``: aware datetime, or seconds since the Unix epoch. One that is set already stays as it is.
+        """
+        self._timers.set(to_instant(instant), self.key)
+
+    def delete_timer(self, instant: datetime | float) -> None:
+        """Takes back the timer that was set for this instant, if there is one."""
+        self._timers.delete(to_instant(instant), self.key)
+
+    def _cell(self, descriptor: State) -> tuple[State, Cell]:
+        if descriptor.name == TIMERS_NAME or (
+            descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor)
+        ):
+            raise StateNameTaken(self._step, descriptor.name)
+        found = (descriptor, descriptor.cell(self._step, self._state, self))
+        self._cells[descriptor.name] = found
+        return found
+
+
+class Process(Operator):
+    """Runs a process function over (key, value) pairs, or over plain records with the key None."""
+
+    has_timers = True
+
+    def __init__(self, step: str, function: Any, is_keyed: bool) -> None:
+        """``function``: the class or an instance of it, from which each incarnation gets a copy."""
+        self._step = step
+        self._function = function() if isinstance(function, type) else copy.deepcopy(function)
+        self._class = type(self._function)
+        self._is_keyed = is_keyed
+        self._is_open = False
+
+    def open(self, scope: Scope) -> None:
+        self._timers = Timers(f"{self._step}/{TIMERS_NAME}", scope.state)
+        self._context: Context[Any, Any] = Context(self._step, scope.state, self._timers)
+        self._is_open = True
+        if hasattr(self._function, "open"):
+            self._call(self._function.open, self._context)
+        object.__setattr__(self._function, "__class__", _frozen(self._class, self._step))
+
+    def rows(self, rows: list[Any]) -> None:
+        results: list[Any] = []
+        self._context.emit = results.append
+        if self._is_keyed:
+            self.guard.run(lambda records: self._consume(records, results), rows, pairs=rows)
+        else:
+            pairs = [(None, row) for row in rows]
+            self.guard.run(lambda records: self._consume(records, results), pairs, pairs=pairs)
+        if results:
+            self.out.rows(results)
+
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        context, process = self._context, self._function.process
+        if not self.guard.routes:
+            for context.key, value in records:
+                process(value, context)
+            return
+        for context.key, value in records:
+            emitted = len(results)
+            try:
+                process(value, context)
+            except Exception:
+                del results[emitted:]
+                raise
+
+    def next_timer_ns(self) -> int | None:
+        return self._timers.next_ns()
+
+    def due(self, until_ns: int | None) -> list[Due]:
+        return self._timers.due(until_ns)
+
+    def fire(self, due: Sequence[Due]) -> None:
+        results: list[Any] = []
+        self._context.emit = results.append
+        for timer in due:
+            if not self._timers.take(timer):
+                continue
+            instant_ns, _, self._context.key = timer.token
+            emitted = len(results)
+            try:
+                self._function.on_timer(from_instant(instant_ns), self._context)
+            except Exception as error:  # noqa: BLE001  the user's code: its error is routed or a StepFailed
+                del results[emitted:]
+                self.guard.caught(error, None)
+        if results:
+            self.out.rows(results)
+
+    def close(self) -> None:
+        if self._is_open and hasattr(self._function, "close"):
+            object.__setattr__(self._function, "__class__", self._class)  # now it may set what it likes
+            self._call(self._function.close)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            function(*arguments)
+        except Exception as error:
+            raise StepFailed(FailedAt(self._step, -1, "")) from error
+
+
+class StateNameTaken(JobError):
+    """Two descriptors of one process function have one name."""
+
+    def __init__(self, step: str, name: str) -> None:
+        super().__init__(step, name)
+        self.step = step
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"the step {self.step} declares the state {self.name!r} twice, as different kinds (or by the runtime's own"
+            f" name {TIMERS_NAME!r}). Give each state a name of its own."
+        )
+
+
+class AttributeSetLate(JobError):
+    """A process function set an attribute of its own after ``open``."""
+
+    def __init__(self, step: str, attribute: str) -> None:
+        super().__init__(step, attribute)
+        self.step = step
+        self.attribute = attribute
+
+    def __str__(self) -> str:
+        return (
+            f"the process function of {self.step} sets self.{self.attribute} after open(): it would be forgotten when"
+            " its process dies. Declare it as state and use context.state(...), or set it in open()."
+        )
+
+
+def _frozen(original: type, step: str) -> type:
+    """A subclass whose objects raise AttributeSetLate when an attribute is set."""
+
+    def set_attribute(self: Any, name: str, value: object) -> None:
+        raise AttributeSetLate(step, name)
+
+    def delete_attribute(self: Any, name: str) -> None:
+        raise AttributeSetLate(step, name)
+
+    body = {
+        "__slots__": (),
+        "__module__": original.__module__,
+        "__qualname__": original.__qualname__,
+        "__setattr__": set_attribute,
+        "__delattr__": delete_attribute,
+    }
+    return type(original)(original.__name__, (original,), body)

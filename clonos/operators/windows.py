@@ -1,0 +1,91 @@
+"""Windows in processing time: what arrives in one span of the task's clock is one window, per key.
+
+The clock is read once a step, through the causal log, so that a successor puts each record into the same window. A
+window is a table of its own, ``step/window/<start in ns>``, forgotten as a whole when it has fired. Results of windows
+that are due together come by the window's start, then by the first arrival of their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import repeat
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from clonos.core.keys import key_of
+from clonos.core.recorder import Recorder
+from clonos.core.values import register
+from clonos.operators.aggregates import Aggregate
+from clonos.operators.instants import from_instant
+from clonos.operators.operator import Due, Operator, Scope
+from clonos.operators.state import StateBackend, Table
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+WINDOW_NAME: Final = "window"
+
+
+@register
+class WindowResult(NamedTuple, Generic[K, V]):
+    """What a window gives for a key when it ends. ``start`` is within it, ``end`` is not; both are in UTC."""
+
+    key: K
+    start: datetime
+    end: datetime
+    value: V
+
+
+class Window(Operator):
+    """Tumbling windows of one size over a keyed input."""
+
+    has_timers = True
+
+    def __init__(self, step: str, size_ns: int, aggregate: Aggregate) -> None:
+        self._prefix = f"{step}/{WINDOW_NAME}/"
+        self._size_ns = size_ns
+        self._aggregate = aggregate
+        self._open_windows: dict[int, Table] = {}
+
+    def open(self, scope: Scope) -> None:
+        self._state: StateBackend = scope.state
+        self._recorder: Recorder = scope.context.recorder
+        starts = sorted(int(name.removeprefix(self._prefix)) for name in self._state.restored(self._prefix))
+        self._open_windows = {start_ns: self._state.table(self._name(start_ns)) for start_ns in starts}
+
+    def rows(self, rows: list[Any]) -> None:
+        self._aggregate.add(self._window_now(), rows, self.guard)
+
+    def keys(self, keys: list[Any]) -> None:
+        self._aggregate.add_keys(self._window_now(), keys, self.guard)
+
+    def keyed_columns(self, batch: Any, column: str) -> None:
+        self._aggregate.add_columns(self._window_now(), batch, column, self.guard)
+
+    def next_timer_ns(self) -> int | None:
+        return min(self._open_windows) + self._size_ns if self._open_windows else None
+
+    def due(self, until_ns: int | None) -> list[Due]:
+        ends = sorted((start_ns + self._size_ns, start_ns) for start_ns in self._open_windows)
+        return [Due(end_ns, start_ns) for end_ns, start_ns in ends if until_ns is None or end_ns <= until_ns]
+
+    def fire(self, due: Sequence[Due]) -> None:
+        for _, start_ns in due:
+            entries = self._open_windows.pop(start_ns).entries
+            self._state.drop(self._name(start_ns))
+            keys, values = self._aggregate.results(list(map(key_of, entries)), list(entries.values()), self.guard)
+            start, end = from_instant(start_ns), from_instant(start_ns + self._size_ns)
+            results = list(map(WindowResult, keys, repeat(start), repeat(end), values))
+            if results:
+                self.out.rows(results)
+
+    def _window_now(self) -> Table:
+        instant_ns = self._recorder.instant_ns(False)
+        start_ns = instant_ns - instant_ns % self._size_ns
+        found = self._open_windows.get(start_ns)
+        if found is None:
+            found = self._open_windows[start_ns] = self._state.table(self._name(start_ns))
+        return found
+
+    def _name(self, start_ns: int) -> str:
+        return f"{self._prefix}{start_ns}"

@@ -1,0 +1,278 @@
+"""Runs a compiled job in one thread, without logs: real chains, real partitioning, real encoding, a clock set by hand.
+
+A barrier is taken when all queues are empty, so a snapshot of all tasks is consistent by itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+from clonos.api.graph import JobGraph
+from clonos.core.chain import ChainContext, ChainSnapshot, Kind
+from clonos.core.keys import Router
+from clonos.core.options import Options
+from clonos.core.plan import Partitioning
+from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.operators.chain import OperatorChain
+from clonos.operators.image import JobImage
+
+START_NS = 1_700_000_000_000_000_000
+
+
+@dataclass
+class Clock:
+    """The recorder of all tasks: the time is what the test says."""
+
+    now_ns: int = START_NS
+    live: bool = True
+    epoch: int = 0
+
+    def instant_ns(self, exact: bool) -> int:
+        return self.now_ns
+
+    def seed(self) -> bytes:
+        return bytes(16)
+
+    def call(self, service: str, request: bytes, perform: Callable[[str], object], **rest: Any) -> object:
+        return perform("key")
+
+
+@dataclass
+class Inbox:
+    """What waits at one input edge of one task."""
+
+    task: int
+    port: int
+    batches: deque[tuple[Kind, bytes]] = field(default_factory=deque)
+
+
+class TaskCollector:
+    """Partitions and encodes as the core does."""
+
+    def __init__(self, run: Run, task: int) -> None:
+        self.run = run
+        self.task = task
+        self.sent: dict[int, int] = {}
+        self.errors: list[bytes] = []
+
+    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
+        assert rows, "an empty batch was emitted"
+        for number in self._edges(port):
+            edge = self.run.plan.edges[number]
+            if edge.partitioning is Partitioning.OUTSIDE:
+                self.run.outside.setdefault(self.vertex_name, []).extend(decode_rows(encode_rows(rows)))
+                continue
+            for target, part in enumerate(self._parts(number, rows, keys)):
+                if part:
+                    self.run.deliver(number, self.task, target, Kind.ROWS, encode_rows(part))
+
+    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+        assert batch.num_rows, "an empty batch was emitted"
+        for number in self._edges(port):
+            for target, part in enumerate(self._parts(number, list(range(batch.num_rows)), keys)):
+                if part:
+                    self.run.deliver(number, self.task, target, Kind.COLUMNS, encode_columns(batch.take(part)))
+
+    def prepared(self, part: bytes) -> None:
+        self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
+
+    def routed_error(self, description: bytes) -> bool:
+        self.errors.append(description)
+        return True
+
+    @property
+    def vertex_name(self) -> str:
+        name: str = self.run.plan.vertices[self.run.plan.vertex_of[self.task]].name
+        return name
+
+    def _edges(self, port: int) -> list[int]:
+        vertex = self.run.plan.vertex_of[self.task]
+        return [i for i, edge in enumerate(self.run.plan.edges) if (edge.source, edge.port) == (vertex, port)]
+
+    def _parts(self, number: int, rows: list[Any], keys: Sequence[Any] | None) -> list[list[Any]]:
+        edge = self.run.plan.edges[number]
+        width = self.run.plan.vertices[edge.target].parallelism
+        if edge.partitioning is Partitioning.HASH:
+            assert keys is not None
+            return Router(width, self.run.plan.max_parallelism).split(keys, rows)
+        if edge.partitioning is Partitioning.BROADCAST:
+            return [rows] * width
+        if edge.partitioning is Partitioning.REBALANCE:
+            start = self.sent.get(number, 0)
+            self.sent[number] = start + len(rows)
+            return [rows[(target - start) % width :: width] for target in range(width)]
+        index = self.run.plan.index_of(self.run.plan.tasks[self.task])
+        return [rows if target == index else [] for target in range(width)]
+
+
+class Run:
+    """A job that runs; ``restored`` is the answer of another run's ``barrier``."""
+
+    def __init__(
+        self,
+        image: JobImage,
+        restored: Sequence[tuple[list[bytes], bytes]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.image: JobImage = cloudpickle.loads(cloudpickle.dumps(image))
+        self.plan = self.image.plan
+        self.clock = clock or Clock()
+        self.outside: dict[str, list[Any]] = {}
+        self.prepared: dict[int, list[bytes]] = {}
+        self.snapshots: list[list[bytes]] = [[] for _ in self.plan.tasks]
+        self.chains: list[OperatorChain] = []
+        self.inboxes: dict[tuple[int, int], Inbox] = {}
+        self.ended: set[int] = set()
+        self.collectors = [TaskCollector(self, task) for task in self.plan.tasks]
+        for task in self.plan.tasks:
+            self._open(task, restored[task] if restored else None)
+
+    def _open(self, task: int, restored: tuple[list[bytes], bytes] | None) -> None:
+        vertex = self.plan.vertex_of[task]
+        chain = self.image.new_chain(vertex)
+        context = ChainContext(
+            task_name=self.plan.task_name(task),
+            vertex=vertex,
+            index=self.plan.index_of(self.plan.tasks[task]),
+            parallelism=self.plan.vertices[vertex].parallelism,
+            max_parallelism=self.plan.max_parallelism,
+            job_id="job",
+            generation=0,
+            incarnation=1,
+            recorder=self.clock,
+            collector=self.collectors[task],
+            local_folder="",
+        )
+        if restored is None:
+            chain.open(context, None, None)
+        else:
+            mirror = self.image.new_mirror(vertex)
+            for changes in restored[0]:
+                mirror.apply(changes)
+            self.snapshots[task] = list(restored[0])
+            chain.open(context, mirror, restored[1])
+        self.chains.append(chain)
+
+    def deliver(self, edge: int, sender: int, target: int, kind: Kind, payload: bytes) -> None:
+        """From one task to another."""
+        vertex = self.plan.edges[edge].target
+        ports = [number for number, each in enumerate(self.plan.edges) if each.target == vertex]
+        task = self.plan.first_task[vertex] + target
+        inbox = self.inboxes.setdefault((edge, task), Inbox(task, ports.index(edge)))
+        inbox.batches.append((kind, payload))
+
+    def read(self, records_max: int = 7) -> bool:
+        """Every source reads once. False: all has been read."""
+        is_open = False
+        for task in self.plan.sources:
+            found = self.chains[task].poll(records_max)
+            if found is not None and found[0] >= 0:
+                self.chains[task].read(*found)
+            is_open = is_open or found is None or found[0] >= 0
+        return is_open
+
+    def drain(self) -> None:
+        """Until nothing waits."""
+        while waiting := [key for key in sorted(self.inboxes) if self.inboxes[key].batches]:
+            inbox = self.inboxes[waiting[0]]
+            kind, payload = inbox.batches.popleft()
+            if kind is Kind.ROWS:
+                self.chains[inbox.task].process_rows(inbox.port, decode_rows(payload))
+            else:
+                self.chains[inbox.task].process_columns(inbox.port, decode_columns(payload))
+
+    def fire(self) -> None:
+        """Fires what is due in every task."""
+        for chain in self.chains:
+            due_ns = chain.next_timer_ns()
+            if due_ns is not None and due_ns <= self.clock.now_ns:
+                chain.fire_timers(self.clock.now_ns)
+        self.drain()
+
+    def pass_time(self, seconds: float) -> None:
+        """The clock goes on, and timers fire."""
+        self.clock.now_ns += int(seconds * 1_000_000_000)
+        self.fire()
+
+    def barrier(self, checkpoint: int, full: bool = False) -> list[tuple[list[bytes], bytes]]:
+        """Per task what to restore from: its changes since the first full snapshot, and its position."""
+        self.drain()
+        taken: list[tuple[list[bytes], bytes]] = []
+        for task, chain in enumerate(self.chains):
+            is_full = full or not self.snapshots[task]
+            snapshot: ChainSnapshot = chain.snapshot(checkpoint, is_full)
+            self.snapshots[task] = [snapshot.changes] if is_full else [*self.snapshots[task], snapshot.changes]
+            taken.append((list(self.snapshots[task]), snapshot.position))
+        return taken
+
+    def finish(self, records_max: int = 7) -> None:
+        """To the end of the input."""
+        while self.read(records_max):
+            self.drain()
+        for chain in self.chains:
+            chain.end_of_input()
+            self.drain()
+
+    def close(self) -> None:
+        """Closes all chains."""
+        for chain in self.chains:
+            chain.close()
+
+
+def run(graph: JobGraph, parallelism: int = 2, records_max: int = 7) -> Run:
+    """The whole job, from its beginning to its end."""
+    finished = Run(graph.compile(Options(), parallelism=parallelism))
+    finished.finish(records_max)
+    finished.barrier(1)
+    finished.close()
+    return finished
+
+
+class Given:
+    """A source of the given records: task i of n has every n-th. Its marks are places in the share."""
+
+    def __init__(self, records: Iterable[Any]) -> None:
+        self.records = list(records)
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return [f"{index} {parallelism}".encode() for index in range(parallelism)]
+
+    def reader(self) -> GivenReader:
+        return GivenReader(self.records)
+
+
+class GivenReader:
+    """Reads a share of the records, three at a time."""
+
+    def __init__(self, records: list[Any]) -> None:
+        self.records = records
+        self.share: list[Any] = []
+        self.place = 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        index, width = map(int, split.split())
+        self.share = self.records[index::width]
+        self.place = int(mark or b"0")
+
+    def read(self, records_max: int) -> list[Any] | None:
+        chunk = self.share[self.place : self.place + min(3, records_max)]
+        self.place += len(chunk)
+        return chunk or None
+
+    def mark(self) -> bytes:
+        return str(self.place).encode()
+
+    def close(self) -> None:
+        pass
+
+
+class Outbox:
+    """An immediate sink: what reaches it stands in ``Run.outside``."""
+
+    def outside(self) -> Any:
+        raise AssertionError("the driver of the tests keeps what would go there")
