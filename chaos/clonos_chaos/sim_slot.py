@@ -29,6 +29,7 @@ class SimSlot:
         self.paused_until_ns = 0
         self.tasks: dict[tuple[TaskId, Incarnation], SimTask] = {}
         self.slot = Slot(slot_id, world.plan, world.options, self)
+        self._is_silent = False
         self._inbox_due_ns = 0
         self._outside_due_ns: dict[TaskId, int] = {}
 
@@ -159,8 +160,9 @@ class SimSlot:
     def _write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
     ) -> None:
-        if self.is_dead and self.clock.luck.random() < 0.5:
-            return  # died before it left
+        if self.is_dead and (self._is_silent or self.clock.luck.random() < 0.5):
+            self._is_silent = True  # died before it left, and so did all behind it
+            return
         try:
             number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
         except Fenced:
