@@ -1,0 +1,69 @@
+"""What travels to a slot at its birth: pickled by the driver, the job's own modules by value.
+
+A module is the job's own when it is neither part of Python nor installed nor of this library: a slot on another machine
+does not have it. Installed ones travel by name, so the slots need them too.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Final
+
+import cloudpickle
+
+from clonos.core.errors import JobError
+
+LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")
+FOLDERS_OF_INSTALLED: Final = ("site-packages", "dist-packages")
+
+
+def pack(birth: object) -> bytes:
+    """The pickled object. ``JobError`` when something in it cannot travel."""
+    with _by_value(own_modules()):
+        try:
+            return bytes(cloudpickle.dumps(birth))
+        except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
+            raise JobError(
+                f"the job cannot be sent to its slots: {error}. A function takes along what it refers to;"
+                " open files, locks, sockets and sessions belong into open() of a process class, which makes them anew."
+            ) from error
+
+
+def own_modules() -> list[ModuleType]:
+    """The loaded modules that are the job's own, by name."""
+    return [module for name, module in sorted(sys.modules.items()) if name != "__main__" and _is_own(name, module)]
+
+
+def _is_own(name: str, module: object) -> bool:
+    if name.partition(".")[0] in LIBRARY_PACKAGES or not isinstance(module, ModuleType):
+        return False
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or getattr(module, "__name__", None) != name:
+        return False
+    path = os.path.realpath(file)
+    if any(f"{os.sep}{folder}{os.sep}" in path for folder in FOLDERS_OF_INSTALLED):
+        return False
+    return not any(path.startswith(folder + os.sep) for folder in _python_folders())
+
+
+def _python_folders() -> list[str]:
+    return [os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+
+
+@contextmanager
+def _by_value(modules: list[ModuleType]) -> Iterator[None]:
+    known = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in known]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)

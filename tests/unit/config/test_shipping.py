@@ -1,0 +1,51 @@
+"""What travels to slots: the job's own modules by value, installed ones by name."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from clonos.core.errors import JobError
+from clonos.io.shipping import own_modules, pack
+
+JOB = """
+from pathlib import PurePath
+FACTOR = 3
+class Doubler:
+    def __call__(self, number): return helper(number) * FACTOR
+def helper(number): return number * 2
+"""
+
+
+def _imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    (folder / "a_job_of_mine.py").write_text(JOB, "utf-8")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "a_job_of_mine", raising=False)
+    import a_job_of_mine  # type: ignore[import-not-found]
+
+    return a_job_of_mine.Doubler()
+
+
+def test_the_jobs_own_module_need_not_be_found_by_the_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "birth").write_bytes(pack(_imported(tmp_path, monkeypatch)))
+    program = f"import pickle; print(pickle.load(open({str(tmp_path / 'birth')!r}, 'rb'))(7))"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd="/")
+    assert (said.stdout, said.stderr) == ("42\n", "")
+
+
+def test_modules_of_python_of_others_and_of_the_library_are_not_the_jobs_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _imported(tmp_path, monkeypatch)
+    names = {module.__name__ for module in own_modules()}
+    assert "a_job_of_mine" in names
+    assert not names & {json.__name__, pytest.__name__, pack.__module__, "numpy", "cloudpickle"}
+
+
+def test_what_cannot_travel_is_an_error_of_the_job() -> None:
+    lock = threading.Lock()
+    with pytest.raises(JobError, match=r"cannot be sent to its slots.*lock"):
+        pack(lambda: lock)
