@@ -69,6 +69,7 @@ class Committing:
     metadata: CheckpointMetadata
     attempts: int
     retry_ns: int  # write again at this instant; -1 while an outcome is awaited
+    asked_ns: int  # the first tick after it was asked for; -1 before
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +257,7 @@ def _advance(state: Collecting | Committing | Publishing) -> Step:
         if not whole:
             return state, ()
         metadata = metadata_of(ledger, whole[-1].number, whole[-1].acknowledged)
-    return Committing(ledger, metadata, 1, -1), (WriteMetadata(metadata),)
+    return Committing(ledger, metadata, 1, -1, -1), (WriteMetadata(metadata),)
 
 
 def _complete(state: Committing, event: Durable) -> Step:
@@ -332,9 +333,21 @@ def _give_up_old(state: Collecting, event: Passed) -> Step:
 
 
 def _write_again(state: Committing, event: Passed) -> Step:
-    if not 0 <= state.retry_ns <= event.awake_ns:
+    if 0 <= state.retry_ns <= event.awake_ns:
+        again = replace(state, attempts=state.attempts + 1, retry_ns=-1, asked_ns=event.awake_ns)
+        return again, (WriteMetadata(state.metadata),)
+    if state.retry_ns >= 0:
         return state, ()
-    return replace(state, attempts=state.attempts + 1, retry_ns=-1), (WriteMetadata(state.metadata),)
+    if state.asked_ns < 0:
+        return replace(state, asked_ns=event.awake_ns), ()
+    if event.awake_ns - state.asked_ns < event.timeout_ns:
+        return state, ()
+    # Nobody may go on without knowing: a coordinator that cannot learn the outcome in time starts again.
+    reason = (
+        f"the store has not said within {event.timeout_ns // 1_000_000} ms whether the metadata of checkpoint"
+        f" {state.metadata.checkpoint} was written. Mend the store, then resume: the checkpoint counts if it is there."
+    )
+    return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
 
 
 def _publish_again(state: Publishing, event: Passed) -> Step:

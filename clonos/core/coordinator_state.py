@@ -15,7 +15,7 @@ from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 from clonos.core.metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.options import Options
-from clonos.core.placement import wishes_of
+from clonos.core.placement import Seats, wishes_of
 from clonos.core.plan import Plan
 
 RECOVERIES_MAX = 1_000
@@ -96,6 +96,7 @@ class CoordinatorState:
         self.homeless_ns = -1  # since when there has been a task without a slot
         # views
         self.views: views.State = views.Unformed(0, "")
+        self.seats: tuple[Seats, ...] = ()  # by the view that stands
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view that stands
         self.behind_view: dict[SlotId, None] = {}
         self.behind_completed: dict[SlotId, None] = {}
@@ -157,9 +158,13 @@ class CoordinatorState:
         """The domain of each living slot, by id."""
         return {slot: self.addresses[slot].domain for slot in sorted(self.addresses)}
 
+    def hosts(self) -> dict[str, str]:
+        """The host of each domain, as far as it is known."""
+        return {register.domain: register.host for _, register in sorted(self.registers.items())}
+
     def is_current(self, task: TaskId, incarnation: Incarnation) -> bool:
         """True for the living incarnation of a task."""
-        return task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation != NOBODY
+        return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation != NOBODY
 
     # ------------------------------------------------------------------ effects
 

@@ -97,6 +97,8 @@ def register(state: CoordinatorState, event: Received) -> None:
         state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
         state.lives[message.slot] = liveness.Gone(reason)
+        if isinstance(state.phase, Forming):  # the others will have it too
+            state.fail(JobFailed(Fault.ENVIRONMENT, reason))
         return
     state.slots_requested = max(0, state.slots_requested - 1)
     state.lives[message.slot] = liveness.Alive(state.awake_ns)
@@ -170,7 +172,7 @@ def _form(state: CoordinatorState) -> None:
     plan = state.plan
     nothing = (CheckpointId(-1),) * len(plan.tasks)
     ready = Readiness({}, {}, nothing, state.ledger.incarnations)
-    seats = place(state.wishes, domains, [NO_SEATS for _ in plan.tasks], ready)
+    seats = place(state.wishes, domains, [NO_SEATS for _ in plan.tasks], ready, state.hosts())
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
@@ -212,10 +214,9 @@ def check_slots(state: CoordinatorState) -> None:
     """Leases by the clock. In the usual case one comparison a slot."""
     passed = liveness.Passed(state.awake_ns, state.limits)
     horizon_ns = state.awake_ns - state.limits.lease_ns
-    for slot, life in list(state.lives.items()):
-        if isinstance(life, liveness.Alive) and life.heard_ns > horizon_ns:
-            continue
-        if not isinstance(life, liveness.Gone):
+    for slot in list(state.addresses):
+        life = state.lives[slot]
+        if not isinstance(life, liveness.Alive) or life.heard_ns <= horizon_ns:
             update_life(state, slot, passed)
 
 

@@ -6,9 +6,11 @@ one. What lives stays where it is: an active task is never moved, a rider goes o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import NamedTuple
 
 from clonos.core.ids import CheckpointId, Incarnation, SlotId, TaskId
@@ -61,16 +63,16 @@ class Loads:
     Loads only grow while it lives, so a stale entry of a heap is too low and is mended when it comes up.
     """
 
-    def __init__(self, domains: Mapping[SlotId, str], seats: Sequence[Seats]) -> None:
+    def __init__(self, domains: Mapping[SlotId, str], seats: Sequence[Seats], hosts: Mapping[str, str]) -> None:
         self.domains = domains
-        self.tasks = dict.fromkeys(sorted(domains), 0)
-        self.total = dict(self.tasks)
-        for seat in seats:
-            if seat.slot in self.tasks:
-                self.tasks[seat.slot] += 1
-            for slot in (seat.slot, *seat.standbys, *seat.keepers):
-                if slot in self.total:
-                    self.total[slot] += 1
+        self._beside: dict[str, set[str]] = {}
+        for domain in domains.values():
+            self._beside.setdefault(hosts.get(domain, domain), set()).add(domain)
+        self._host_of = hosts
+        tasks = Counter(seat.slot for seat in seats)
+        riders = Counter(chain.from_iterable(seat.standbys + seat.keepers for seat in seats))
+        self.tasks = {slot: tasks[slot] for slot in sorted(domains)}
+        self.total = {slot: count + riders[slot] for slot, count in self.tasks.items()}
         self._by_domain: dict[str, list[tuple[int, SlotId]]] = {}
         for slot in self.total:
             self._by_domain.setdefault(domains[slot], []).append((self.total[slot], slot))
@@ -78,9 +80,9 @@ class Loads:
             heapify(entries)
         self._tops = [(entries[0][0], domain) for domain, entries in self._by_domain.items()]
         heapify(self._tops)
-        self._free = self._seats_by_rank()
+        self._free: list[tuple[int, int, int, str, SlotId]] = []  # made when the first task is taken
 
-    def _seats_by_rank(self) -> list[tuple[int, int, int, str, SlotId]]:
+    def _slots_by_rank(self) -> list[tuple[int, int, int, str, SlotId]]:
         """For active tasks: by tasks, then load, then one domain after the other."""
         ranks: dict[str, int] = {}
         found = []
@@ -91,8 +93,13 @@ class Loads:
         heapify(found)
         return found
 
+    def beside(self, domains: frozenset[str]) -> frozenset[str]:
+        """All domains on the hosts of these."""
+        return frozenset(d for own in domains for d in self._beside.get(self._host_of.get(own, own), ()))
+
     def take_task(self) -> SlotId:
         """The slot with the fewest active tasks gets one more; ``NOWHERE`` when there is no slot."""
+        self._free = self._free or self._slots_by_rank()
         while self._free:
             tasks, total, rank, domain, slot = self._free[0]
             if (tasks, total) != (self.tasks[slot], self.total[slot]):
@@ -110,6 +117,8 @@ class Loads:
 
     def take_rider(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
         """The least loaded slot in none of these gets one more rider; None when there is none."""
+        if len(avoid_domains) >= len(self._by_domain):
+            return None
         aside: list[str] = []
         found = None
         while self._tops and found is None:
@@ -153,27 +162,29 @@ class Loads:
 
 
 def place(
-    wishes: Sequence[Wishes], domains: Mapping[SlotId, str], seats: Sequence[Seats], ready: Readiness
+    wishes: Sequence[Wishes],
+    domains: Mapping[SlotId, str],
+    seats: Sequence[Seats],
+    ready: Readiness,
+    hosts: Mapping[str, str],
 ) -> tuple[Seats, ...]:
-    """New seats for all tasks, given those that were and the slots that live (with their domains).
+    """New seats for all tasks, given those that were and the slots that live, with their domains and these with hosts.
 
     A task whose slot is not among them gets its readiest standby's, else the slot with the fewest tasks, else waits.
     Riders that are missing or sit badly are named anew, beside the old ones, which go when the new ones are ready.
     """
-    loads = Loads(domains, seats)
-    placed = []
-    for task, seat in enumerate(seats):
-        slot = seat.slot
-        if slot not in domains:
-            slot = _promote(TaskId(task), seat, loads, ready)
-        placed.append(seat._replace(slot=slot))
     others_exist = len(set(domains.values())) > 1
-    return tuple(
-        seat
-        if is_settled(wishes[task], seat, domains, others_exist)
-        else _mend(TaskId(task), seat, wishes[task], loads, ready)
-        for task, seat in enumerate(placed)
-    )
+    unsettled = [task for task, seat in enumerate(seats) if not is_settled(wishes[task], seat, domains, others_exist)]
+    if not unsettled:
+        return tuple(seats)
+    loads = Loads(domains, seats, hosts)
+    placed = list(seats)
+    for task in unsettled:
+        if placed[task].slot not in domains:
+            placed[task] = placed[task]._replace(slot=_promote(TaskId(task), placed[task], loads, ready))
+    for task in unsettled:
+        placed[task] = _mend(TaskId(task), placed[task], wishes[task], loads, ready)
+    return tuple(placed)
 
 
 def _promote(task: TaskId, seat: Seats, loads: Loads, ready: Readiness) -> SlotId:
@@ -242,11 +253,12 @@ def _another(
     preferred: tuple[SlotId, ...],
     only_elsewhere: bool,
 ) -> SlotId | None:
-    """One more slot for a rider: in a domain that has none of it, in another domain, in another slot."""
+    """One more slot for a rider: on another host, in a domain that has none of it, in another one, in another slot."""
     domains = loads.domains
     taken = (own_slot, *riders)
     own, others = frozenset({own_domain}), frozenset(domains[slot] for slot in riders)
-    for avoid in (own | others, own) if only_elsewhere else (own | others, own, frozenset[str]()):
+    avoided = [loads.beside(own | others), own | others, own]
+    for avoid in avoided if only_elsewhere else (*avoided, frozenset[str]()):
         for slot in preferred:
             if slot not in taken and domains[slot] not in avoid:
                 loads.add_rider(slot)
@@ -265,10 +277,11 @@ def wishes_of(plan: Plan, standbys: int, keepers: int) -> tuple[Wishes, ...]:
 
 def is_settled(wish: Wishes, seat: Seats, domains: Mapping[SlotId, str], others_exist: bool) -> bool:
     """True when a task wants nothing: each rider is there once and, if there is another domain, sits in one."""
-    if seat.slot == NOWHERE or len(seat.standbys) != wish.standbys or len(seat.keepers) != wish.keepers:
+    slot, standbys, keepers = seat
+    if slot not in domains or len(standbys) != wish.standbys or len(keepers) != wish.keepers:
         return False
-    own = domains[seat.slot]
-    for slot in (*seat.standbys, *seat.keepers):
-        if slot not in domains or slot == seat.slot or (others_exist and domains[slot] == own):
+    own = domains[slot]
+    for rider in (*standbys, *keepers):
+        if rider not in domains or rider == slot or (others_exist and domains[rider] == own):
             return False
     return True

@@ -64,7 +64,7 @@ def _riders(status: SlotStatus) -> tuple[object, object]:
 def take_snapshot(state: CoordinatorState, event: Received) -> None:
     """A task's snapshot is durable."""
     assert isinstance(event.message, Snapshotted)
-    if event.message.task < len(state.plan.tasks):
+    if 0 <= event.message.task < len(state.plan.tasks):
         advance_checkpoints(state, checkpoints.Acknowledged(event.message))
 
 

@@ -14,7 +14,7 @@ from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.domains import depth_problem, what_is_not_survived
 from clonos.core.ids import Incarnation, SlotId, TaskId, view_name
 from clonos.core.ledger import NOBODY
-from clonos.core.messages import LogLost, Placement, TaskFailed, TaskStatus, View
+from clonos.core.messages import LogLost, TaskFailed, TaskStatus, View
 from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
 
 # ------------------------------------------------------------------ failures
@@ -154,7 +154,7 @@ def _issue(state: CoordinatorState) -> None:
     else:
         housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot == NOWHERE != seats[t].slot]
         reborn = {**dict.fromkeys(housed, False), **state.fallen}
-        if not reborn and addresses == view.slots and all(map(_sits_as_placed, view.placements, seats)):
+        if not reborn and addresses == view.slots and seats == state.seats:
             state.is_mending_due = False
             return
         event = views.Change(reborn, state.completed, seats, addresses)
@@ -179,18 +179,14 @@ def renew_view(state: CoordinatorState) -> None:
     GATE[type(state.checkpoints)](state)
 
 
-def _sits_as_placed(placement: Placement, seat: Seats) -> bool:
-    return (placement.slot, placement.standbys, placement.keepers) == seat
-
-
 def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -> tuple[Seats, ...]:
     """Where everybody sits next, given where they sit in ``view`` and who lives."""
     standbys = {(s, task): at for s, status in state.statuses.items() for task, at in status.standbys}
     keepers = {(s, task): by for s, status in state.statuses.items() for task, by in status.keepers}
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     ready = Readiness(standbys, keepers, snapshots, [p.incarnation for p in view.placements])
-    seats = [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
-    return place(state.wishes, domains, seats, ready)
+    seats = state.seats or [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
+    return place(state.wishes, domains, seats, ready, state.hosts())
 
 
 def install_view(state: CoordinatorState, event: views.Event) -> None:
@@ -214,7 +210,7 @@ def install_view(state: CoordinatorState, event: views.Event) -> None:
     elif state.homeless_ns < 0:
         state.homeless_ns = state.awake_ns
     domains = {address.slot: address.domain for address in view.slots}
-    seats = [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
+    state.seats = seats = tuple(event.seats)
     others_exist = len(set(domains.values())) > 1
     state.is_mended = all(is_settled(w, s, domains, others_exist) for w, s in zip(state.wishes, seats, strict=True))
     state.repeated_ns = state.awake_ns
@@ -222,7 +218,8 @@ def install_view(state: CoordinatorState, event: views.Event) -> None:
         state.behind_view[slot] = None
         state.emit(Send(slot, view))
     _say(state, "depth", depth_problem(state.plan, seats, domains) or "")
-    _say(state, "survival", what_is_not_survived(state.plan, state.wishes, seats, domains))
+    is_survived = state.is_mended and others_exist
+    _say(state, "survival", "" if is_survived else what_is_not_survived(state.plan, state.wishes, seats, domains))
 
 
 def _say(state: CoordinatorState, subject: str, text: str) -> None:
