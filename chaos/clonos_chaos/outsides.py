@@ -19,16 +19,23 @@ class SimOutside:
         self.task_name = task_name
         self.next_number = 0
         self.life = (0, 0)  # (generation, incarnation)
-        self.rows: list[Any] = []
+        self.rows: list[Any] = []  # of the current generation by number, see ``superseded``
+        self.superseded: list[Any] = []  # let out by an earlier generation behind the checkpoint of a rollback
         self.generations: list[int] = []
         self.complaints: list[str] = []
 
-    def register(self, generation: int, incarnation: int) -> int:
-        """Fences earlier incarnations, answers the next number."""
+    def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
+        """Fences earlier incarnations, answers the next number, and where an earlier generation had come to."""
         if (generation, incarnation) < self.life:
             raise Fenced
+        superseded = None
+        if generation > self.life[0] > 0:
+            superseded = self.next_number
+            self.superseded += self.rows[restored_number:]
+            del self.rows[restored_number:], self.generations[restored_number:]
+            self.next_number = restored_number
         self.life = (generation, incarnation)
-        return self.next_number
+        return self.next_number, superseded
 
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
         """Takes new rows, drops repeated ones; a repeat with other content is an error."""

@@ -129,18 +129,22 @@ class SimSlot:
         snapshots = [decode_snapshot(store[name], name) for name in names]
         self.run(self.slot.on_objects_read, token, snapshots, "")
 
-    def open_outside(self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str) -> None:
-        self._outside(task, self._register_outside, task, incarnation, generation)
+    def open_outside(
+        self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
+    ) -> None:
+        self._outside(task, self._register_outside, task, incarnation, generation, restored_number)
 
     def _outside(self, task: TaskId, call: Callable[..., None], *arguments: Any) -> None:
         due = self.clock.now_ns + self.clock.between(10_000, self.world.settings.outside_ns_max)
         due = self._outside_due_ns[task] = max(due, self._outside_due_ns.get(task, 0))
         self.clock.at(due, call, *arguments)
 
-    def _register_outside(self, task: TaskId, incarnation: Incarnation, generation: int) -> None:
+    def _register_outside(
+        self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int
+    ) -> None:
         # A request that has left reaches the outside even if the process has died since.
         try:
-            number = self.world.outsides[task].register(generation, incarnation)
+            number, superseded = self.world.outsides[task].register(generation, incarnation, restored_number)
         except Fenced:
             return
         self.clock.after(
@@ -150,6 +154,7 @@ class SimSlot:
             task,
             incarnation,
             number,
+            superseded,
         )
 
     def write_outside(
@@ -179,6 +184,10 @@ class SimSlot:
 
     def now_ns(self) -> int:
         return self.clock.now_ns
+
+    def warn(self, text: str, **fields: str | int) -> None:
+        self.world.note(f"warning: {text}")
+        self.world.warnings.append(text)
 
     def end(self, reason: str) -> None:
         self.world.note(f"slot {self.id} ends: {reason or 'released'}")

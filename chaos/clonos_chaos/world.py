@@ -129,6 +129,7 @@ class World:
         self.faults = Faults(self, luck)
         self.outcome = Outcome(seed)
         self.crashes: list[BaseException] = []
+        self.warnings: list[str] = []
         self.story: deque[str] = deque(maxlen=STORY_LINES_MAX)
         self.ending: c.JobDone | c.JobFailed | None = None
         self._digest = blake2b(digest_size=8)

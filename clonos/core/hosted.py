@@ -168,8 +168,8 @@ class Hosted:
             log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.budget)
             if channel.receiver == OUTSIDE:
                 self.outside = OutsideEnd(log)
-                generation = self.slot.view.generation
-                self.shell.open_outside(self.task, self.incarnation, generation, self.slot.view.job_id)
+                view = self.slot.view
+                self.shell.open_outside(self.task, self.incarnation, view.generation, view.job_id, log.next_seq)
                 continue
             sending = Sending(channel, log, self.plan.shared_on[channel.id])
             self.sendings[channel.id] = sending
@@ -435,9 +435,21 @@ class Hosted:
         while self.kept_waiting and all(link.meets(self.kept_waiting[0][1]) for link in links):
             self.shell.kept_to(self.task, self.incarnation, self.kept_waiting.pop(0)[0])
 
-    def on_outside_opened(self, next_number: int) -> None:
-        """The outside has registered this incarnation and says what it has."""
+    def on_outside_opened(self, next_number: int, superseded_next: int | None) -> None:
+        """The outside has registered this incarnation and says what it has.
+
+        After a rollback what an earlier generation let out behind the restored checkpoint may leave again: an alarm.
+        """
         assert self.outside is not None
+        if superseded_next is not None and superseded_next > next_number:
+            self.shell.warn(
+                f"output {next_number} to {superseded_next - 1} of {self.plan.task_name(self.task)} had left before the"
+                " rollback and may leave again, with other content",
+                task=self.task,
+                first=next_number,
+                next=superseded_next,
+                generation=self.slot.view.generation,
+            )
         self.outside.open(next_number)
         self.pump_outside()
         self.stated()

@@ -168,8 +168,11 @@ class SlotShell(Protocol):
     def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
         """Reads a chain of snapshots in the background; ``on_objects_read(token, snapshots | None, error)``."""
 
-    def open_outside(self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str) -> None:
-        """Registers with the outside of an immediate sink; ``on_outside_opened(task, incarnation, next_number)``."""
+    def open_outside(
+        self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
+    ) -> None:
+        """Registers with the outside of an immediate sink (``clonos.operators.connect.Registration``);
+        ``on_outside_opened(task, incarnation, next_number, superseded_next)``."""
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
@@ -178,6 +181,9 @@ class SlotShell(Protocol):
 
     def now_ns(self) -> int:
         """Monotonic time."""
+
+    def warn(self, text: str, **fields: str | int) -> None:
+        """Something an operator should know, with its numbers; forwarded to the driver."""
 
     def end(self, reason: str) -> None:
         """The slot shall end its process."""

@@ -324,11 +324,13 @@ class Slot:
             hosted.failed = failed
             self.tell_coordinator(failed)
 
-    def on_outside_opened(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
+    def on_outside_opened(
+        self, task: TaskId, incarnation: Incarnation, next_number: int, superseded_next: int | None
+    ) -> None:
         """An outside has registered a sink's incarnation."""
         hosted = self._hosted(task, incarnation)
         if hosted is not None:
-            hosted.on_outside_opened(next_number)
+            hosted.on_outside_opened(next_number, superseded_next)
             self._tell_status_if_due()
 
     def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:

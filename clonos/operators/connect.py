@@ -116,11 +116,24 @@ class ImmediateSink(Protocol):
         """A connection to the outside, made in the sink task's slot."""
 
 
+class Registration(NamedTuple):
+    """An outside's answer to a registration.
+
+    ``next_number``: of the next output, in the identity's generation. ``superseded_next``: where an earlier generation
+    had come to, if this is the first registration of a new one, else None: output from ``restored_number`` up to there
+    has left already and may leave again (an alarm is raised with these numbers).
+    """
+
+    next_number: int
+    superseded_next: int | None
+
+
 class Outside(Protocol):
     """One registered connection. All its methods may block and raise; they run in a thread of their own."""
 
-    def register(self, identity: OutsideIdentity) -> int:
-        """Fences earlier incarnations and answers the number of the next output (0 at first)."""
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        """Fences earlier incarnations and answers the number of the next output (0 at first). The first registration of
+        a new generation sets it to ``restored_number``, from where the rolled-back job goes on."""
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Rows numbered from ``first_number``, in one atom with the next number, which is answered. What lies below
