@@ -13,17 +13,15 @@ from clonos.core import recovery
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror
 from clonos.core.determinants import claims_of
+from clonos.core.effects import Effects
 from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs
-from clonos.core.ids import OUTSIDE, ChannelId, SlotId, TaskId
+from clonos.core.ids import OUTSIDE, ChannelId, TaskId
 from clonos.core.inflight_log import InflightLog
-from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
 from clonos.core.messages import (
     Answer,
     Batch,
     Completed,
     Delta,
-    Keep,
-    Kept,
     LogLost,
     Placement,
     Position,
@@ -54,9 +52,7 @@ class Hosted:
         self.sendings: dict[ChannelId, Sending] = {}
         self.receivings: dict[ChannelId, Receiving] = {}
         self.sharers: dict[TaskId, list[Sending]] = {}
-        self.outside: OutsideEnd | None = None
-        self.keepers: dict[SlotId, KeeperLink] = {}
-        self.kept_waiting: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect
+        self.effects = Effects(self)
         self.settling = Settling(placement.objects)
         self.snapshot: Snapshot | None = None
         self.mirror: Mirror | None = None
@@ -167,9 +163,7 @@ class Hosted:
         for channel in self.plan.outputs[self.task]:
             log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.budget)
             if channel.receiver == OUTSIDE:
-                self.outside = OutsideEnd(log)
-                view = self.slot.view
-                self.shell.open_outside(self.task, self.incarnation, view.generation, view.job_id, log.next_seq)
+                self.effects.open(log)
                 continue
             sending = Sending(channel, log, self.plan.shared_on[channel.id])
             self.sendings[channel.id] = sending
@@ -186,20 +180,13 @@ class Hosted:
         for receiving in self.receivings.values():
             if receiving.meet(view.placements[receiving.channel.sender].incarnation):
                 self.renew(receiving)
-        named = self.placement.keepers
-        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot) for slot in named if slot > 0}
-        for link in self.keepers.values():
-            if not link.is_ready:
-                link.rewind(self.logs)
-                self._keep(link)
-        self.pump_outside()
+        self.effects.meet(self.placement.keepers)
         self.update_gate()
 
     def stated(self) -> None:
         """A claim has come, or a receiver has been replaced: the table decides."""
         missing = any(sending.claim is None for sending in self.sendings.values())
-        missing = missing or (self.outside is not None and self.outside.claim is None)
-        self.advance(recovery.Stated(missing))
+        self.advance(recovery.Stated(missing or self.effects.is_unregistered))
 
     def _start(self) -> None:
         own = self.logs.replicas[self.task]
@@ -226,7 +213,7 @@ class Hosted:
         is_awaiting = False
         for channel, position in sorted(positions.items()):
             sending = self.sendings.get(channel)
-            claim = sending.claim if sending else self.outside.claim if self.outside else 0
+            claim = sending.claim if sending else self.effects.claim
             if claim is not None and position >= claim:
                 continue
             if sending is not None and not sending.session:
@@ -303,8 +290,7 @@ class Hosted:
     def _grown(self, task: TaskId) -> None:
         for sending in self.sharers.get(task, ()):
             sending.dirty[task] = None
-        for link in self.keepers.values():
-            link.dirty[task] = None
+        self.effects.grown(task)
 
     def _command(self, command: Command) -> None:
         if self.handle is None:
@@ -357,8 +343,7 @@ class Hosted:
         for output in emission.outputs:
             sending = self.sendings.get(output.channel)
             if sending is None:
-                assert self.outside is not None, output.channel
-                self.outside.append(output.kind, output.count, output.payload, self.requirement())
+                self.effects.append(output)
             else:
                 sending.append(output.kind, output.count, output.checkpoint, output.payload)
                 touched[output.channel] = sending
@@ -371,8 +356,7 @@ class Hosted:
             self._take_snapshot(emission.snapshot, emission.prepared)
         for sending in touched.values():
             self.pump(sending)
-        if self.outside is not None and self.outside.releases:
-            self.pump_outside()
+        self.effects.pump()
         self.counters["records_in"] = emission.records_in
         self.update_gate()
 
@@ -387,86 +371,10 @@ class Hosted:
             if not gated:
                 self._command(GateMoved())
 
-    # ------------------------------------------------------------------ the outside and its keepers
-
-    def requirement(self) -> Requirement:
-        """For each log the length it has now, as far as some keeper has not acknowledged it."""
-        ends = {task: replica.end_bytes for task, replica in self.logs.replicas.items()}
-        links = self.keepers.values()
-        return {t: end for t, end in ends.items() if any(k.acknowledged.get(t, -1) < end for k in links) or not links}
-
-    def pump_outside(self) -> None:
-        """Replicates to the keepers, then releases what they have acknowledged."""
-        if self.outside is None and not self.kept_waiting:
-            return
-        for link in self.keepers.values():
-            if link.dirty:
-                self._keep(link)
-        if self.outside is not None:
-            has_keepers = bool(self.slot.options.keepers)
-            for chunk in self.outside.release(list(self.keepers.values()), has_keepers):
-                self.shell.write_outside(
-                    self.task, self.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
-                )
-
-    def _keep(self, link: KeeperLink) -> None:
-        self.shell.send(link.slot, Keep(self.task, self.incarnation, link.deltas(self.logs)))
-
-    def on_kept(self, kept: Kept) -> None:
-        """A keeper has acknowledged."""
-        link = self.keepers.get(kept.slot)
-        if link is None or kept.incarnation != self.incarnation:
-            return
-        link.acknowledge(kept)
-        self.pump_outside()
-        self.release_calls()
-
-    def on_await_kept(self, end_bytes: int) -> None:
-        """A call with an effect waits until the keepers hold its causes."""
-        self.kept_waiting.append((end_bytes, self.requirement()))
-        self.pump_outside()
-        self.release_calls()
-
-    def release_calls(self) -> None:
-        """Lets calls go whose causes every keeper holds."""
-        links = list(self.keepers.values())
-        if not links and self.slot.options.keepers:
-            return
-        while self.kept_waiting and all(link.meets(self.kept_waiting[0][1]) for link in links):
-            self.shell.kept_to(self.task, self.incarnation, self.kept_waiting.pop(0)[0])
-
-    def on_outside_opened(self, next_number: int, superseded_next: int | None) -> None:
-        """The outside has registered this incarnation and says what it has.
-
-        After a rollback what an earlier generation let out behind the restored checkpoint may leave again: an alarm.
-        """
-        assert self.outside is not None
-        if superseded_next is not None and superseded_next > next_number:
-            self.shell.warn(
-                f"output {next_number} to {superseded_next - 1} of {self.plan.task_name(self.task)} had left before the"
-                " rollback and may leave again, with other content",
-                task=self.task,
-                first=next_number,
-                next=superseded_next,
-                generation=self.slot.view.generation,
-            )
-        self.outside.open(next_number)
-        self.pump_outside()
-        self.stated()
-
-    def on_outside_confirmed(self, next_number: int) -> None:
-        """The outside has taken output in."""
-        assert self.outside is not None
-        self.outside.confirm(next_number)
-        self.acknowledge_snapshots()
-
     # ------------------------------------------------------------------ snapshots
 
     def _take_snapshot(self, snapshot: Snapshot, parts: tuple[bytes, ...]) -> None:
-        outside = 0
-        if self.outside is not None:
-            outside = dict(snapshot.outputs)[self.outside.log.channel]
-        name = self.settling.take(snapshot, parts, outside)
+        name = self.settling.take(snapshot, parts, self.effects.position_in(snapshot))
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot)
 
@@ -483,8 +391,7 @@ class Hosted:
 
     def acknowledge_snapshots(self) -> None:
         """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
-        confirmed = self.outside.confirmed_seq if self.outside is not None else 0
-        for message in self.settling.acknowledgements(self.task, self.incarnation, confirmed):
+        for message in self.settling.acknowledgements(self.task, self.incarnation, self.effects.confirmed_seq):
             self.slot.tell_coordinator(message)
 
     def on_completed(self, completed: Completed) -> None:
@@ -520,10 +427,7 @@ class Hosted:
             if receiving.is_quiet:
                 self.state_to(receiving)
             receiving.is_quiet = True
-        for link in self.keepers.values():
-            link.rewind(self.logs)
-            if link.dirty or not link.is_ready:
-                self._keep(link)
+        self.effects.tick()
         self.acknowledge_snapshots()
 
     def status(self) -> TaskStatus:
@@ -537,8 +441,7 @@ class Hosted:
         """The incarnation is over here."""
         for sending in self.sendings.values():
             sending.log.close()
-        if self.outside is not None:
-            self.outside.log.close()
+        self.effects.close()
         self.shell.stop_task(self.task, self.incarnation)
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:

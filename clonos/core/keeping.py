@@ -94,7 +94,7 @@ class Keeper:
 
 
 class OutsideEnd:
-    """The sender's end of the channel to the outside: released in order, repeated until confirmed, dropped by number."""
+    """The sender's end of the channel to the outside: released in order, kept until confirmed."""
 
     __slots__ = ("claim", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
 

@@ -284,7 +284,7 @@ class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
-    """Coordinator to every slot: a checkpoint is durable. Per task: incarnation that counted, log offset to truncate to.
+    """Coordinator to every slot: a checkpoint is durable. Per task: incarnation, log offset to truncate to.
 
     Repeated to a slot until its status says so.
     """

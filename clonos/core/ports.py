@@ -145,7 +145,7 @@ class SlotShell(Protocol):
         """To another slot, to the coordinator, or to itself. May be lost; never blocks."""
 
     def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
-        """Starts a thread that runs ``Task(...).run()`` and reports to ``on_emission``, ``on_log_end``, ``on_raised``."""
+        """Starts a thread that runs ``Task(...).run()``; it reports to ``Slot.on_emission`` and its kin."""
 
     def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
         """Tells the thread to end; what it still emits is dropped by incarnation."""

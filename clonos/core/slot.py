@@ -1,6 +1,6 @@
 """The pure machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
 
-Events come in as ``on_*`` calls from one thread; it acts through its ``SlotShell`` only. Messages of earlier incarnations
+Events come in as ``on_*`` calls from one thread; it acts through its ``SlotShell`` only. Messages of dead incarnations
 are dropped everywhere; those of a view that is not installed yet are dropped too, but for a few that are kept for it.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core import messages as m
+from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.inflight_log import InflightBudget
@@ -65,7 +66,7 @@ class Slot:
         """A message has come."""
         handler = self._handlers.get(type(message))
         if handler is None:
-            raise m.MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
+            raise MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
         handler(sender, message, payload)
         self._tell_status_if_due()
 
@@ -146,7 +147,7 @@ class Slot:
     def _on_kept(self, _sender: SlotId, message: m.Kept, _payload: object) -> None:
         hosted = self._hosted(message.task, message.incarnation)
         if hosted is not None:
-            hosted.on_kept(message)
+            hosted.effects.on_kept(message)
 
     def _on_standby_update(self, _sender: SlotId, update: m.StandbyUpdate, payload: bytes | memoryview) -> None:
         standby = self.standbys.get(update.task)
@@ -258,9 +259,10 @@ class Slot:
             hosted.restored(snapshots[-1], mirror)
         else:
             standby = self.standbys.get(TaskId(task))
-            if standby is not None and standby.incarnation == incarnation:
-                if snapshots is not None and snapshots[-1].checkpoint > standby.checkpoint:
-                    standby.adopt(snapshots)
+            if standby is None or standby.incarnation != incarnation or snapshots is None:
+                return  # read again when the next checkpoint completes
+            if snapshots[-1].checkpoint > standby.checkpoint:
+                standby.adopt(snapshots)
         self._tell_status_if_due()
 
     def _on_completed(self, _sender: SlotId, completed: m.Completed, _payload: object) -> None:
@@ -315,7 +317,7 @@ class Slot:
         """A call with an effect waits for the keepers."""
         hosted = self._hosted(task, incarnation)
         if hosted is not None:
-            hosted.on_await_kept(end_bytes)
+            hosted.effects.on_await_kept(end_bytes)
 
     def on_raised(self, failed: m.TaskFailed) -> None:
         """A task's thread has raised: the coordinator decides."""
@@ -330,14 +332,14 @@ class Slot:
         """An outside has registered a sink's incarnation."""
         hosted = self._hosted(task, incarnation)
         if hosted is not None:
-            hosted.on_outside_opened(next_number, superseded_next)
+            hosted.effects.on_opened(next_number, superseded_next)
             self._tell_status_if_due()
 
     def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
         """An outside has everything below ``next_number``."""
         hosted = self._hosted(task, incarnation)
         if hosted is not None:
-            hosted.on_outside_confirmed(next_number)
+            hosted.effects.on_confirmed(next_number)
 
     # ------------------------------------------------------------------ peers and time
 

@@ -1,0 +1,166 @@
+"""What leaves the job from one incarnation: output and calls with an effect, held until their causes are kept.
+
+The outside is a receiver too: nothing goes out before every keeper that the view names has acknowledged, for each log,
+the length it had when the effect was made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.ids import SlotId, TaskId
+from clonos.core.inflight_log import InflightLog
+from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
+from clonos.core.messages import Keep, Kept
+from clonos.core.ports import Output
+from clonos.core.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from clonos.core.hosted import Hosted
+
+
+class Effects:
+    """The outside's end, the links to the keepers, and the calls that wait for them."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+        self.outside: OutsideEnd | None = None
+        self.keepers: dict[SlotId, KeeperLink] = {}
+        self.calls: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect that wait
+
+    # ------------------------------------------------------------------ the outside
+
+    def open(self, log: InflightLog) -> None:
+        """The task has a channel to the outside: registers."""
+        hosted, view = self.hosted, self.hosted.slot.view
+        self.outside = OutsideEnd(log)
+        hosted.shell.open_outside(hosted.task, hosted.incarnation, view.generation, view.job_id, log.next_seq)
+
+    @property
+    def is_unregistered(self) -> bool:
+        """The outside has not stated what it has."""
+        return self.outside is not None and self.outside.claim is None
+
+    @property
+    def claim(self) -> int | None:
+        """What the outside has taken in."""
+        return self.outside.claim if self.outside is not None else 0
+
+    @property
+    def confirmed_seq(self) -> int:
+        """Output below has been confirmed."""
+        return self.outside.confirmed_seq if self.outside is not None else 0
+
+    def position_in(self, snapshot: Snapshot) -> int:
+        """Output that the outside must have confirmed before the snapshot counts."""
+        return dict(snapshot.outputs)[self.outside.log.channel] if self.outside is not None else 0
+
+    def append(self, output: Output) -> None:
+        """The task has produced output for the outside."""
+        assert self.outside is not None, output.channel
+        self.outside.append(output.kind, output.count, output.payload, self.requirement())
+
+    def on_opened(self, next_number: int, superseded_next: int | None) -> None:
+        """The outside has registered this incarnation and says what it has.
+
+        After a rollback what an earlier generation let out behind the restored checkpoint may leave again: an alarm.
+        """
+        assert self.outside is not None
+        hosted = self.hosted
+        if superseded_next is not None and superseded_next > next_number:
+            hosted.shell.warn(
+                f"output {next_number} to {superseded_next - 1} of {hosted.plan.task_name(hosted.task)} had left before"
+                " the rollback and may leave again, with other content",
+                task=hosted.task,
+                first=next_number,
+                next=superseded_next,
+                generation=hosted.slot.view.generation,
+            )
+        self.outside.open(next_number)
+        self.pump()
+        hosted.stated()
+
+    def on_confirmed(self, next_number: int) -> None:
+        """The outside has taken output in."""
+        assert self.outside is not None
+        self.outside.confirm(next_number)
+        self.hosted.acknowledge_snapshots()
+
+    # ------------------------------------------------------------------ the keepers
+
+    def meet(self, slots: tuple[SlotId, ...]) -> None:
+        """A view names the keepers: a new one beside the old gets all since the last checkpoint."""
+        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot) for slot in slots if slot > 0}
+        for link in self.keepers.values():
+            if not link.is_ready:
+                link.rewind(self.hosted.logs)
+                self._keep(link)
+        self.pump()
+
+    def grown(self, task: TaskId) -> None:
+        """A log that the task holds has grown."""
+        for link in self.keepers.values():
+            link.dirty[task] = None
+
+    def requirement(self) -> Requirement:
+        """For each log the length it has now, as far as some keeper has not acknowledged it."""
+        ends = {task: replica.end_bytes for task, replica in self.hosted.logs.replicas.items()}
+        links = self.keepers.values()
+        return {t: end for t, end in ends.items() if any(k.acknowledged.get(t, -1) < end for k in links) or not links}
+
+    def pump(self) -> None:
+        """Replicates to the keepers, then releases what they have acknowledged."""
+        if self.outside is None and not self.calls:
+            return
+        for link in self.keepers.values():
+            if link.dirty:
+                self._keep(link)
+        self._release_output()
+        self._release_calls()
+
+    def _keep(self, link: KeeperLink) -> None:
+        hosted = self.hosted
+        hosted.shell.send(link.slot, Keep(hosted.task, hosted.incarnation, link.deltas(hosted.logs)))
+
+    def on_kept(self, kept: Kept) -> None:
+        """A keeper has acknowledged."""
+        link = self.keepers.get(kept.slot)
+        if link is not None and kept.incarnation == self.hosted.incarnation:
+            link.acknowledge(kept)
+            self.pump()
+
+    def _release_output(self) -> None:
+        if self.outside is None:
+            return
+        hosted = self.hosted
+        has_keepers = bool(hosted.slot.options.keepers)
+        for chunk in self.outside.release(list(self.keepers.values()), has_keepers):
+            hosted.shell.write_outside(
+                hosted.task, hosted.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
+            )
+
+    def on_await_kept(self, end_bytes: int) -> None:
+        """A call with an effect waits until the keepers hold its causes."""
+        self.calls.append((end_bytes, self.requirement()))
+        self.pump()
+
+    def _release_calls(self) -> None:
+        links = list(self.keepers.values())
+        if not links and self.hosted.slot.options.keepers:
+            return
+        while self.calls and all(link.meets(self.calls[0][1]) for link in links):
+            self.hosted.shell.kept_to(self.hosted.task, self.hosted.incarnation, self.calls.pop(0)[0])
+
+    # ------------------------------------------------------------------ heartbeat and end
+
+    def tick(self) -> None:
+        """What a keeper has not acknowledged is sent again."""
+        for link in self.keepers.values():
+            link.rewind(self.hosted.logs)
+            if link.dirty or not link.is_ready:
+                self._keep(link)
+
+    def close(self) -> None:
+        """The incarnation is over."""
+        if self.outside is not None:
+            self.outside.log.close()
