@@ -1,0 +1,98 @@
+"""Where a process listens: ipc in a folder that only the user may enter, or TCP, encrypted by default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from clonos.core.errors import EnvironmentFault
+from clonos.io.curve import ZAP_DOMAIN, KeyPair
+from clonos.io.frames import FRAME_BYTES_MAX
+
+SOCKET_PATH_BYTES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where to listen. With ``folder`` set: ipc in this folder, which only the user may enter. Else TCP.
+
+    ``advertised_host`` is what peers connect to, where it differs from ``host``.
+    ``ports``: candidates, the first free ones are taken.
+    ``use_curve``: None decides by itself, encrypted and authenticated unless it is ipc.
+    """
+
+    folder: str = ""
+    host: str = "127.0.0.1"
+    advertised_host: str = ""
+    ports: Sequence[int] | None = None
+    use_curve: bool | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether connections need keys."""
+        return not self.folder if self.use_curve is None else self.use_curve
+
+
+class BindingRefused(EnvironmentFault):
+    """This process cannot listen where it was told to."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(where, reason)
+        self.where = where
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot listen at {self.where}: {self.reason}. Name another data_host=, data_ports= or folder."
+
+
+def bind_router(
+    context: zmq.Context[zmq.Socket[bytes]], binding: Binding, name: str, keys: KeyPair, silence_ms: int
+) -> tuple[zmq.Socket[bytes], str]:
+    """A listening socket and the address that peers connect to."""
+    socket = context.socket(zmq.ROUTER)
+    socket.linger = 0
+    socket.rcvhwm = 0  # credit bounds what is on its way
+    socket.maxmsgsize = FRAME_BYTES_MAX
+    socket.handshake_ivl = max(1_000, silence_ms)
+    socket.ipv6 = ":" in binding.host
+    if keys.public:
+        socket.zap_domain = ZAP_DOMAIN
+        socket.curve_server = True
+        socket.curve_secretkey = keys.secret
+        socket.curve_publickey = keys.public
+    try:
+        return socket, _bind_ipc(socket, binding, name) if binding.folder else _bind_tcp(socket, binding)
+    except BindingRefused:
+        socket.close(0)
+        raise
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise BindingRefused(binding.folder or binding.host, str(error)) from None
+
+
+def _bind_ipc(socket: zmq.Socket[bytes], binding: Binding, name: str) -> str:
+    path = Path(binding.folder).resolve() / name
+    if len(str(path).encode()) > SOCKET_PATH_BYTES_MAX:
+        raise BindingRefused(str(path), f"a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes")
+    address = f"ipc://{path}"
+    socket.bind(address)
+    return address
+
+
+def _bind_tcp(socket: zmq.Socket[bytes], binding: Binding) -> str:
+    host = f"[{binding.host}]" if ":" in binding.host else binding.host
+    advertised = binding.advertised_host or host
+    if binding.ports is None:
+        return f"tcp://{advertised}:{socket.bind_to_random_port(f'tcp://{host}', max_tries=1_000)}"
+    for port in binding.ports:
+        try:
+            socket.bind(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE:
+                raise
+        else:
+            return f"tcp://{advertised}:{port}"
+    raise BindingRefused(host, f"none of its {len(binding.ports)} ports is free")

@@ -1,0 +1,177 @@
+"""One connection to one peer, watched by a socket monitor.
+
+A connection that breaks loses what was on its way, and opens itself anew. The sessions of the protocol heal the loss,
+so nothing is repeated here. What is sent while a connection opens is held, up to a limit, then dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from clonos.io.curve import KeyPair
+from clonos.io.frames import FRAME_BYTES_MAX
+
+HELD_BYTES_MAX = 64 << 20
+"""What a connection that is not open yet holds, or one message of any size; beyond, messages are lost."""
+
+COPY_BYTES_MAX = 128 << 10
+"""Longer frames are handed to the socket in place: copying them costs more than keeping track of them."""
+
+REOPEN_FIRST_MS = 5
+REOPEN_MS_MAX = 500
+MONITORED = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+)
+
+Context = zmq.Context[zmq.Socket[bytes]]
+
+Packet = tuple[bytes, bytes | memoryview]
+"""A head with its message, and the payload frame."""
+
+
+class Phase(Enum):
+    """Of a connection."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    BROKEN = "broken"  # waits for its time to open anew
+
+
+class Change(Enum):
+    """What a monitor told."""
+
+    OPENED = "opened"
+    REFUSED = "refused"  # nobody listens there, or not for us
+    BROKEN = "broken"
+
+
+class Connection:
+    """A DEALER to one ROUTER of a peer."""
+
+    def __init__(self, context: Context, address: str, peer_key: bytes, keys: KeyPair, silence_ms: int) -> None:
+        self._context = context
+        self._address = address
+        self._peer_key = peer_key
+        self._keys = keys
+        self._silence_ms = silence_ms
+        self._held: deque[Packet] = deque()
+        self._held_bytes = 0
+        self._reopen_ms = REOPEN_FIRST_MS
+        self.reopen_at_ms = 0.0
+        self.phase = Phase.OPENING
+        self._open()
+
+    def _open(self) -> None:
+        self.phase = Phase.OPENING
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.linger = 0
+        self._socket.sndhwm = 0  # credit bounds what is on its way
+        self._socket.maxmsgsize = FRAME_BYTES_MAX
+        self._socket.reconnect_ivl = 10
+        self._socket.reconnect_ivl_max = REOPEN_MS_MAX
+        self._socket.handshake_ivl = max(1_000, self._silence_ms)
+        self._socket.heartbeat_ivl = max(100, self._silence_ms // 3)
+        self._socket.heartbeat_timeout = self._silence_ms
+        self._socket.ipv6 = "[" in self._address
+        if self._peer_key:
+            self._socket.curve_serverkey = self._peer_key
+            self._socket.curve_publickey = self._keys.public
+            self._socket.curve_secretkey = self._keys.secret
+        self.monitor = self._socket.get_monitor_socket(MONITORED)
+        self.monitor.linger = 0
+        self._socket.connect(self._address)
+
+    def send(self, packets: Sequence[Packet]) -> bool:
+        """Hands over all of them without waiting. False: they were dropped."""
+        if self.phase is Phase.OPEN:
+            for packet in packets:
+                self._send_now(packet)
+            return True
+        size_bytes = sum(len(frame) + len(payload) for frame, payload in packets)
+        if self._held and self._held_bytes + size_bytes > HELD_BYTES_MAX:
+            return False
+        self._held.extend(packets)
+        self._held_bytes += size_bytes
+        return True
+
+    def _send_now(self, packet: Packet) -> None:
+        frame, payload = packet
+        try:
+            if payload:
+                self._socket.send(frame, zmq.SNDMORE | zmq.NOBLOCK)
+                self._socket.send(payload, zmq.NOBLOCK, copy=len(payload) < COPY_BYTES_MAX)
+            else:
+                self._socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:  # the pipe has just gone: the monitor is about to say so
+            return
+
+    def read_monitor(self) -> list[Change]:
+        """What has happened since the last call; a change of phase is made here."""
+        changes = []
+        while self.phase is not Phase.BROKEN:
+            try:
+                event = parse_monitor_message(self.monitor.recv_multipart(zmq.NOBLOCK))["event"]
+            except zmq.Again:
+                break
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._opened()
+                changes.append(Change.OPENED)
+            elif event == zmq.EVENT_CONNECT_RETRIED:
+                changes.append(Change.REFUSED)
+            elif self.phase is Phase.OPENING:  # a handshake that failed is not tried again by the socket
+                changes.append(Change.REFUSED)
+                self._break()
+            else:
+                changes.append(Change.BROKEN)
+                self._break()
+        return changes
+
+    def _opened(self) -> None:
+        self.phase = Phase.OPEN
+        self._reopen_ms = REOPEN_FIRST_MS
+        while self._held:
+            self._send_now(self._held.popleft())
+        self._held_bytes = 0
+
+    def _break(self) -> None:
+        """What the socket still held is lost: the receiver finds the gap and a new session heals it."""
+        self.phase = Phase.BROKEN
+
+    def plan_to_reopen(self) -> None:
+        """Called when broken, after the monitor is not watched any more."""
+        self.close()
+        self.reopen_at_ms = time.monotonic() * 1e3 + self._reopen_ms
+        self._reopen_ms = min(REOPEN_MS_MAX, self._reopen_ms * 2)
+
+    def open_again(self) -> None:
+        """Called when ``reopen_at_ms`` has come."""
+        self._open()
+
+    def was_told_to_reset(self) -> bool:
+        """Whether the peer has sent anything on this one-way connection: it found a malformed message on it."""
+        if self.phase is not Phase.OPEN:
+            return False
+        try:
+            self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        self._break()
+        return True
+
+    def close(self) -> None:
+        """Closes the socket; what waits in it is dropped."""
+        if not self._socket.closed:
+            self._socket.disable_monitor()
+            self.monitor.close(0)
+            self._socket.close(0)

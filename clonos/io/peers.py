@@ -1,0 +1,189 @@
+"""The peers that a process sends to: a connection per plane, opened when first needed; who is gone and who is back.
+
+*Gone*: a connection broke and the next attempt to open it was refused. A connection that merely broke and opens again
+is no death: only what was on its way is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+from collections import deque
+from collections.abc import Callable, Collection
+from enum import IntEnum
+from typing import NamedTuple
+
+from clonos.core.ids import SlotId
+from clonos.io.connection import Change, Connection, Phase
+from clonos.io.frames import slot_name
+
+logger = logging.getLogger("clonos.transport")
+
+
+class Plane(IntEnum):
+    """What must not wait for each other on the way to one peer."""
+
+    DATA = 0
+    CONTROL = 1
+    BULK = 2
+
+
+class PeerAddress(NamedTuple):
+    """Where a slot listens, and the key it proves itself with (empty: no CURVE)."""
+
+    slot: SlotId
+    data_address: str
+    control_address: str
+    public_key: bytes
+
+    def of_plane(self, plane: Plane) -> str:
+        """The address that serves a plane."""
+        return self.control_address if plane is Plane.CONTROL else self.data_address
+
+
+class PeerNews(NamedTuple):
+    """A peer is gone, or back."""
+
+    slot: SlotId
+    is_gone: bool
+
+
+class Peer:
+    """A slot that we send to."""
+
+    __slots__ = ("address", "connections", "dropped_count", "has_broken", "is_gone")
+
+    def __init__(self, address: PeerAddress) -> None:
+        self.address = address
+        self.connections: dict[Plane, Connection] = {}
+        self.has_broken = False
+        self.is_gone = False
+        self.dropped_count = 0
+
+    def is_open(self) -> bool:
+        """Whether every connection that was needed is open."""
+        return all(connection.phase is Phase.OPEN for connection in self.connections.values())
+
+    def count_dropped(self) -> None:
+        """A message was lost because no connection opens; told once."""
+        if not self.dropped_count:
+            logger.warning("messages to %s are dropped: no connection to it opens", slot_name(self.address.slot))
+        self.dropped_count += 1
+
+
+class Peers:
+    """All peers of a process. ``connect(address of the peer, where)`` makes a connection.
+
+    ``fileno`` becomes readable when a monitor has something to tell: then call ``read_monitors``.
+    """
+
+    def __init__(self, connect: Callable[[PeerAddress, str], Connection]) -> None:
+        self._connect = connect
+        self._peers: dict[SlotId, Peer] = {}
+        self._watched: dict[int, tuple[Peer, Connection]] = {}
+        self._broken: list[tuple[Peer, Connection]] = []
+        self._selector = selectors.DefaultSelector()
+        self.news: deque[PeerNews] = deque()
+
+    def fileno(self) -> int:
+        """What to poll for reading."""
+        return self._selector.fileno()  # type: ignore[attr-defined, no-any-return, unused-ignore]
+
+    def find(self, slot: SlotId) -> Peer | None:
+        """The peer of that name."""
+        return self._peers.get(slot)
+
+    def add(self, address: PeerAddress) -> PeerAddress | None:
+        """Knows it from now on; answers an address that it has replaced."""
+        known = self._peers.get(address.slot)
+        if known is not None and known.address == address:
+            return None
+        if known is not None:
+            self.forget(address.slot)
+        self._peers[address.slot] = Peer(address)
+        return known.address if known is not None else None
+
+    def strangers_to(self, slots: Collection[SlotId]) -> list[PeerAddress]:
+        """Peers that are not among these."""
+        return [peer.address for slot, peer in self._peers.items() if slot not in slots]
+
+    def forget(self, slot: SlotId) -> None:
+        """Closes all connections to it."""
+        peer = self._peers.pop(slot)
+        self._broken = [(other, connection) for other, connection in self._broken if other is not peer]
+        for connection in peer.connections.values():
+            self._unwatch(connection)
+            connection.close()
+
+    def connection(self, peer: Peer, plane: Plane) -> Connection:
+        """The connection of a plane; opened now if this is the first need."""
+        connection = peer.connections.get(plane)
+        if connection is None:
+            connection = self._connect(peer.address, peer.address.of_plane(plane))
+            peer.connections[plane] = connection
+            self._watch(peer, connection)
+        return connection
+
+    def _watch(self, peer: Peer, connection: Connection) -> None:
+        descriptor = int(connection.monitor.fd)
+        self._watched[descriptor] = peer, connection
+        self._selector.register(descriptor, selectors.EVENT_READ)
+        self._read_monitor(peer, connection)  # what was told before somebody listened to the descriptor
+
+    def _unwatch(self, connection: Connection) -> None:
+        for descriptor, (_, watched) in list(self._watched.items()):
+            if watched is connection:
+                del self._watched[descriptor]
+                self._selector.unregister(descriptor)
+
+    def read_monitors(self) -> None:
+        """Takes in what the monitors tell; ``news`` has what matters to others."""
+        for key, _ in self._selector.select(0):
+            if (watched := self._watched.get(key.fd)) is not None:
+                self._read_monitor(*watched)
+
+    def _read_monitor(self, peer: Peer, connection: Connection) -> None:
+        for change in connection.read_monitor():
+            if change is Change.OPENED:
+                if peer.has_broken and peer.is_open():
+                    peer.has_broken = peer.is_gone = False
+                    self.news.append(PeerNews(peer.address.slot, is_gone=False))
+            elif change is Change.BROKEN:
+                peer.has_broken = True
+            elif peer.has_broken and not peer.is_gone:
+                peer.is_gone = True
+                self.news.append(PeerNews(peer.address.slot, is_gone=True))
+        if connection.phase is Phase.BROKEN:
+            self._plan_to_reopen(peer, connection)
+
+    def _plan_to_reopen(self, peer: Peer, connection: Connection) -> None:
+        self._unwatch(connection)
+        connection.plan_to_reopen()
+        self._broken.append((peer, connection))
+
+    def reopen_broken(self, now_ms: float) -> None:
+        """Opens anew what has waited long enough."""
+        due = [entry for entry in self._broken if entry[1].reopen_at_ms <= now_ms]
+        self._broken = [entry for entry in self._broken if entry[1].reopen_at_ms > now_ms]
+        for peer, connection in due:
+            connection.open_again()
+            self._watch(peer, connection)
+
+    def reopens_at_ms(self) -> float | None:
+        """When the next broken connection wants to be opened anew; None if all is well."""
+        return min((connection.reopen_at_ms for _, connection in self._broken), default=None)
+
+    def look_for_resets(self) -> None:
+        """Opens anew what the other end wants to have so; no descriptor tells of it."""
+        for peer in self._peers.values():
+            for connection in peer.connections.values():
+                if connection.was_told_to_reset():
+                    logger.warning("%s asks for a new connection", slot_name(peer.address.slot))
+                    peer.has_broken = True
+                    self._plan_to_reopen(peer, connection)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for slot in list(self._peers):
+            self.forget(slot)
+        self._selector.close()

@@ -1,0 +1,201 @@
+"""Messages between slots over ZeroMQ: typed, checked, and never waited for.
+
+One thread calls everything here but ``wake``. Each process binds two ROUTERs, data and control; what it sends goes
+through DEALERs, one per peer and plane. A message may be lost, never altered: one that is malformed costs its
+connection. Who may speak is told by ``add_peer`` and ``retain_peers``, fed from the views.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+import zmq
+
+from clonos.core.ids import SlotId
+from clonos.core.messages import Answer, Batch, Message, Position, StandbyUpdate, Statement, encode_message
+from clonos.io.binding import Binding, BindingRefused, bind_router
+from clonos.io.connection import Connection, Packet
+from clonos.io.curve import NO_KEYS, Gatekeeper, KeyPair
+from clonos.io.frames import IS_PIECE, PIECE_BYTES, pack
+from clonos.io.intake import Intake
+from clonos.io.peers import PeerAddress, Peers, Plane
+from clonos.io.wakeup import Wakeup
+
+BULK_ANSWER_BYTES = 64 << 10
+"""An answer with more log than this goes over the bulk connection."""
+
+AddressRewriter = Callable[[SlotId, str], str]
+"""(peer, its address) to the address to connect to: for proxies and for networks that are seen differently."""
+
+
+class TransportEvents(Protocol):
+    """What a transport tells its owner, in the thread that polls it."""
+
+    def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
+        """A message that was checked, from a peer that is allowed to send it."""
+
+    def on_peer_gone(self, slot: SlotId) -> None:
+        """A connection to it broke and nobody listens there any more."""
+
+    def on_peer_back(self, slot: SlotId) -> None:
+        """All connections to it that broke are open again; what was on its way meanwhile is lost."""
+
+
+class Transport:
+    """All sockets of one process. ``poll`` waits, receives and calls ``events``.
+
+    ``silence_ms``: a connection on which the other end does not even answer pings for so long counts as broken.
+    ``admits_strangers``: the coordinator's, which takes registrations from slots that it has not met.
+    """
+
+    def __init__(
+        self,
+        identity: SlotId,
+        binding: Binding,
+        keys: KeyPair = NO_KEYS,
+        silence_ms: int = 5_000,
+        admits_strangers: bool = False,
+        address_rewriter: AddressRewriter | None = None,
+    ) -> None:
+        if binding.is_encrypted and not keys.public:
+            raise BindingRefused(binding.host, "an encrypted transport needs a key pair")
+        self.identity = identity
+        self._keys = keys if binding.is_encrypted else NO_KEYS
+        self._silence_ms = silence_ms
+        self._rewrite = address_rewriter
+        self._to_self: deque[tuple[Message, bytes | memoryview]] = deque()
+        self._expected_keys: dict[SlotId, bytes] = {}
+        self._intake = Intake(self._expected_keys, bool(self._keys.public), admits_strangers)
+        self._wakeup = Wakeup()
+        self._peers = Peers(self._connect)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._gatekeeper = Gatekeeper(self._context)
+        self._gatekeeper.admits_strangers = admits_strangers
+        self._listening: list[zmq.Socket[bytes]] = []
+        try:
+            self.control_address = self._listen(binding, "control")
+            self.data_address = self._listen(binding, "data")
+        except BaseException:
+            self.close()
+            raise
+        self._poller = zmq.Poller()
+        for pollable in (*self._listening, self._gatekeeper.socket, self._peers.fileno(), self._wakeup.fileno()):
+            self._poller.register(pollable, zmq.POLLIN)
+
+    def _listen(self, binding: Binding, name: str) -> str:
+        socket, address = bind_router(self._context, binding, name, self._keys, self._silence_ms)
+        self._listening.append(socket)
+        return address
+
+    @property
+    def public_key(self) -> bytes:
+        """What peers must expect; empty without CURVE."""
+        return self._keys.public
+
+    @property
+    def address(self) -> PeerAddress:
+        """This process as its peers know it."""
+        return PeerAddress(self.identity, self.data_address, self.control_address, self.public_key)
+
+    # ------------------------------------------------------------------ peers
+
+    def add_peer(self, address: PeerAddress) -> None:
+        """It may send to us from now on, and we can send to it. Repeating it is free; another address reconnects."""
+        replaced = self._peers.add(address)
+        if self._expected_keys.get(address.slot) == address.public_key:
+            return
+        if replaced is not None:
+            self._gatekeeper.forbid(replaced.public_key)
+        self._gatekeeper.allow(address.public_key)
+        self._expected_keys[address.slot] = address.public_key
+
+    def retain_peers(self, slots: Collection[SlotId]) -> None:
+        """Forgets all others: their connections close, their messages are dropped."""
+        for address in self._peers.strangers_to(slots):
+            self._peers.forget(address.slot)
+            self._gatekeeper.forbid(address.public_key)
+            del self._expected_keys[address.slot]
+
+    def _connect(self, address: PeerAddress, where: str) -> Connection:
+        if self._rewrite is not None:
+            where = self._rewrite(address.slot, where)
+        peer_key = address.public_key if self._keys.public else b""
+        return Connection(self._context, where, peer_key, self._keys, self._silence_ms)
+
+    # ------------------------------------------------------------------ sending and receiving
+
+    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
+        """To a peer or to itself, without waiting. What cannot be delivered is lost, as the protocol allows."""
+        if slot == self.identity:
+            self._to_self.append((message, payload))
+            return
+        peer = self._peers.find(slot)
+        if peer is None:
+            return
+        packets: list[Packet] = []
+        while len(payload) > PIECE_BYTES:
+            whole = memoryview(payload)
+            piece, payload = whole[:PIECE_BYTES], whole[PIECE_BYTES:]
+            packets.append((pack(self.identity, b"", piece, IS_PIECE, len(packets)), piece))
+        packets.append((pack(self.identity, encode_message(message), payload, 0, len(packets)), payload))
+        if not self._peers.connection(peer, plane_of(message)).send(packets):
+            peer.count_dropped()
+
+    def wake(self) -> None:
+        """Ends a ``poll`` that waits; any thread may call it."""
+        self._wakeup.wake()
+
+    def poll(self, timeout_ms: float, events: TransportEvents) -> None:
+        """Waits for something to happen and tells ``events``; returns at the latest after ``timeout_ms``."""
+        ready = dict(self._poller.poll(self._patience_ms(timeout_ms)))
+        self._wakeup.clear()
+        if self._gatekeeper.socket in ready:
+            self._gatekeeper.answer()
+        if self._peers.fileno() in ready:
+            self._peers.read_monitors()
+        if self._peers.reopens_at_ms() is not None:
+            self._peers.reopen_broken(time.monotonic() * 1e3)
+        while self._peers.news:
+            news = self._peers.news.popleft()
+            (events.on_peer_gone if news.is_gone else events.on_peer_back)(news.slot)
+        for _ in range(len(self._to_self)):
+            events.on_message(self.identity, *self._to_self.popleft())
+        for socket in self._listening:  # control first
+            if socket in ready:
+                self._intake.receive_some(socket, events)
+
+    def _patience_ms(self, timeout_ms: float) -> int:
+        if self._to_self or self._peers.news:
+            return 0
+        reopens_at_ms = self._peers.reopens_at_ms()
+        if reopens_at_ms is not None:
+            timeout_ms = min(timeout_ms, reopens_at_ms - time.monotonic() * 1e3)
+        return max(0, math.ceil(timeout_ms))
+
+    def look_for_resets(self) -> None:
+        """To be called at each tick: a peer that found a malformed message wants a new connection."""
+        self._peers.look_for_resets()
+
+    def close(self) -> None:
+        """Closes all sockets; what waits in them is lost."""
+        self._peers.close()
+        for socket in self._listening:
+            socket.close(0)
+        self._gatekeeper.close()
+        self._wakeup.close()
+        self._context.term()
+
+
+def plane_of(message: Message) -> Plane:
+    """Where a message travels: channels apart from control, and what is large apart from both."""
+    if isinstance(message, Batch | Position | Statement):
+        return Plane.DATA
+    if isinstance(message, StandbyUpdate):
+        return Plane.BULK
+    if isinstance(message, Answer) and sum(len(replica.data) for replica in message.replicas) > BULK_ANSWER_BYTES:
+        return Plane.BULK
+    return Plane.CONTROL

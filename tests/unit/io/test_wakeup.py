@@ -1,0 +1,52 @@
+"""A thread that polls is woken once for everything that was queued meanwhile."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections import deque
+
+from clonos.io.wakeup import Wakeup
+
+
+def is_readable(wakeup: Wakeup) -> bool:
+    return bool(select.select([wakeup], [], [], 0)[0])
+
+
+def test_a_wake_is_seen_until_it_is_cleared_however_often_it_came() -> None:
+    wakeup = Wakeup()
+    assert not is_readable(wakeup)
+    wakeup.wake()
+    wakeup.wake()
+    assert is_readable(wakeup)
+    wakeup.clear()
+    assert not is_readable(wakeup)
+    wakeup.clear()
+    wakeup.wake()
+    assert is_readable(wakeup)
+    wakeup.close()
+
+
+def test_no_item_is_left_behind_by_many_producers() -> None:
+    wakeup = Wakeup()
+    queue: deque[int] = deque()
+    count = 3_000
+
+    def produce() -> None:
+        for number in range(count):
+            queue.append(number)
+            wakeup.wake()
+
+    producers = [threading.Thread(target=produce) for _ in range(3)]
+    for producer in producers:
+        producer.start()
+    taken = 0
+    while taken < 3 * count:
+        assert select.select([wakeup], [], [], 10)[0], f"an item was queued, nobody woke: {taken} taken"
+        wakeup.clear()
+        while queue:
+            queue.popleft()
+            taken += 1
+    for producer in producers:
+        producer.join()
+    wakeup.close()

@@ -1,0 +1,100 @@
+"""Transports within one process, polled by hand until what a test waits for has come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from clonos.core.ids import SlotId
+from clonos.core.messages import Message
+from clonos.io.binding import Binding
+from clonos.io.curve import NO_KEYS, new_keys
+from clonos.io.peers import PeerAddress
+from clonos.io.transport import AddressRewriter, Transport
+
+LIMIT_S = 10.0
+
+
+class Station:
+    """One transport and all that it told."""
+
+    def __init__(
+        self,
+        slot: int,
+        folder: Path | None = None,
+        use_curve: bool | None = None,
+        admits_strangers: bool = False,
+        rewriter: AddressRewriter | None = None,
+        silence_ms: int = 5_000,
+    ) -> None:
+        binding = Binding(folder=str(folder) if folder else "", use_curve=use_curve)
+        if folder:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.slot = SlotId(slot)
+        self._keys = new_keys() if binding.is_encrypted else NO_KEYS
+        self._is_closed = False
+        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter)
+        self.received: list[tuple[SlotId, Message, bytes]] = []
+        self.gone: list[SlotId] = []
+        self.back: list[SlotId] = []
+
+    def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
+        self.received.append((sender, message, bytes(payload)))
+
+    def on_peer_gone(self, slot: SlotId) -> None:
+        self.gone.append(slot)
+
+    def on_peer_back(self, slot: SlotId) -> None:
+        self.back.append(slot)
+
+    def knows(self, *others: Station) -> None:
+        """Adds them as peers."""
+        for other in others:
+            self.transport.add_peer(other.transport.address)
+
+    def close(self) -> None:
+        """Closes the transport, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.transport.close()
+
+    def address_again(self) -> Callable[[], Station]:
+        """Makes a station at the same address, with the same name and keys, once this one is closed."""
+        address, keys = self.transport.address, self._keys
+
+        def revive() -> Station:
+            station = Station.__new__(Station)
+            station.slot, station._keys, station._is_closed = self.slot, keys, False
+            station.transport = Transport(self.slot, _binding_of(address), keys)
+            station.received, station.gone, station.back = [], [], []
+            return station
+
+        return revive
+
+    def send(self, other: Station | int, message: Message, payload: bytes = b"") -> None:
+        self.transport.send(SlotId(other) if isinstance(other, int) else other.slot, message, payload)
+
+
+def poll_until(condition: Callable[[], object], *stations: Station) -> None:
+    """Polls them in turn until the condition holds; fails beyond the limit."""
+    deadline_s = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, [(s.slot, s.received[:9], s.gone, s.back) for s in stations]
+        for station in stations:
+            station.transport.poll(1, station)
+
+
+def poll_turns(turns: int, *stations: Station) -> None:
+    """Polls so often: enough for what would come, were it to come."""
+    for _ in range(turns):
+        for station in stations:
+            station.transport.poll(1, station)
+
+
+def _binding_of(address: PeerAddress) -> Binding:
+    """Where a transport with this address listens. Its ports were bound one after the other."""
+    if address.control_address.startswith("ipc://"):
+        return Binding(folder=str(Path(address.control_address.removeprefix("ipc://")).parent))
+    ports = [int(where.rpartition(":")[2]) for where in (address.control_address, address.data_address)]
+    return Binding(ports=(ports[0], ports[1]), use_curve=bool(address.public_key))
