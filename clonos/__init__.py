@@ -4,4 +4,104 @@ The public names of the library live here. They are loaded lazily: importing the
 nor pyspark.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clonos.api.stream import KeyedStream as KeyedStream
+    from clonos.api.stream import ProcessFunction as ProcessFunction
+    from clonos.api.stream import Stream as Stream
+    from clonos.api.stream import WindowedStream as WindowedStream
+    from clonos.api.windows import Tumbling as Tumbling
+    from clonos.connectors import blackhole as blackhole
+    from clonos.connectors import collect as collect
+    from clonos.connectors import dbapi as dbapi
+    from clonos.connectors import files as files
+    from clonos.connectors import sockets as sockets
+    from clonos.connectors import sqlite as sqlite
+    from clonos.connectors import stdout as stdout
+    from clonos.connectors import values as values
+    from clonos.core.errors import ClonosError as ClonosError
+    from clonos.core.errors import EnvironmentFault as EnvironmentFault
+    from clonos.core.errors import InternalError as InternalError
+    from clonos.core.errors import JobError as JobError
+    from clonos.core.errors import PeerError as PeerError
+    from clonos.core.outcomes import CallInDoubt as CallInDoubt
+    from clonos.core.outcomes import RecordedError as RecordedError
+    from clonos.core.values import register as register
+    from clonos.job import Handle as Handle
+    from clonos.job import Job as Job
+    from clonos.operators.connect import ImmediateSink as ImmediateSink
+    from clonos.operators.connect import Outside as Outside
+    from clonos.operators.connect import OutsideFenced as OutsideFenced
+    from clonos.operators.connect import OutsideIdentity as OutsideIdentity
+    from clonos.operators.connect import Source as Source
+    from clonos.operators.connect import SplitReader as SplitReader
+    from clonos.operators.connect import TransactionalSink as TransactionalSink
+    from clonos.operators.connect import TransactionalWriter as TransactionalWriter
+    from clonos.operators.connect import WriterContext as WriterContext
+    from clonos.operators.descriptors import ListState as ListState
+    from clonos.operators.descriptors import MapState as MapState
+    from clonos.operators.descriptors import Value as Value
+    from clonos.operators.descriptors import ValueState as ValueState
+    from clonos.operators.guard import RoutedError as RoutedError
+    from clonos.operators.process import Context as Context
+    from clonos.operators.windows import WindowResult as WindowResult
+    from clonos_services import clock as clock
+    from clonos_services import http as http
+    from clonos_services import random as random
+    from clonos_services.identity import uuid4 as uuid4
+    from clonos_services.logger import logger as logger
+    from clonos_services.service import service as service
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "clonos_services": ("clock", "http", "random"),
+    "clonos.connectors": ("files", "sockets"),
+}
+"""Public names that are modules, by the package that they are in."""
+
+_NAMES = {
+    "clonos.job": ("Job", "Handle"),
+    "clonos.api.stream": ("Stream", "KeyedStream", "WindowedStream", "ProcessFunction"),
+    "clonos.api.windows": ("Tumbling",),
+    "clonos.operators.windows": ("WindowResult",),
+    "clonos.operators.process": ("Context",),
+    "clonos.operators.descriptors": ("ValueState", "ListState", "MapState", "Value"),
+    "clonos.operators.guard": ("RoutedError",),
+    "clonos.core.values": ("register",),
+    "clonos_services.identity": ("uuid4",),
+    "clonos_services.service": ("service",),
+    "clonos_services.logger": ("logger",),
+    "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
+    "clonos.operators.connect": (
+        *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
+        *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced"),
+    ),
+    "clonos.core.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
+    "clonos.core.outcomes": ("CallInDoubt", "RecordedError"),
+}
+"""All other public names, by the module that they are in."""
+
+_PACKAGE_OF = {name: package for package, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted((*_PACKAGE_OF, *_MODULE_OF))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGE_OF:
+        found: Any = import_module(f"{_PACKAGE_OF[name]}.{name}")
+    elif name in _MODULE_OF:
+        found = getattr(import_module(_MODULE_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'clonos' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

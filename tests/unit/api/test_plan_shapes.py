@@ -1,0 +1,227 @@
+"""What a graph compiles to: which steps are one vertex, which edges join vertices, how they are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.graph import JobGraph
+from clonos.api.windows import Tumbling
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from tests.unit.operators.driver import Given, Outbox
+from tests.unit.operators.samples import ColumnsGiven, Files
+
+
+def plan_of(graph: JobGraph, parallelism: int = 2) -> Plan:
+    return graph.compile(Options(), parallelism=parallelism).plan
+
+
+def names(plan: Plan) -> list[str]:
+    return [vertex.name for vertex in plan.vertices]
+
+
+def edges(plan: Plan) -> list[tuple[str, str, str, int]]:
+    return [
+        (
+            plan.vertices[edge.source].name,
+            "outside" if edge.target < 0 else plan.vertices[edge.target].name,
+            edge.partitioning.value,
+            edge.port,
+        )
+        for edge in plan.edges
+    ]
+
+
+def test_forward_steps_are_one_vertex_and_a_key_cuts() -> None:
+    graph = JobGraph("wordcount")
+    counts = graph.source(Given([])).flat_map(str.split).key_by(lambda word: word).window(Tumbling("5s")).count()
+    counts.map(str).sink(Files())
+    plan = plan_of(graph)
+    assert names(plan) == ["source-flat_map-key_by", "window_count-map-sink"]
+    assert edges(plan) == [("source-flat_map-key_by", "window_count-map-sink", "hash", 0)]
+    assert [(v.is_source, v.is_transactional, v.has_effects) for v in plan.vertices] == [
+        (True, False, False),
+        (False, True, False),
+    ]
+
+
+def test_several_consumers_stay_in_one_tree_with_a_port_for_each_edge() -> None:
+    graph = JobGraph("tree")
+    asked = graph.source(Given([])).map(str, name="ask")
+    asked.filter(bool).sink(Files(), name="rejected")
+    asked.filter(bool).key_by(len).count(name="one").sink(Outbox())
+    asked.key_by(str).count(name="two").sink(Files())
+    plan = plan_of(graph)
+    assert names(plan) == ["ask", "one", "two"]
+    assert edges(plan) == [
+        ("ask", "one", "hash", 0),
+        ("one", "outside", "outside", 0),
+        ("ask", "two", "hash", 1),
+    ]
+    assert [v.has_effects for v in plan.vertices] == [False, True, False]
+    assert plan.vertices[0].is_transactional
+
+
+def test_a_union_is_several_edges_into_one_vertex() -> None:
+    graph = JobGraph("union")
+    left, right = graph.source(Given([]), name="left"), graph.source(Given([]), name="right", parallelism=1)
+    left.union(right).map(str, name="both").sink(Outbox())
+    left.key_by(str).union(right.key_by(str)).count(name="keyed").sink(Outbox())
+    plan = plan_of(graph)
+    assert names(plan) == ["left", "right", "both", "keyed"]
+    assert edges(plan) == [
+        ("left", "both", "forward", 0),
+        ("right", "both", "rebalance", 0),
+        ("both", "outside", "outside", 0),
+        ("left", "keyed", "hash", 1),
+        ("right", "keyed", "hash", 1),
+        ("keyed", "outside", "outside", 0),
+    ]
+
+
+def test_a_diamond_of_forward_edges_is_cut_at_its_end() -> None:
+    graph = JobGraph("diamond")
+    numbers = graph.source(Given([]), name="numbers")
+    numbers.map(str, name="a").union(numbers.map(repr, name="b")).sink(Outbox(), name="end")
+    plan = plan_of(graph)
+    assert names(plan) == ["numbers-a-b", "end"]
+    assert edges(plan) == [
+        ("end", "outside", "outside", 0),
+        ("numbers-a-b", "end", "forward", 0),
+        ("numbers-a-b", "end", "forward", 1),
+    ]
+
+
+def test_another_parallelism_rebalances_and_a_sink_takes_that_of_its_stream() -> None:
+    graph = JobGraph("widths")
+    graph.source(Given([]), parallelism=1).map(str, parallelism=3).sink(Outbox())
+    plan = plan_of(graph)
+    assert [(v.name, v.parallelism) for v in plan.vertices] == [("source", 1), ("map-sink", 3)]
+    assert edges(plan)[0] == ("source", "map-sink", "rebalance", 0)
+
+
+def test_rebalance_and_broadcast_cut() -> None:
+    graph = JobGraph("cuts")
+    source = graph.source(Given([]))
+    source.rebalance().map(str).broadcast().map(str).sink(Outbox())
+    plan = plan_of(graph)
+    assert [edge[2] for edge in edges(plan)] == ["rebalance", "broadcast", "outside"]
+
+
+def test_a_vertex_has_one_outside_and_the_next_sink_is_a_vertex_of_its_own() -> None:
+    graph = JobGraph("sinks")
+    source = graph.source(Given([]))
+    for name in ("first", "second"):
+        source.sink(Outbox(), name=name)
+    source.sink(Files(), name="third")
+    plan = plan_of(graph)
+    assert names(plan) == ["source-first", "second", "third"]
+    assert [edge[:3] for edge in edges(plan)] == [
+        ("source-first", "outside", "outside"),
+        ("second", "outside", "outside"),
+        ("source-first", "second", "forward"),
+        ("source-first", "third", "forward"),
+    ]
+
+
+def test_transactional_sinks_of_one_vertex_commit_their_own_parts() -> None:
+    graph = JobGraph("two")
+    source = graph.source(Given([]))
+    sinks = [Files(), Files()]
+    for sink in sinks:
+        source.sink(sink)
+    image = graph.compile(Options())
+    both = image.sink_of(0)
+    assert both is not None
+    assert both not in sinks
+
+
+def test_steps_that_act_outside_give_their_vertex_a_keeper() -> None:
+    graph = JobGraph("effects")
+    graph.source(Given([])).map(str, effects=True).sink(Files())
+    assert [vertex.has_effects for vertex in plan_of(graph).vertices] == [True]
+
+
+def test_every_vertex_with_user_code_has_an_edge_to_the_error_output() -> None:
+    graph = JobGraph("errors", errors=Files())
+    graph.source(Given([])).map(str).key_by(str).count().sink(Files())
+    plan = plan_of(graph)
+    assert names(plan) == ["source-map-key_by", "count-sink", "errors"]
+    assert edges(plan)[-1] == ("source-map-key_by", "errors", "rebalance", 1)
+    assert plan.vertices[-1].parallelism == 1
+
+
+def test_one_key_for_several_steps_is_worked_out_once() -> None:
+    graph = JobGraph("shared")
+    keyed = graph.source(Given([1])).key_by(lambda value: value % 10)
+    keyed.count().sink(Outbox())
+    keyed.reduce(max).sink(Outbox())
+    image = graph.compile(Options())
+    assert [node.step for node in image.vertices[0].nodes] == ["source", "key_by"]
+
+
+def test_a_long_chain_has_a_short_name() -> None:
+    graph = JobGraph("long")
+    stream: Any = graph.source(Given([]))
+    for _ in range(20):
+        stream = stream.map(str)
+    assert names(plan_of(graph)) == ["source-to-map-20"]
+
+
+def test_equal_graphs_have_equal_fingerprints_and_others_do_not() -> None:
+    def fingerprint(size: str, parallelism: int, name: str) -> str:
+        graph = JobGraph("prints")
+        graph.source(Given([])).key_by(str).window(Tumbling(size)).count(name=name).sink(Outbox())
+        return graph.compile(Options(), parallelism=parallelism).fingerprint
+
+    assert fingerprint("1s", 2, "count") == fingerprint("2s", 2, "count")
+    assert len({fingerprint("1s", 2, "count"), fingerprint("1s", 3, "count"), fingerprint("1s", 2, "other")}) == 3
+
+
+def test_a_resumed_job_goes_on_with_the_splits_that_it_began_with() -> None:
+    graph = JobGraph("resumed")
+    graph.source(Given([1]), name="numbers").sink(Outbox())
+    first = graph.compile(Options(), parallelism=2)
+    assert graph.compile(Options(), parallelism=2, splits=first.splits).splits == first.splits
+    with pytest.raises(BadSplits, match=r"none is stored for \['numbers'\]"):
+        graph.compile(Options(), splits={"others": [b""]})
+
+
+def test_map_batches_on_rows_is_refused_when_the_plan_is_made() -> None:
+    graph = JobGraph("rows")
+    graph.source(ColumnsGiven([])).map_batches(lambda batch: batch).map(str).map_batches(lambda batch: batch)
+    with pytest.raises(ColumnsNeeded, match="map_batches-2 works on columns, and map gives it rows"):
+        plan_of(graph)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda graph: None, "has no source"),
+        (lambda graph: graph.source("texts/*.txt"), "gets a str, which is no source"),
+        (lambda graph: graph.source(Given([])).sink("out/"), "gets a str, which is no sink"),
+        (lambda graph: graph.source(Given([]), name="a b"), "name that cannot be used"),
+        (lambda graph: [graph.source(Given([]), name="a") for _ in range(2)], "has the name of another step"),
+        (lambda graph: graph.source(Given([]), parallelism=0), "has the parallelism 0"),
+        (lambda graph: graph.source(Given([]), parallelism=129), "has 129 tasks, and max_parallelism is 128"),
+        (lambda graph: graph.source(Given([])).union(JobGraph("b").source(Given([]))), "joins streams of two jobs"),
+        (lambda graph: graph.source(Given([])).process(str), "has no method process"),
+        (lambda graph: graph.source(Given([])).key_by(str).window("5s"), "Give it a kind of window"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_what_to_do(build: Any, message: str) -> None:
+    graph = JobGraph("refused")
+    with pytest.raises(GraphRefused, match=message):
+        plan_of((build(graph), graph)[1])
+
+
+def test_a_sink_of_two_streams_is_refused() -> None:
+    graph = JobGraph("twice")
+    sink = Files()
+    source = graph.source(Given([]))
+    source.sink(sink)
+    with pytest.raises(GraphRefused, match="gets the sink of another step"):
+        source.map(str).sink(sink)
