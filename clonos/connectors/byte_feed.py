@@ -1,0 +1,86 @@
+"""The bytes of one file, plain or decompressed, read forward from an offset in large pieces.
+
+Offsets count the bytes of the text, so behind the decompressor. Each piece is known to come from the file that the
+split means: size and time are compared after it was read.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import zlib
+from typing import IO, Any
+
+from clonos.connectors.faults import InputMalformed, InputUnreadable
+from clonos.connectors.file_splits import FileSplit, check_unchanged, is_compressed
+
+SKIP_BYTES = 1 << 20
+
+
+class ByteFeed:
+    """An open file of a split. ``offset_bytes``: where the next piece begins."""
+
+    def __init__(self, split: FileSplit, offset_bytes: int) -> None:
+        self.split = split
+        self.offset_bytes = 0
+        self._stream: Any = None
+        try:
+            self._file: IO[bytes] = open(split.path, "rb", buffering=0)  # noqa: SIM115  closed by close()
+        except OSError as error:
+            raise InputUnreadable(split.path, error.strerror or str(error)) from error
+        try:
+            check_unchanged(split, os.fstat(self._file.fileno()))
+            self._stream = _decompressor(split.path, self._file) if is_compressed(split.path) else self._file
+            self._skip_to(offset_bytes)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes, at most ``size_bytes`` of them; b"" at the end of the file."""
+        try:
+            piece: bytes = self._stream.read(size_bytes)
+        except (EOFError, zlib.error, lzma.LZMAError) as error:
+            raise self._malformed(error) from error
+        except OSError as error:
+            if error.errno is None:  # a decompressor's own complaint
+                raise self._malformed(error) from error
+            raise InputUnreadable(self.split.path, error.strerror or str(error)) from error
+        check_unchanged(self.split, os.fstat(self._file.fileno()))
+        self.offset_bytes += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._stream is not None and self._stream is not self._file:
+            self._stream.close()
+        self._file.close()
+
+    def _skip_to(self, offset_bytes: int) -> None:
+        if self._stream is self._file:
+            self._file.seek(offset_bytes)
+            self.offset_bytes = offset_bytes
+        while self.offset_bytes < offset_bytes and self.read(min(SKIP_BYTES, offset_bytes - self.offset_bytes)):
+            pass
+
+    def _malformed(self, error: Exception) -> InputMalformed:
+        return InputMalformed(
+            self.split.path,
+            self.offset_bytes,
+            f"it cannot be decompressed beyond here: {error}",
+            "The file is damaged or its suffix is wrong: mend it or leave it out.",
+        )
+
+
+def _decompressor(path: str, file: IO[bytes]) -> Any:
+    if path.endswith(".gz"):
+        return gzip.GzipFile(fileobj=file, mode="rb")
+    if path.endswith(".bz2"):
+        return bz2.BZ2File(file)
+    if path.endswith(".xz"):
+        return lzma.LZMAFile(file)
+    import pyarrow  # loaded only where it is needed: it takes a while
+
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")

@@ -1,0 +1,95 @@
+"""What an output folder shows, for whoever reads it: parts, rows, and taking back what came after a checkpoint."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import xxhash
+
+from clonos.connectors.faults import InputMissing, OutputCorrupt
+from clonos.connectors.json_text import parse_json
+from clonos.connectors.output_folder import OutputFolder
+
+Path = str | os.PathLike[str]
+CHECKSUM_BYTES = 1 << 20
+
+
+class CommittedPart(NamedTuple):
+    """A visible file of an output. ``checkpoint``: the one that made it visible. ``xxh3``: hexadecimal, of the file."""
+
+    path: str
+    checkpoint: int
+    task: str
+    rows: int
+    size_bytes: int
+    xxh3: str
+
+
+def committed(path: Path) -> list[CommittedPart]:
+    """The files that an output folder shows, by checkpoint, then by task: what is exactly-once.
+
+    May be called at any time, also while the job runs; each call shows whole checkpoints only.
+    """
+    output = OutputFolder(_existing(path))
+    return [
+        CommittedPart(output.part_path(part), manifest.checkpoint, part.task, part.rows, part.size_bytes, part.xxh3)
+        for manifest in output.manifests()
+        for part in manifest.parts
+    ]
+
+
+def read_committed(path: Path) -> Iterator[Any]:
+    """The rows that an output folder shows: values of JSON lines, dicts of str of CSV, dicts of Parquet.
+
+    Raises ``OutputCorrupt`` where a file is not what its manifest says.
+    """
+    for part in committed(path):
+        _check(part)
+        rows = 0
+        for row in _rows_of(part.path):
+            rows += 1
+            yield row
+        if rows != part.rows:
+            raise OutputCorrupt(part.path, f"{part.rows} rows", f"{rows} rows")
+
+
+def withdraw(path: Path, job_id: str, checkpoint: int) -> list[int]:
+    """Takes back what the job committed after ``checkpoint``; returns the numbers of those checkpoints, last first."""
+    return OutputFolder(_existing(path)).withdraw(job_id, checkpoint)
+
+
+def _existing(path: Path) -> str:
+    folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    if not os.path.isdir(folder):
+        raise InputMissing(os.fspath(path), os.getcwd(), "Name the folder of an output.")
+    return folder
+
+
+def _check(part: CommittedPart) -> None:
+    checksum = xxhash.xxh3_64()
+    try:
+        with open(part.path, "rb") as file:
+            while piece := file.read(CHECKSUM_BYTES):
+                checksum.update(piece)
+    except OSError as error:
+        raise OutputCorrupt(part.path, f"{part.size_bytes} bytes", error.strerror or str(error)) from error
+    if checksum.hexdigest() != part.xxh3:
+        raise OutputCorrupt(part.path, f"xxh3 {part.xxh3}", f"xxh3 {checksum.hexdigest()}")
+
+
+def _rows_of(path: str) -> Iterator[Any]:
+    if path.endswith(".parquet"):
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(use_threads=False):
+                yield from batch.to_pylist()
+    elif path.endswith(".csv"):
+        with open(path, encoding="utf-8", newline="") as text:
+            yield from csv.DictReader(text)
+    else:
+        with open(path, "rb") as lines_of_json:
+            yield from map(parse_json, lines_of_json)

@@ -1,0 +1,98 @@
+"""Files of comma-separated values as a sink: UTF-8, a header in each part, \\n between rows, quotes where needed.
+
+A cell holds a str as it is; None is empty, and so is an empty str; true and false; numbers with all their digits;
+everything else as ``json_text`` has it, without quotes where that is a str.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from clonos.connectors.durable import DurableFile
+from clonos.connectors.faults import ConnectorMisused, row_not_writable
+from clonos.connectors.file_sinks import FileSink
+from clonos.connectors.json_text import scalar_text
+from clonos.connectors.output_parts import RowsFormat
+from clonos.connectors.row_fields import columns_of, fields_of
+
+CONNECTOR = "files.csv"
+
+
+class CsvFiles(FileSink):
+    """A sink of rows with columns."""
+
+    def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None) -> None:
+        super().__init__(CONNECTOR, paths)
+        if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
+            raise ConnectorMisused(CONNECTOR, f"columns is {columns!r}", "Give a list of different names.")
+        self.columns = None if columns is None else tuple(columns)
+
+    def rows_format(self) -> RowsFormat:
+        """Cells under a header."""
+        return CsvFormat(self.columns)
+
+
+class CsvFormat:
+    """Part files of CSV; without ``columns`` the first row of a part says what they are."""
+
+    suffix = "csv"
+
+    def __init__(self, columns: tuple[str, ...] | None) -> None:
+        self.columns = columns
+
+    def start(self, file: DurableFile) -> CsvRows:
+        """Begins a part."""
+        return CsvRows(file, self.columns)
+
+
+class CsvRows:
+    """One part of CSV."""
+
+    def __init__(self, file: DurableFile, columns: tuple[str, ...] | None) -> None:
+        self._file = file
+        self._columns = columns
+        self._has_header = False
+
+    def rows(self, rows: list[Any]) -> None:
+        """Appends rows. Raises ``RowNotWritable``."""
+        columns = self._columns = self._columns or columns_of(rows[0], CONNECTOR)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._has_header:
+            writer.writerow(columns)
+            self._has_header = True
+        writer.writerows(
+            [_cell(field) for field in fields_of(row, columns, CONNECTOR, index)] for index, row in enumerate(rows)
+        )
+        try:
+            self._file.write(text.getvalue().encode())
+        except UnicodeEncodeError as error:
+            index, row = next((i, row) for i, row in enumerate(rows) if _has_surrogates(row, columns))
+            raise row_not_writable(
+                CONNECTOR, index, row, f"CSV has no escape for {error.object[error.start]!r}"
+            ) from None
+
+    def columns(self, batch: Any) -> None:
+        """Appends the rows of a ``pyarrow.RecordBatch``."""
+        self.rows(batch.to_pylist())
+
+    def finish(self) -> None:
+        """A file of lines needs no end."""
+
+    def abandon(self) -> None:
+        """A file of lines holds nothing else."""
+
+
+def _has_surrogates(row: Any, columns: tuple[str, ...]) -> bool:
+    return any(
+        "\ud800" <= character <= "\udfff"
+        for cell in fields_of(row, columns, CONNECTOR)
+        for character in str(_cell(cell))
+    )
+
+
+def _cell(field: Any) -> Any:
+    return field if field is None or type(field) in (str, int, float) else scalar_text(field)

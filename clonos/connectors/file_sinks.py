@@ -1,0 +1,63 @@
+"""What every sink of files has in common: a folder of its own, prepared parts, commits by checkpoint."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+
+from clonos.connectors.faults import ConnectorMisused
+from clonos.connectors.output_folder import OutputFolder
+from clonos.connectors.output_parts import PartsWriter, RowsFormat
+
+
+class FileSink:
+    """A transactional sink into a folder. Subclasses say how rows become bytes."""
+
+    def __init__(self, connector: str, paths: Sequence[str]) -> None:
+        self.connector = connector
+        self.paths = tuple(paths)
+        # Absolute from the start: slots may have another working folder.
+        self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
+
+    def rows_format(self) -> RowsFormat:
+        """The format of the parts; raises ``ConnectorMisused`` where an option is for reading only."""
+        raise NotImplementedError
+
+    def folder(self) -> str:
+        """The output folder, absolute. Raises ``ConnectorMisused`` where the path names no single folder."""
+        if len(self.paths) != 1:
+            raise ConnectorMisused(
+                self.connector, f"a sink writes to one folder, not to {len(self.paths)}", "Name one."
+            )
+        path = self.paths[0]
+        if "://" in path:
+            raise ConnectorMisused(self.connector, f"{path!r} is a URL", "A sink of files writes to a mounted folder.")
+        if glob.has_magic(path) and not os.path.isdir(self._folder):
+            raise ConnectorMisused(
+                self.connector, f"{path!r} is a pattern", "A sink writes to one folder: name it without * ? []."
+            )
+        return self._folder
+
+    def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        """Makes the folder this job's. Raises ``OutputInUse``, ``OutputTaken``, ``OutputFailed``."""
+        self.rows_format()
+        OutputFolder(self.folder()).prepare(job_id, resume, overwrite)
+
+    def writer(self) -> PartsWriter:
+        """A writer of parts, made in the slot."""
+        return PartsWriter(self.folder(), self.rows_format())
+
+    def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
+        """Makes the parts visible, all at once; repeats with equal parts do nothing."""
+        OutputFolder(self.folder()).commit(job_id, checkpoint, parts)
+
+    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+        """Takes back what was committed after ``checkpoint``; returns the numbers of these checkpoints."""
+        return OutputFolder(self.folder()).withdraw(job_id, checkpoint)
+
+
+def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """One path or several, as text."""
+    several = [path] if isinstance(path, str | os.PathLike) else list(path)
+    return tuple(os.fspath(one) for one in several)

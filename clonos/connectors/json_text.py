@@ -1,0 +1,133 @@
+"""Rows as lines of JSON, and back.
+
+What JSON has no word for is written as: datetime, date, time and timedelta in ISO 8601; UUID, Decimal: their text;
+bytes: base64; tuple, set, frozenset: an array (sets in the order of their items' JSON); NamedTuple, dataclass and
+msgspec.Struct: an object with the names of their fields; enum: its value; NaN and infinities: null; keys of a dict that
+are no str: the text that they would have as a value. An int is written with all its digits. Reading gives dict, list,
+str, int, float, bool and None, and accepts NaN and Infinity as other programs write them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from types import NoneType
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from clonos.connectors.faults import row_not_writable
+
+DEPTH_MAX = 64
+_AS_IT_IS = frozenset(
+    {NoneType, bool, int, float, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
+)
+_KEYS_AS_THEY_ARE = _AS_IT_IS - {NoneType, bool, bytes, bytearray}
+_KEY_WORDS: dict[Any, str] = {None: "null", True: "true", False: "false"}
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+class _Refused(Exception):
+    """This part of a row has no JSON."""
+
+
+def json_lines(rows: Iterable[Any], output: str) -> bytes:
+    """One line for each row. Raises ``RowNotWritable``; ``output`` is for its message."""
+    lines = [_json_value_of_row(row, index, output) for index, row in enumerate(rows)]
+    try:
+        return _encoder.encode_lines(lines)
+    except UnicodeEncodeError:  # a str with half of a pair of surrogates: escaped, as JSON can
+        return b"".join(json.dumps(msgspec.to_builtins(line)).encode() + b"\n" for line in lines)
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line. Raises ``RowNotWritable``."""
+    return json_lines((value,), "JSON").decode().removesuffix("\n")
+
+
+def scalar_text(value: Any) -> str:
+    """A value as the text of one cell: a str as it is, what JSON writes as a str without its quotes, else JSON."""
+    if type(value) is str:
+        return value
+    plain = msgspec.to_builtins(_json_value_of_row(value, 0, "a cell"))
+    return plain if type(plain) is str else json_text(value)
+
+
+def parse_json(line: str | bytes) -> Any:
+    """The value of one line. Raises ValueError with the reason."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(line)  # slower, and knows NaN, Infinity and half pairs of surrogates
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_json_lines(lines: list[str]) -> list[Any] | None:
+    """The values of lines that are all plain JSON; None if one needs a closer look. The quick way of ``parse_json``."""
+    decode = _decoder.decode
+    try:
+        return [decode(line) for line in lines]
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _json_value_of_row(row: Any, index: int, output: str) -> Any:
+    try:
+        return _json_value(row, 0)
+    except _Refused as refused:
+        raise row_not_writable(output, index, row, str(refused)) from None
+
+
+def _json_value(value: Any, depth: int) -> Any:
+    """What msgspec encodes as this module promises."""
+    cls = type(value)
+    if cls in _AS_IT_IS:
+        return value
+    if depth >= DEPTH_MAX:
+        raise _Refused(f"it is nested in more than {DEPTH_MAX} containers")
+    depth += 1
+    if cls is dict:
+        return {
+            key if type(key) is str else _key(key): item if type(item) in _AS_IT_IS else _json_value(item, depth)
+            for key, item in value.items()
+        }
+    if cls is list or cls is tuple:
+        return [_json_value(item, depth) for item in value]
+    if cls is set or cls is frozenset:
+        return sorted((_json_value(item, depth) for item in value), key=_encoder.encode)
+    return _json_value_of_record(value, cls, depth)
+
+
+def _json_value_of_record(value: Any, cls: type, depth: int) -> Any:
+    fields = getattr(cls, "_fields", None)
+    if issubclass(cls, tuple) and fields is not None:
+        return {name: _json_value(item, depth) for name, item in zip(fields, value, strict=True)}
+    if issubclass(cls, enum.Enum):
+        return _json_value(value.value, depth)
+    if dataclasses.is_dataclass(cls):
+        return {field.name: _json_value(getattr(value, field.name), depth) for field in dataclasses.fields(cls)}
+    if issubclass(cls, msgspec.Struct):
+        return {name: _json_value(getattr(value, name), depth) for name in cls.__struct_fields__}
+    raise _Refused(
+        f"a {cls.__module__}.{cls.__qualname__} in it has no JSON; make plain values of it with a map before the sink"
+    )
+
+
+def _key(key: Any) -> Any:
+    if type(key) in _KEYS_AS_THEY_ARE:
+        return key
+    if key is None or type(key) is bool:
+        return _KEY_WORDS[key]
+    if isinstance(key, enum.Enum):
+        return _key(key.value)
+    raise _Refused(f"a {type(key).__name__} is no key of a JSON object")

@@ -1,0 +1,259 @@
+"""Text files as records, a line each: the source behind ``files.lines`` and the reader below ``files.jsonl``.
+
+Rules: only \\n and \\r\\n end a line. A line belongs to the block in which it begins, wherever it ends. A mark is the
+offset of a line's first byte, whatever the encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, Generic, TypeVar
+
+import numpy
+
+from clonos.connectors.byte_feed import ByteFeed
+from clonos.connectors.faults import ConnectorMisused, InputMalformed
+from clonos.connectors.file_splits import (
+    FileSplit,
+    block_splits,
+    decode_split,
+    find_files,
+    is_compressed,
+)
+from clonos.connectors.output_folder import readable_files
+from clonos.core.errors import InternalError
+from clonos.operators.connect import SplitReader
+
+READ_BYTES = 1 << 20
+BEYOND_BLOCK_BYTES = 64 << 10
+LINE_BYTES_MAX = 64 << 20
+MARK_BYTES = 8
+BYTE_ORDER_MARK = "\ufeff"
+
+AnyLine = TypeVar("AnyLine")
+"""str, or (path, offset_bytes, text)."""
+
+
+class LineFiles(Generic[AnyLine]):
+    """A source of lines of text."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        encoding: str,
+        errors: str,
+        with_position: bool,
+        block_bytes: int | None,
+        line_bytes_max: int,
+    ) -> None:
+        check_line_options("files.lines", patterns, block_bytes)
+        check_encoding(encoding)
+        self.patterns = tuple(patterns)
+        self.encoding = encoding
+        self.errors = errors
+        self.with_position = with_position
+        self.block_bytes = block_bytes
+        self.line_bytes_max = line_bytes_max
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Blocks of the files that are there now."""
+        paths = find_files("files.lines", self.patterns, readable_files)
+        return block_splits(paths, parallelism, self.block_bytes)
+
+    def reader(self) -> SplitReader[AnyLine]:
+        """A reader of str, or of (path, offset_bytes, text)."""
+        return LineReader(self.encoding, self.errors, self.line_bytes_max, self.with_position)
+
+
+def check_line_options(connector: str, patterns: Sequence[str], block_bytes: int | None) -> None:
+    """Raises where a source of lines can never work."""
+    if not patterns:
+        raise ConnectorMisused(connector, "no path is given", "Name at least one file, folder or pattern.")
+    if block_bytes is not None and block_bytes < 1:
+        raise ConnectorMisused(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
+
+
+def check_encoding(encoding: str) -> None:
+    """Raises for what Python does not know, and where a byte 10 may be something else than the end of a line."""
+    try:
+        is_usable = encoding_of_text(encoding) != encoding or "a\nb".encode(encoding) == b"a\nb"
+    except (LookupError, UnicodeError):
+        raise ConnectorMisused("files.lines", f"the encoding {encoding!r} is unknown", "Mend its name.") from None
+    if not is_usable:
+        raise ConnectorMisused(
+            "files.lines",
+            f"lines in {encoding!r} cannot be found by their bytes",
+            "Recode the files, for example by: iconv -t UTF-8.",
+        )
+
+
+def encoding_of_text(encoding: str) -> str:
+    """The encoding behind a byte order mark: utf-8 for utf-8-sig, else the encoding itself."""
+    return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8-sig", "utf8-sig") else encoding
+
+
+class LineReader:
+    """Reads the lines that begin within one split.
+
+    ``_lines[_next:]`` are loaded and not yet read; ``_data`` are the bytes of ``_lines``, from ``_begin`` on;
+    ``_tail`` are bytes behind them that are read but hold no whole line.
+    """
+
+    def __init__(
+        self, encoding: str, errors: str, line_bytes_max: int, with_position: bool, read_bytes: int = READ_BYTES
+    ) -> None:
+        self._encoding = encoding_of_text(encoding)
+        self._drops_byte_order_mark = self._encoding != encoding
+        self._errors = errors
+        self._line_bytes_max = line_bytes_max
+        self._with_position = with_position
+        self._read_bytes = read_bytes
+        self._feed: ByteFeed | None = None
+        self._path = ""
+        self._limit = 0
+        self._begin = 0
+        self._data = b""
+        self._tail = b""
+        self._lines: list[str] = []
+        self._line_offsets: Any = None
+        self._first = 0
+        self._next = 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Raises ``InputChanged`` and ``InputUnreadable``."""
+        self.close()
+        part = decode_split(split)
+        self._path = part.path
+        # A line that begins before the limit is ours. Behind a decompressor there are no blocks, so no limit.
+        self._limit = 1 << 62 if is_compressed(part.path) else part.end
+        begin = _offset_of(mark) if mark is not None else self._first_line(part)
+        self._feed = ByteFeed(part, begin)
+        self._load(begin, b"", b"")
+
+    def read(self, records_max: int) -> list[Any] | None:
+        """Whole lines without their ends; None behind the last one that begins in the split."""
+        if self._next == len(self._lines) and not self._fill():
+            return None
+        self._first = self._next
+        self._next = min(self._first + records_max, len(self._lines))
+        lines = self._lines[self._first : self._next]
+        if not self._with_position:
+            return lines
+        return list(zip(repeat(self._path), self._offsets()[self._first : self._next].tolist(), lines, strict=False))
+
+    def mark(self) -> bytes:
+        """The offset of the line that comes next."""
+        return self._offset_bytes(self._next).to_bytes(MARK_BYTES, "big")
+
+    def offset_bytes(self, index: int) -> int:
+        """Where a line of the last ``read`` begins."""
+        return self._offset_bytes(self._first + index)
+
+    @property
+    def path(self) -> str:
+        """The file of the split."""
+        return self._path
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
+    def _first_line(self, part: FileSplit) -> int:
+        """Where the first line begins that begins in the block; the block's end if none does."""
+        if part.begin == 0:
+            return 0
+        feed = ByteFeed(part, part.begin - 1)
+        try:
+            while feed.offset_bytes < part.end - 1:
+                start = feed.offset_bytes
+                piece = feed.read(min(BEYOND_BLOCK_BYTES, part.end - 1 - start))
+                found = piece.find(b"\n")
+                if found >= 0:
+                    return start + found + 1
+                if not piece:
+                    break
+        finally:
+            feed.close()
+        return part.end
+
+    def _offset_bytes(self, index: int) -> int:
+        if index == len(self._lines):
+            return self._begin + len(self._data)
+        return int(self._offsets()[index])
+
+    def _offsets(self) -> Any:
+        """Where each loaded line begins; worked out at most once for what is loaded."""
+        if self._line_offsets is None:
+            ends = numpy.flatnonzero(numpy.frombuffer(self._data, numpy.uint8) == 10)
+            self._line_offsets = numpy.concatenate(([0], ends + 1)) + self._begin
+        return self._line_offsets
+
+    def _fill(self) -> bool:
+        """Loads more whole lines; False if no more line begins before the limit."""
+        assert self._feed is not None, "a reader is opened before it is read"
+        begin = self._begin + len(self._data)
+        if begin >= self._limit:
+            return False
+        pieces, length, tail = [self._tail], len(self._tail), b""
+        while True:
+            left = self._limit - begin - length
+            piece = self._feed.read(min(self._read_bytes, left if left > 0 else BEYOND_BLOCK_BYTES))
+            if not piece:
+                break
+            cut = piece.rfind(b"\n") + 1
+            if cut:
+                pieces.append(piece[:cut])
+                tail = piece[cut:]
+                break
+            pieces.append(piece)
+            length += len(piece)
+            if length > self._line_bytes_max:
+                raise self._malformed(begin, f"a line is longer than {self._line_bytes_max} bytes", "line_bytes_max=")
+        data = b"".join(pieces)
+        if begin + len(data) > self._limit:
+            # The last line of ours is the one that holds the byte before the limit.
+            end = data.find(b"\n", self._limit - 1 - begin) + 1
+            data = data[:end] if end else data
+        self._load(begin, data, tail)
+        return bool(data)
+
+    def _load(self, begin: int, data: bytes, tail: bytes) -> None:
+        self._begin = begin
+        self._data = data
+        self._tail = tail
+        self._lines = self._decode(data) if data else []
+        self._next = 0
+        self._line_offsets = None
+
+    def _decode(self, data: bytes) -> list[str]:
+        try:
+            text = data.decode(self._encoding, self._errors)
+        except UnicodeDecodeError as error:
+            raise self._malformed(
+                self._begin + error.start,
+                f"{data[error.start : error.end]!r} is not {self._encoding}: {error.reason}",
+                'encoding= (for example "latin-1"), or errors="replace"',
+            ) from None
+        lines = text.replace("\r\n", "\n").split("\n")
+        if len(lines) != data.count(b"\n") + 1:  # an encoding that hid an end of line in a damaged character
+            *whole, rest = data.split(b"\n")
+            lines = [line.removesuffix(b"\r").decode(self._encoding, self._errors) for line in whole]
+            lines.append(rest.decode(self._encoding, self._errors))
+        if data.endswith(b"\n"):
+            lines.pop()
+        if self._drops_byte_order_mark and self._begin == 0:
+            lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+        return lines
+
+    def _malformed(self, offset_bytes: int, reason: str, option: str) -> InputMalformed:
+        return InputMalformed(self._path, offset_bytes, reason, f"Mend the file, or pass {option}.")
+
+
+def _offset_of(mark: bytes) -> int:
+    if len(mark) != MARK_BYTES:
+        raise InternalError(f"{mark!r} is no position in a file of lines")
+    return int.from_bytes(mark, "big")

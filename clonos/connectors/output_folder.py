@@ -1,0 +1,247 @@
+"""An output folder: hidden part files, and one manifest for each checkpoint that makes its parts visible at once.
+
+::
+
+    .parts/<vertex>-<index>-<generation>-<incarnation>-<checkpoint>.jsonl   prepared; visible if a manifest names it
+    _manifests/<checkpoint, 20 digits>.json                                 created once, never altered
+    _manifests/owner.json                                                   whose output this is
+
+Rules: a manifest appears whole or not at all. What a manifest names is never touched but by ``withdraw`` and an
+overwriting start. A part that no manifest names may still be committed, as long as no later checkpoint is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from clonos.connectors.durable import WRITING, DurableFile, is_in_use, outputs_fail_as, sync_folder
+from clonos.connectors.faults import (
+    ConnectorMisused,
+    OutputConflict,
+    OutputCorrupt,
+    OutputFailed,
+    OutputInUse,
+    OutputTaken,
+)
+from clonos.connectors.output_parts import (
+    MANIFEST_NAME,
+    MANIFESTS,
+    OUTPUT_FORMAT,
+    OWNER,
+    PART_NAME,
+    PARTS,
+    Manifest,
+    Owner,
+    Part,
+    decode_part,
+    decode_record,
+    manifest_name,
+)
+
+
+class OutputFolder:
+    """The driver's hand on one output folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._parts = f"{path}/{PARTS}"
+        self._manifests = f"{path}/{MANIFESTS}"
+
+    def prepare(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        """At a job's start: makes the folder this job's, or refuses (``OutputInUse``, ``OutputTaken``)."""
+        if resume and overwrite:
+            raise ConnectorMisused(self.path, "a start can either resume or overwrite", "Choose one of both.")
+        owner = self._owner()
+        if resume and owner is not None:
+            self._check_owner(job_id, owner)
+            self.sweep()
+            return
+        if overwrite:
+            self._clear()
+        elif not resume and (content := self._content(job_id, owner)):
+            raise OutputInUse(self.path, content)
+        with outputs_fail_as(self.path, "made"):
+            for folder in (self.path, self._parts, self._manifests):
+                os.makedirs(folder, exist_ok=True)
+            sync_folder(self.path)
+        if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id))):
+            raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is starting"))
+
+    def commit(self, job_id: str, checkpoint: int, parts: Iterable[bytes]) -> None:
+        """Makes the parts visible, all at once. Equal repeats do nothing; others raise ``OutputConflict``."""
+        found = sorted((decode_part(part, self.path) for part in parts), key=_order)
+        if not found:
+            return
+        self._check_owner(job_id, self._owner())
+        manifest = Manifest(OUTPUT_FORMAT, job_id, checkpoint, tuple(found))
+        if (earlier := self._manifest(checkpoint)) is not None:
+            self._check_equal(manifest, earlier)
+            return
+        if len({(part.task, part.checkpoint) for part in found}) < len(found):
+            raise OutputConflict(self.path, checkpoint, "a task prepared two parts for one barrier")
+        for part in found:
+            self._check_there(part)
+        if not self._create(manifest_name(checkpoint), msgspec.json.format(msgspec.json.encode(manifest), indent=1)):
+            created = self._manifest(checkpoint)
+            assert created is not None, "a manifest is never removed while its job runs"
+            self._check_equal(manifest, created)
+
+    def manifests(self) -> list[Manifest]:
+        """All that is visible, ascending. Raises ``OutputCorrupt``."""
+        found = [manifest for number in self._numbers() if (manifest := self._manifest(number)) is not None]
+        names = [part.name for manifest in found for part in manifest.parts]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise OutputCorrupt(f"{self._manifests}", "each part in one manifest", f"{twice} in two")
+        return found
+
+    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+        """Takes back what was committed after ``checkpoint``, last first; returns the numbers of these checkpoints.
+
+        For a job that goes back to an earlier checkpoint; at each moment what is visible is what some checkpoint was.
+        """
+        owner = self._owner()
+        if owner is None:
+            return []
+        self._check_owner(job_id, owner)
+        withdrawn = sorted((number for number in self._numbers() if number > checkpoint), reverse=True)
+        for number in withdrawn:
+            self._remove(f"{self._manifests}/{manifest_name(number)}")
+        self.sweep(valid_until=checkpoint)
+        return withdrawn
+
+    def sweep(self, valid_until: int | None = None) -> int:
+        """Removes files that will never be visible; returns how many.
+
+        Those are: unfinished files that nobody has open; parts that no manifest names though a checkpoint at or after
+        theirs is committed, or that were prepared after ``valid_until``. What remains may be waiting for its commit.
+        """
+        manifests = self.manifests()
+        visible = {part.name for manifest in manifests for part in manifest.parts}
+        last = max((manifest.checkpoint for manifest in manifests), default=-1)
+        swept = 0
+        for folder in (self._parts, self._manifests):
+            for name in _names_in(folder):
+                if name.endswith(WRITING):
+                    is_dead = not is_in_use(f"{folder}/{name}")
+                elif folder == self._parts and name not in visible and (match := PART_NAME.fullmatch(name)):
+                    number = int(match["checkpoint"])
+                    is_dead = number <= last or (valid_until is not None and number > valid_until)
+                else:
+                    continue
+                if is_dead:
+                    self._remove(f"{folder}/{name}")
+                    swept += 1
+        return swept
+
+    def part_path(self, part: Part) -> str:
+        """Where a part lies."""
+        return f"{self._parts}/{part.name}"
+
+    def _owner(self) -> Owner | None:
+        path = f"{self._manifests}/{OWNER}"
+        data = _content_of(path)
+        owner: Owner | None = None if data is None else decode_record(data, Owner, path)
+        return owner
+
+    def _check_owner(self, job_id: str, owner: Owner | None) -> None:
+        actual = "nobody (its folder is gone)" if owner is None else owner.job_id
+        if actual != job_id:
+            raise OutputTaken(self.path, job_id, actual)
+
+    def _content(self, job_id: str, owner: Owner | None) -> str:
+        """What a fresh start would get in the way of; nothing: the folder is free."""
+        if owner is not None:
+            same = " (this very job: do two of its sinks name one folder?)" if owner.job_id == job_id else ""
+            return f"{len(self._numbers())} committed checkpoints of the job {owner.job_id}{same}"
+        visible = [name for name in _names_in(self.path) if not name.startswith(".") and name != MANIFESTS]
+        if visible:
+            return f"{len(visible)} files or folders that are no output of clonos, {visible[0]!r} among them"
+        return "part files without an owner" if _names_in(self._parts) or self._numbers() else ""
+
+    def _clear(self) -> None:
+        """Removes an earlier output and nothing else; what is visible goes first, last checkpoint first."""
+        for number in reversed(self._numbers()):
+            self._remove(f"{self._manifests}/{manifest_name(number)}")
+        self._remove(f"{self._manifests}/{OWNER}")
+        for folder in (self._parts, self._manifests):
+            for name in _names_in(folder):
+                if name.endswith(WRITING) or PART_NAME.fullmatch(name):
+                    self._remove(f"{folder}/{name}")
+
+    def _numbers(self) -> list[int]:
+        matches = map(MANIFEST_NAME.fullmatch, _names_in(self._manifests))
+        return sorted(int(match["checkpoint"]) for match in matches if match)
+
+    def _manifest(self, checkpoint: int) -> Manifest | None:
+        path = f"{self._manifests}/{manifest_name(checkpoint)}"
+        data = _content_of(path)
+        manifest: Manifest | None = None if data is None else decode_record(data, Manifest, path)
+        return manifest
+
+    def _check_equal(self, manifest: Manifest, earlier: Manifest) -> None:
+        if manifest != earlier:
+            names = ", ".join(sorted({part.name for part in manifest.parts} ^ {part.name for part in earlier.parts}))
+            raise OutputConflict(self.path, manifest.checkpoint, f"its manifest exists with other parts ({names})")
+
+    def _check_there(self, part: Part) -> None:
+        path = self.part_path(part)
+        try:
+            actual_bytes = os.stat(path).st_size
+        except OSError as error:
+            reason = f"the driver does not find this part: {error.strerror}; {part.task} wrote it under the same path"
+            raise OutputFailed(path, "committed", reason) from error
+        if actual_bytes != part.size_bytes:
+            raise OutputCorrupt(path, f"{part.size_bytes} bytes", f"{actual_bytes} bytes")
+
+    def _create(self, name: str, data: bytes) -> bool:
+        """Creates a file in ``_manifests`` with all its content at once; False if it exists."""
+        file = DurableFile.beside(f"{self._manifests}/{name}")
+        try:
+            file.write(data)
+            return file.publish_if_absent(f"{self._manifests}/{name}")
+        finally:
+            file.discard()
+
+    def _remove(self, path: str) -> None:
+        with outputs_fail_as(path, "removed"):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                return
+            sync_folder(os.path.dirname(path))
+
+
+def readable_files(folder: str) -> list[str]:
+    """What a source reads of a folder: the committed parts of an output, else all files that are not hidden."""
+    if os.path.isdir(f"{folder}/{MANIFESTS}"):
+        output = OutputFolder(folder)
+        return [output.part_path(part) for manifest in output.manifests() for part in manifest.parts]
+    names = [name for name in _names_in(folder) if not name.startswith((".", "_"))]
+    return [f"{folder}/{name}" for name in names if os.path.isfile(f"{folder}/{name}")]
+
+
+def _order(part: Part) -> tuple[int, str, str]:
+    return part.checkpoint, part.task, part.name
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise OutputFailed(folder, "listed", error.strerror or str(error)) from error
+
+
+def _content_of(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise OutputFailed(path, "read", error.strerror or str(error)) from error

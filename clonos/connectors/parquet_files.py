@@ -1,0 +1,178 @@
+"""Parquet files: a source of ``pyarrow.RecordBatch``, a split for each row group; and a sink.
+
+The sink's schema is the one given, else that of the first rows of each part. Values are written as Arrow has them;
+UUID as text, sets as sorted lists, and objects with fields as structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+
+from clonos.connectors.durable import DurableFile
+from clonos.connectors.faults import (
+    ConnectorMisused,
+    InputMalformed,
+    InputUnreadable,
+)
+from clonos.connectors.file_sinks import FileSink
+from clonos.connectors.file_splits import (
+    SPLIT_FORMAT,
+    FileSplit,
+    check_unchanged,
+    decode_split,
+    encode_split,
+    find_files,
+    regular_status,
+)
+from clonos.connectors.output_folder import readable_files
+from clonos.connectors.output_parts import RowsFormat
+from clonos.connectors.parquet_rows import ParquetRows
+from clonos.core.errors import InternalError
+
+CONNECTOR = "files.parquet"
+BATCH_ROWS = 65_536
+MARK_BYTES = 8
+
+
+class ParquetFiles(FileSink):
+    """As a source: files by path, folder or pattern, ``columns`` of them. As a sink: one folder, with ``schema``."""
+
+    is_columnar = True
+
+    def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, schema: Any) -> None:
+        super().__init__(CONNECTOR, paths)
+        if not paths:
+            raise ConnectorMisused(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
+        self.columns = None if columns is None else list(columns)
+        self.schema = schema
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Row groups of the files that are there now."""
+        if self.schema is not None:
+            raise ConnectorMisused(CONNECTOR, "a source takes no schema=", "Choose what to read by columns=.")
+        splits = []
+        for path in find_files(CONNECTOR, self.paths, readable_files):
+            status = regular_status(path)
+            with _opened(path) as file:
+                self._check_columns(path, file.schema_arrow)
+                for group in range(file.num_row_groups):
+                    if file.metadata.row_group(group).num_rows:
+                        split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, group, group + 1)
+                        splits.append(encode_split(split))
+        return splits
+
+    def reader(self) -> ParquetReader:
+        """A reader of record batches."""
+        return ParquetReader(self.columns)
+
+    def rows_format(self) -> RowsFormat:
+        """Row groups under a schema."""
+        if self.columns is not None:
+            raise ConnectorMisused(CONNECTOR, "a sink takes no columns=", "Name columns and types by schema=.")
+        return ParquetFormat(self.schema)
+
+    def _check_columns(self, path: str, schema: Any) -> None:
+        missing = [column for column in self.columns or () if column not in schema.names]
+        if missing:
+            raise ConnectorMisused(
+                CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(schema.names)}."
+            )
+
+
+class ParquetReader:
+    """Reads one row group, batch by batch. A mark is the number of rows before it in the group."""
+
+    def __init__(self, columns: list[str] | None) -> None:
+        self._columns = columns
+        self._split: FileSplit | None = None
+        self._file: Any = None
+        self._batches: Any = iter(())
+        self._batch: Any = None
+        self._next = 0
+        self._rows = 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Raises ``InputChanged`` and ``InputUnreadable``."""
+        self.close()
+        part = decode_split(split)
+        if mark is not None and len(mark) != MARK_BYTES:
+            raise InternalError(f"{mark!r} is no position in a row group")
+        check_unchanged(part, regular_status(part.path))
+        self._split = part
+        self._file = _opened(part.path)
+        self._batches = self._file.iter_batches(
+            batch_size=BATCH_ROWS, row_groups=[part.begin], columns=self._columns, use_threads=False
+        )
+        self._batch, self._next, self._rows = None, 0, 0
+        wanted = 0 if mark is None else int.from_bytes(mark, "big")
+        while self._rows < wanted and self._load():
+            taken = min(wanted - self._rows, self._batch.num_rows)
+            self._next, self._rows = taken, self._rows + taken
+
+    def read(self, records_max: int) -> Any | None:
+        """At most ``records_max`` rows as one batch."""
+        if (self._batch is None or self._next == self._batch.num_rows) and not self._load():
+            return None
+        rows = self._batch.slice(self._next, records_max)
+        self._next += rows.num_rows
+        self._rows += rows.num_rows
+        return rows
+
+    def mark(self) -> bytes:
+        """How many rows of the group have been read."""
+        return self._rows.to_bytes(MARK_BYTES, "big")
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._batches, self._batch = iter(()), None
+            self._file.close()
+            self._file = None
+
+    def _load(self) -> bool:
+        """The next batch that has rows; False at the end of the group."""
+        assert self._split is not None, "a reader is opened before it is read"
+        while True:
+            try:
+                batch = next(self._batches, None)
+            except (pyarrow.ArrowException, OSError) as error:
+                check_unchanged(self._split, regular_status(self._split.path))
+                raise _malformed(self._split.path, error) from error
+            check_unchanged(self._split, regular_status(self._split.path))
+            if batch is None:
+                return False
+            if batch.num_rows:
+                self._batch, self._next = batch, 0
+                return True
+
+
+def _opened(path: str) -> Any:
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except pyarrow.ArrowException as error:
+        raise _malformed(path, error) from error
+    except OSError as error:
+        if error.errno is None:
+            raise _malformed(path, error) from error
+        raise InputUnreadable(path, error.strerror or str(error)) from error
+
+
+def _malformed(path: str, error: Exception) -> InputMalformed:
+    return InputMalformed(path, 0, f"it is no Parquet file that can be read: {error}", "Mend it or leave it out.")
+
+
+class ParquetFormat:
+    """Part files of Parquet."""
+
+    suffix = "parquet"
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+    def start(self, file: DurableFile) -> ParquetRows:
+        """Begins a part."""
+        return ParquetRows(file, self.schema)

@@ -1,0 +1,165 @@
+"""Rows as one Parquet file: gathered into row groups, each column under one type."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow
+import pyarrow.parquet
+
+from clonos.connectors.durable import DurableFile
+from clonos.connectors.faults import RowNotWritable, row_not_writable
+from clonos.connectors.row_fields import columns_of, fields_of
+
+CONNECTOR = "files.parquet"
+GROUP_ROWS = 65_536
+
+
+class ParquetRows:
+    """One part of Parquet. ``schema`` None: that of what comes first, the rows of a row group or a batch."""
+
+    def __init__(self, file: DurableFile, schema: Any) -> None:
+        self._sequential = _Sequential(file)
+        self._schema = schema
+        self._writer: Any = None
+        self._pending: list[Any] = []
+
+    def rows(self, rows: list[Any]) -> None:
+        """Appends rows; they are looked at when a row group is full. Raises ``RowNotWritable``."""
+        self._pending.extend(rows)
+        if len(self._pending) >= GROUP_ROWS:
+            self._write_pending()
+
+    def columns(self, batch: Any) -> None:
+        """Appends a ``pyarrow.RecordBatch`` as a row group. Raises ``RowNotWritable``."""
+        self._write_pending()
+        table = pyarrow.Table.from_batches([batch])
+        if self._schema is not None and table.schema != self._schema:
+            try:
+                table = table.select(self._schema.names).cast(self._schema)
+            except (pyarrow.ArrowException, KeyError) as error:
+                raise row_not_writable(CONNECTOR, 0, batch.schema, _reason(self._schema, error)) from error
+        self._write(table)
+
+    def finish(self) -> None:
+        """Writes what is gathered, and the footer."""
+        self._write_pending()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Lets go of Arrow's writer, which would else write its footer some time later."""
+        self._sequential.is_abandoned = True
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write_pending(self) -> None:
+        if self._pending:
+            rows, self._pending = self._pending, []
+            self._write(_table(rows, self._schema))
+
+    def _write(self, table: Any) -> None:
+        if self._writer is None:
+            self._schema = table.schema
+            self._writer = pyarrow.parquet.ParquetWriter(pyarrow.PythonFile(self._sequential, mode="w"), table.schema)
+        self._writer.write_table(table)
+
+
+class _Sequential:
+    """What Arrow needs of a file that is written forward."""
+
+    def __init__(self, file: DurableFile) -> None:
+        self._file = file
+        self._written_bytes = 0
+        self.closed = False
+        self.is_abandoned = False
+
+    def write(self, data: Any) -> int:
+        self._written_bytes += len(data)
+        if not self.is_abandoned:
+            self._file.write(bytes(data))
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written_bytes
+
+    def flush(self) -> None:
+        """Happens when the part is published."""
+
+    def close(self) -> None:
+        """The owner of the file closes it."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+
+def _table(rows: Sequence[Any], schema: Any) -> Any:
+    names = tuple(schema.names) if schema is not None else _all_names(rows)
+    fields = [fields_of(row, names, CONNECTOR, index) for index, row in enumerate(rows)]
+    columns = [[_arrow_value(cell) for cell in column] for column in zip(*fields, strict=True)]
+    types = [None] * len(names) if schema is None else list(schema.types)
+    arrays = []
+    for name, column, column_type in zip(names, columns, types, strict=True):
+        try:
+            arrays.append(pyarrow.array(column, type=column_type))
+        except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise _refused(rows, column, column_type, name, error) from error
+    return pyarrow.table(arrays, schema=schema) if schema is not None else pyarrow.table(arrays, names=names)
+
+
+def _all_names(rows: Sequence[Any]) -> tuple[str, ...]:
+    """The names of all rows, in the order in which they first come."""
+    return tuple(dict.fromkeys(name for row in rows for name in columns_of(row, CONNECTOR)))
+
+
+def _refused(rows: Sequence[Any], column: list[Any], column_type: Any, name: str, error: Exception) -> RowNotWritable:
+    """Finds the first row that makes the column impossible."""
+    ends = range(1, len(column))
+    index = bisect_left(ends, True, key=lambda end: not _is_possible(column[:end], column_type))
+    wanted = f"as {column_type}" if column_type is not None else "together with the rows before"
+    reason = f"its {name} cannot be written {wanted}: {error}; say what it shall be by schema="
+    return row_not_writable(CONNECTOR, index, rows[index], reason)
+
+
+def _is_possible(column: list[Any], column_type: Any) -> bool:
+    try:
+        pyarrow.array(column, type=column_type)
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _reason(schema: Any, error: Exception) -> str:
+    return f"it does not fit the schema {schema.to_string()!r}: {error}"
+
+
+def _arrow_value(value: Any) -> Any:
+    """What Arrow can take: plain values as they are."""
+    cls = type(value)
+    if value is None or cls in (str, int, float, bool, bytes):
+        return value
+    if cls is UUID:
+        return str(value)
+    if cls is dict:
+        return {key: _arrow_value(item) for key, item in value.items()}
+    if cls is list or cls is tuple:
+        return [_arrow_value(item) for item in value]
+    if cls is set or cls is frozenset:
+        return sorted(_arrow_value(item) for item in value)
+    if isinstance(value, enum.Enum):
+        return _arrow_value(value.value)
+    if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(cls) or hasattr(cls, "_fields"):
+        names = columns_of(value, CONNECTOR)
+        return dict(zip(names, map(_arrow_value, fields_of(value, names, CONNECTOR)), strict=True))
+    return value

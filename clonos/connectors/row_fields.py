@@ -1,0 +1,73 @@
+"""Rows as fields under names, for outputs with columns: CSV, Parquet, tables.
+
+A dict, NamedTuple, dataclass or msgspec.Struct brings its own names. A tuple or list goes by position under names that
+the sink was given. Anything else is a row of one column.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from clonos.connectors.faults import row_not_writable
+
+SOLE_COLUMN = "value"
+
+
+def columns_of(row: Any, output: str) -> tuple[str, ...]:
+    """The names that a row brings. Raises ``RowNotWritable`` for one that has no names."""
+    names = _names_of(row)
+    if names is None:
+        if isinstance(row, tuple | list):
+            raise row_not_writable(
+                output, 0, row, "its fields have no names; give the sink columns= (schema= for Parquet)"
+            )
+        return (SOLE_COLUMN,)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise row_not_writable(output, 0, row, "its keys are no names of columns; give it str keys")
+    return names
+
+
+def fields_of(row: Any, columns: tuple[str, ...], output: str, index: int = 0) -> tuple[Any, ...]:
+    """One field for each column; None where a row with names lacks one. A field without a column is an error."""
+    names = _names_of(row)
+    if names is None:
+        unnamed = tuple(row) if isinstance(row, tuple | list) else (row,)
+        if len(unnamed) != len(columns):
+            raise row_not_writable(
+                output, index, row, f"it has {len(unnamed)} fields for the {len(columns)} columns {', '.join(columns)}"
+            )
+        return unnamed
+    fields = row.values() if isinstance(row, dict) else _fields_by_name(row, names)
+    if names == columns:
+        return tuple(fields)
+    if surplus := [str(name) for name in names if name not in columns]:
+        raise row_not_writable(
+            output,
+            index,
+            row,
+            f"there is no column for its {', '.join(surplus)}; columns are {', '.join(columns)}:"
+            " name all in columns=, or drop fields with a map before the sink",
+        )
+    by_name = dict(zip(names, fields, strict=True))
+    return tuple([by_name.get(column) for column in columns])
+
+
+def _fields_by_name(row: Any, names: tuple[str, ...]) -> Iterable[Any]:
+    return row if isinstance(row, tuple) else [getattr(row, name) for name in names]
+
+
+def _names_of(row: Any) -> tuple[Any, ...] | None:
+    if isinstance(row, dict):
+        return tuple(row)
+    cls = type(row)
+    if isinstance(row, tuple):
+        return getattr(cls, "_fields", None)
+    if isinstance(row, msgspec.Struct):
+        return cls.__struct_fields__  # type: ignore[no-any-return]
+    if dataclasses.is_dataclass(cls):
+        return tuple([field.name for field in dataclasses.fields(cls)])
+    return None

@@ -1,0 +1,44 @@
+"""Reading a source to its end in tests, in one go or with a new reader after each piece."""
+
+from collections.abc import Iterator
+from itertools import chain, cycle
+from typing import Any
+
+from clonos.operators.connect import Source, SplitReader
+
+
+def read_all(source: Source, parallelism: int = 2) -> list[Any]:
+    """All records, split by split."""
+    return list(chain.from_iterable(read_split(source.reader(), split) for split in source.splits(parallelism)))
+
+
+def read_split(reader: SplitReader, split: bytes, mark: bytes | None = None, records_max: int = 1_000) -> list[Any]:
+    """The records of one split behind a mark."""
+    reader.open(split, mark)
+    records = []
+    try:
+        while (some := reader.read(records_max)) is not None:
+            records += as_rows(some)
+    finally:
+        reader.close()
+    return records
+
+
+def read_piecewise(source: Source, split: bytes, sizes: list[int]) -> Iterator[list[Any]]:
+    """The same records, each piece by a new reader that begins at the mark of the one before."""
+    mark: bytes | None = None
+    for size in cycle(sizes):
+        reader = source.reader()
+        reader.open(split, mark)
+        some = reader.read(size)
+        mark = reader.mark()
+        reader.close()
+        if some is None:
+            return
+        assert 0 < len(as_rows(some)) <= size
+        yield as_rows(some)
+
+
+def as_rows(some: Any) -> list[Any]:
+    """A batch of columns as rows."""
+    return some if isinstance(some, list) else some.to_pylist()

@@ -1,0 +1,144 @@
+"""JSON lines: what is written can be read by anybody, what is read begins anew at a mark."""
+
+import enum
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.connectors import files
+from clonos.connectors.faults import InputMalformed, RowNotWritable
+from clonos.connectors.json_text import json_lines, json_text, parse_json, scalar_text
+from tests.unit.connectors.reading import read_all, read_piecewise
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=8
+)
+
+
+class Window(NamedTuple):
+    key: str
+    start: int
+    value: Any
+
+
+@dataclass
+class Point:
+    x: int
+    tags: frozenset[str]
+
+
+class Shape(msgspec.Struct):
+    corners: list[Point]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+def without_infinities(value: Any) -> Any:
+    """What JSON keeps of a value."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [without_infinities(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_infinities(item) for key, item in value.items()}
+    return value
+
+
+@given(rows=st.lists(VALUES, max_size=5))
+def test_a_line_of_json_is_what_the_standard_library_reads(rows: list[Any]) -> None:
+    lines = json_lines(rows, "test").split(b"\n")
+    assert lines.pop() == b""
+    assert [json.loads(line) for line in lines] == [without_infinities(row) for row in rows]
+    assert [parse_json(line) for line in lines] == [without_infinities(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2026, 1, 2, 3, 4, 5, 6), '"2026-01-02T03:04:05.000006"'),
+        (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00Z"'),
+        (date(2026, 1, 2), '"2026-01-02"'),
+        (time(3, 4), '"03:04:00"'),
+        (timedelta(days=1, seconds=2), '"P1DT2S"'),
+        (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        (Decimal("1.10"), '"1.10"'),
+        (b"abc", '"YWJj"'),
+        ((1, "a"), '[1,"a"]'),
+        ({3, 1, 2}, "[1,2,3]"),
+        (Window("a", 1, Window("b", 2, None)), '{"key":"a","start":1,"value":{"key":"b","start":2,"value":null}}'),
+        ({"window": [Window("a", 1, Colour.RED)]}, '{"window":[{"key":"a","start":1,"value":"red"}]}'),
+        (Shape([Point(1, frozenset("cba"))]), '{"corners":[{"x":1,"tags":["a","b","c"]}]}'),
+        (float("nan"), "null"),
+        (2**100, str(2**100)),
+        ({1: 4, None: 3, 1.5: 5, UUID(int=0): 6}, None),
+        ({Colour.RED: 1, True: 2}, '{"red":1,"true":2}'),
+        ("\ud800", '"\\ud800"'),
+        ("\u2028", '"\u2028"'),
+    ],
+)
+def test_a_value_without_a_word_in_json_is_written_as_documented(value: object, text: str | None) -> None:
+    if text is None:
+        text = '{"1":4,"null":3,"1.5":5,"00000000-0000-0000-0000-000000000000":6}'
+    assert json_text(value) == text
+
+
+def test_a_cell_of_text_has_no_quotes() -> None:
+    assert [scalar_text(value) for value in ("a", True, None, 1.5, date(2026, 1, 2), [1, "a"])] == [
+        "a",
+        "true",
+        "null",
+        "1.5",
+        "2026-01-02",
+        '[1,"a"]',
+    ]
+
+
+@pytest.mark.parametrize("value", [object(), {"a": [1, object()]}, {(1, 2): 3}, 1j])
+def test_a_row_that_has_no_json_is_named(value: object) -> None:
+    with pytest.raises(RowNotWritable, match=r"files\.jsonl cannot take the row") as raised:
+        json_lines([1, value], "files.jsonl")
+    assert raised.value.index == 1
+
+
+def test_a_row_that_contains_itself_is_refused() -> None:
+    row: list[Any] = []
+    row.append(row)
+    with pytest.raises(RowNotWritable, match="nested in more than 64"):
+        json_lines([row], "test")
+
+
+def test_values_of_lines_are_read_with_marks(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"a": 1}\n\n  \r\n[1.0, 2]\nNaN\n"\\ud800"\n18446744073709551616\n\nnull')
+    source = files.jsonl(path, block_bytes=7)
+    expected = [{"a": 1}, [1.0, 2], "NaN", "\ud800", 2**64, None]
+    found = [value for split in source.splits(1) for piece in read_piecewise(source, split, [1, 2]) for value in piece]
+    assert ["NaN" if isinstance(value, float) else value for value in found] == expected
+
+
+def test_a_line_that_is_no_json_is_named_with_file_and_offset(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"a": 1}\n\n{"a": 1,}\n')
+    with pytest.raises(InputMalformed, match=f"{path} at byte 10.*no JSON") as raised:
+        read_all(files.jsonl(path))
+    assert raised.value.offset_bytes == 10
+
+
+def test_a_line_nested_too_deeply_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("[" * 200_000)
+    with pytest.raises(InputMalformed, match="nested too deeply"):
+        read_all(files.jsonl(path))

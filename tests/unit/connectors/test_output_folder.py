@@ -1,0 +1,321 @@
+"""Output folders: what is prepared is hidden, what is committed is whole, and neither repeats nor deaths change it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+
+from clonos.connectors import files
+from clonos.connectors.faults import (
+    ConnectorMisused,
+    InputMissing,
+    OutputConflict,
+    OutputCorrupt,
+    OutputFailed,
+    OutputInUse,
+    OutputTaken,
+)
+from clonos.connectors.file_sinks import FileSink
+from clonos.connectors.json_files import JsonFiles
+from clonos.core.errors import InternalError
+from clonos.operators.connect import ImmediateSink, TransactionalSink
+from tests.unit.connectors.reading import read_all
+from tests.unit.connectors.writing import JOB, part_of, writer_of
+
+SINKS: dict[str, Callable[[Path], FileSink]] = {"jsonl": files.jsonl, "csv": files.csv, "parquet": files.parquet}
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> JsonFiles:
+    started = files.jsonl(tmp_path / "out")
+    started.prepare_output(JOB, resume=False, overwrite=False)
+    return started
+
+
+def shown(sink: FileSink) -> list[Any]:
+    return list(files.read_committed(sink.folder()))
+
+
+def names_in(sink: FileSink, folder: str) -> list[str]:
+    return sorted(os.listdir(f"{sink.folder()}/{folder}"))
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_rows_are_visible_from_their_commit_on_and_once(tmp_path: Path, kind: str) -> None:
+    sink = SINKS[kind](tmp_path / "out")
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    first = [part_of(sink, 1, [{"word": "a"}, {"word": "b"}]), part_of(sink, 1, [{"word": "c"}], index=1)]
+    assert shown(sink) == []
+    sink.commit(JOB, 1, first)
+    assert shown(sink) == [{"word": "a"}, {"word": "b"}, {"word": "c"}]
+    sink.commit(JOB, 1, first[::-1])
+    sink.commit(JOB, 2, [part_of(sink, 2, [{"word": "d"}])])
+    assert [row["word"] for row in shown(sink)] == ["a", "b", "c", "d"]
+    assert [(part.checkpoint, part.task, part.rows) for part in files.committed(tmp_path / "out")] == [
+        (1, "count words/0", 2),
+        (1, "count words/1", 1),
+        (2, "count words/0", 1),
+    ]
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_columns_are_written_like_rows(tmp_path: Path, kind: str) -> None:
+    sink = SINKS[kind](tmp_path / "out")
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    writer = writer_of(sink)
+    writer.write_columns(pyarrow.record_batch({"word": ["a", "b"]}))
+    writer.write([{"word": "c"}])
+    writer.write_columns(pyarrow.record_batch({"word": ["d"]}))
+    part = writer.prepare(1)
+    writer.close()
+    assert part is not None
+    sink.commit(JOB, 1, [part])
+    assert [row["word"] for row in shown(sink)] == ["a", "b", "c", "d"]
+
+
+def test_nothing_written_means_no_part_and_no_manifest(sink: JsonFiles) -> None:
+    writer = writer_of(sink)
+    writer.write([])
+    assert writer.prepare(1) is None
+    writer.close()
+    sink.commit(JOB, 1, [])
+    assert names_in(sink, ".parts") == []
+    assert names_in(sink, "_manifests") == ["owner.json"]
+
+
+def test_a_writer_goes_on_after_each_barrier_in_a_new_part(sink: JsonFiles) -> None:
+    writer = writer_of(sink)
+    parts = []
+    for checkpoint in (1, 2, 3):
+        writer.write([checkpoint])
+        parts.append(writer.prepare(checkpoint))
+    writer.close()
+    sink.commit(JOB, 1, [part for part in parts[:1] if part])
+    sink.commit(JOB, 3, [part for part in parts[1:] if part])
+    assert shown(sink) == [1, 2, 3]
+
+
+def test_a_commit_repeated_with_other_parts_is_refused_and_changes_nothing(sink: JsonFiles) -> None:
+    sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+    with pytest.raises(OutputConflict, match="its manifest exists with other parts"):
+        sink.commit(JOB, 1, [part_of(sink, 1, ["b"], incarnation=2)])
+    assert shown(sink) == ["a"]
+
+
+def test_two_parts_of_one_task_for_one_barrier_are_refused(sink: JsonFiles) -> None:
+    parts = [part_of(sink, 1, ["a"]), part_of(sink, 1, ["a"], incarnation=2)]
+    with pytest.raises(OutputConflict, match="two parts for one barrier"):
+        sink.commit(JOB, 1, parts)
+    assert shown(sink) == []
+
+
+def test_a_death_between_part_and_manifest_shows_nothing_and_loses_nothing(sink: JsonFiles) -> None:
+    part = part_of(sink, 1, ["a"])
+    # The driver dies here. Another one resumes, and learns from the store that checkpoint 1 is complete.
+    again = files.jsonl(sink.folder())
+    again.prepare_output(JOB, resume=True, overwrite=False)
+    assert shown(again) == []
+    again.commit(JOB, 1, [part])
+    assert shown(again) == ["a"]
+
+
+def test_a_death_while_a_manifest_is_written_shows_nothing_and_is_swept(sink: JsonFiles) -> None:
+    part = part_of(sink, 1, ["a"])
+    torn = Path(sink.folder(), "_manifests", "00000000000000000001.json.0.writing")
+    torn.write_bytes(b'{"format":1,"job_id":"wo')
+    assert shown(sink) == []
+    sink.commit(JOB, 1, [part])
+    assert shown(sink) == ["a"]
+    sink.prepare_output(JOB, resume=True, overwrite=False)
+    assert not torn.exists()
+
+
+def test_the_successor_of_a_dead_writer_writes_the_same_rows_once(sink: JsonFiles) -> None:
+    dead = writer_of(sink, incarnation=1)
+    dead.write(["a", "b"])
+    part_of(sink, 1, ["a", "b"], incarnation=2)  # prepared, and dead before anybody heard of it
+    sink.commit(JOB, 1, [part_of(sink, 1, ["a", "b"], incarnation=3)])
+    assert shown(sink) == ["a", "b"]
+    dead.close()
+    sink.prepare_output(JOB, resume=True, overwrite=False)
+    assert names_in(sink, ".parts") == ["count_words-0-0-3-00000000000000000001.jsonl"]
+
+
+def test_resuming_sweeps_what_can_never_be_visible_and_nothing_else(sink: JsonFiles) -> None:
+    sink.commit(JOB, 2, [part_of(sink, 2, ["a"])])
+    part_of(sink, 1, ["superseded"], incarnation=9)
+    awaiting = part_of(sink, 3, ["awaits its commit"], incarnation=2)
+    living = writer_of(sink, incarnation=4)
+    living.write(["being written"])
+    Path(sink.folder(), ".parts", "count_words-0-0-5.writing").write_bytes(b"of a dead process")
+    sink.prepare_output(JOB, resume=True, overwrite=False)
+    assert names_in(sink, ".parts") == [
+        "count_words-0-0-1-00000000000000000002.jsonl",
+        "count_words-0-0-2-00000000000000000003.jsonl",
+        "count_words-0-0-4.writing",
+    ]
+    living.close()
+    sink.commit(JOB, 3, [awaiting])
+    assert shown(sink) == ["a", "awaits its commit"]
+
+
+def test_a_writer_that_is_closed_leaves_nothing_unfinished(sink: JsonFiles) -> None:
+    writer = writer_of(sink)
+    writer.write(["a"])
+    writer.close()
+    assert names_in(sink, ".parts") == []
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_fresh_start_on_a_used_folder_is_refused(sink: JsonFiles, committed: bool) -> None:
+    if committed:
+        sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+    with pytest.raises(OutputInUse, match=r"--resume.*--overwrite"):
+        files.jsonl(sink.folder()).prepare_output("other-1", resume=False, overwrite=False)
+
+
+def test_two_sinks_of_one_job_cannot_share_a_folder(sink: JsonFiles) -> None:
+    with pytest.raises(OutputInUse, match="do two of its sinks name one folder"):
+        files.csv(sink.folder()).prepare_output(JOB, resume=False, overwrite=False)
+
+
+def test_a_folder_with_files_of_others_is_refused_and_never_cleared(tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("mine")
+    sink = files.jsonl(tmp_path)
+    with pytest.raises(OutputInUse, match=r"no output of clonos, 'precious\.txt' among them"):
+        sink.prepare_output(JOB, resume=False, overwrite=False)
+    sink.prepare_output(JOB, resume=False, overwrite=True)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_overwriting_replaces_an_earlier_output(sink: JsonFiles) -> None:
+    sink.commit(JOB, 1, [part_of(sink, 1, ["old"])])
+    later = files.jsonl(sink.folder())
+    later.prepare_output("other-1", resume=False, overwrite=True)
+    assert shown(later) == []
+    assert names_in(later, ".parts") == []
+    with pytest.raises(OutputTaken, match="belongs to the job other-1"):
+        sink.commit(JOB, 2, [part_of(sink, 2, ["of the job before"])])
+    assert shown(later) == []
+
+
+def test_resuming_with_the_folder_of_another_job_is_refused(sink: JsonFiles) -> None:
+    with pytest.raises(OutputTaken, match=f"belongs to the job {JOB}, not to other-1"):
+        files.jsonl(sink.folder()).prepare_output("other-1", resume=True, overwrite=False)
+
+
+def test_resuming_makes_a_folder_that_is_missing(tmp_path: Path) -> None:
+    sink = files.jsonl(tmp_path / "out")
+    sink.prepare_output(JOB, resume=True, overwrite=False)
+    sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+    assert shown(sink) == ["a"]
+
+
+def test_withdrawing_takes_back_what_came_after_a_checkpoint(sink: JsonFiles) -> None:
+    for checkpoint in (1, 2, 5, 6):
+        sink.commit(JOB, checkpoint, [part_of(sink, checkpoint, [checkpoint])])
+    part_of(sink, 7, ["prepared"])
+    assert files.withdraw(sink.folder(), JOB, 2) == [6, 5]
+    assert shown(sink) == [1, 2]
+    assert len(names_in(sink, ".parts")) == 2
+    sink.commit(JOB, 8, [part_of(sink, 8, [8], incarnation=2)])
+    assert shown(sink) == [1, 2, 8]
+    with pytest.raises(OutputTaken):
+        files.withdraw(sink.folder(), "other-1", 0)
+
+
+def test_a_part_that_the_driver_does_not_find_is_not_made_visible(sink: JsonFiles) -> None:
+    parts = [part_of(sink, 1, ["a"]), part_of(sink, 1, ["b"], index=1)]
+    Path(sink.folder(), ".parts", "count_words-1-0-1-00000000000000000001.jsonl").unlink()
+    with pytest.raises(OutputFailed, match="count words/1 wrote it"):
+        sink.commit(JOB, 1, parts)
+    assert shown(sink) == []
+
+
+def test_a_part_that_was_truncated_is_not_made_visible(sink: JsonFiles) -> None:
+    part = part_of(sink, 1, ["a"])
+    os.truncate(f"{sink.folder()}/.parts/count_words-0-0-1-00000000000000000001.jsonl", 2)
+    with pytest.raises(OutputCorrupt, match="4 bytes, found 2 bytes"):
+        sink.commit(JOB, 1, [part])
+
+
+def test_a_flipped_byte_in_committed_output_is_found(sink: JsonFiles) -> None:
+    sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+    Path(sink.folder(), ".parts", "count_words-0-0-1-00000000000000000001.jsonl").write_bytes(b'"b"\n')
+    with pytest.raises(OutputCorrupt, match="expected xxh3"):
+        shown(sink)
+
+
+def test_a_corrupt_manifest_is_named(sink: JsonFiles) -> None:
+    Path(sink.folder(), "_manifests", "00000000000000000001.json").write_bytes(b"{}")
+    with pytest.raises(OutputCorrupt, match=r"00000000000000000001.json"):
+        shown(sink)
+
+
+def test_a_part_that_points_out_of_the_folder_is_refused(sink: JsonFiles) -> None:
+    part = part_of(sink, 1, ["a"]).replace(b"count_words-0", b"../../etc/words-0")
+    with pytest.raises(InternalError, match="format that this clonos does not know"):
+        sink.commit(JOB, 1, [part])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_full_disk_is_said_and_shows_no_part_of_the_output(tmp_path: Path, kind: str) -> None:
+    sink = SINKS[kind](tmp_path / "out")
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    os.symlink("/dev/full", f"{sink.folder()}/.parts/count_words-0-0-1.writing")
+    writer = writer_of(sink)
+    writer.write([{"word": "a"}])
+    with pytest.raises(OutputFailed, match=r"No space left on device.*nothing is\s+lost"):
+        writer.prepare(1)
+    with pytest.raises(OutputFailed, match="an earlier attempt failed"):
+        writer.prepare(2)
+    writer.close()
+    assert shown(sink) == []
+    assert names_in(sink, ".parts") == []
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_before_the_job_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputFailed, match="Not a directory"):
+        files.jsonl(tmp_path / "file" / "out").prepare_output(JOB, resume=False, overwrite=False)
+    with pytest.raises(OutputFailed, match="Not a directory"):
+        files.jsonl(tmp_path / "file").prepare_output(JOB, resume=False, overwrite=False)
+
+
+def test_a_slot_that_does_not_reach_the_folder_says_so(tmp_path: Path) -> None:
+    writer = writer_of(files.jsonl(tmp_path / "only-on-the-driver"))
+    with pytest.raises(OutputFailed, match="reaches under"):
+        writer.write(["a"])
+    writer.close()
+
+
+def test_a_sink_needs_one_plain_folder(tmp_path: Path) -> None:
+    for path in ("s3://bucket/out", str(tmp_path / "*.jsonl"), ["a", "b"]):
+        with pytest.raises(ConnectorMisused, match=r"files\.jsonl"):
+            files.jsonl(path).prepare_output(JOB, resume=False, overwrite=False)
+    with pytest.raises(ConnectorMisused, match="either resume or overwrite"):
+        files.jsonl(tmp_path / "out").prepare_output(JOB, resume=True, overwrite=True)
+
+
+def test_reading_an_output_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputMissing):
+        files.committed(tmp_path / "nowhere")
+
+
+def test_the_output_of_one_job_is_the_input_of_another(sink: JsonFiles) -> None:
+    sink.commit(JOB, 1, [part_of(sink, 1, [{"a": 1}])])
+    part_of(sink, 2, [{"a": 2}])
+    assert read_all(files.jsonl(sink.folder())) == [{"a": 1}]
+    with pytest.raises(InputMissing, match="give the folder itself"):
+        files.jsonl(f"{sink.folder()}/*.jsonl").splits(1)
+
+
+def test_every_sink_of_files_keeps_the_protocol() -> None:
+    sinks: list[TransactionalSink] = [files.jsonl("a"), files.csv("a"), files.parquet("a")]
+    assert all(isinstance(sink, TransactionalSink) for sink in sinks)
+    assert not any(isinstance(sink, ImmediateSink) for sink in sinks)
+    assert not isinstance(files.lines("a"), TransactionalSink)

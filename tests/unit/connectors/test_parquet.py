@@ -1,0 +1,158 @@
+"""``files.parquet``: row groups as splits, marks within them; rows and columns under one schema."""
+
+import os
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.connectors import files, parquet_files, parquet_rows
+from clonos.connectors.faults import ConnectorMisused, InputChanged, InputMalformed, InputUnreadable, RowNotWritable
+from tests.unit.connectors.reading import read_all, read_piecewise, read_split
+from tests.unit.connectors.writing import JOB, part_of, writer_of
+
+ROWS = [{"n": number, "word": f"w{number}"} for number in range(100)]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100 rows in row groups of 30."""
+    found = tmp_path_factory.mktemp("parquet") / "in.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), found, row_group_size=30)
+    return found
+
+
+class Window(NamedTuple):
+    key: str
+    value: Any
+
+
+def written(folder: Path, rows: list[Any], schema: Any = None) -> list[Any]:
+    sink = files.parquet(folder, schema=schema)
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    sink.commit(JOB, 1, [part_of(sink, 1, rows)])
+    return list(files.read_committed(folder))
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
+def test_each_row_is_read_once_from_wherever_a_reader_begins(path: Path, sizes: list[int]) -> None:
+    source = files.parquet(path)
+    splits = source.splits(2)
+    assert len(splits) == 4
+    assert [row for split in splits for piece in read_piecewise(source, split, sizes) for row in piece] == ROWS
+
+
+def test_a_mark_beyond_the_first_batch_is_found_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_files, "BATCH_ROWS", 7)
+    source = files.parquet(path)
+    split = source.splits(1)[0]
+    for rows in (0, 6, 7, 13, 14, 29, 30):
+        assert read_split(source.reader(), split, rows.to_bytes(8, "big")) == ROWS[rows:30]
+
+
+def test_only_the_columns_asked_for_are_read(path: Path) -> None:
+    assert read_all(files.parquet(path, columns=["n"])) == [{"n": row["n"]} for row in ROWS]
+    with pytest.raises(ConnectorMisused, match=r"has no column 'm'\. It has n, word"):
+        files.parquet(path, columns=["m"]).splits(1)
+
+
+def test_a_file_without_rows_has_no_split(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"a": pyarrow.array([], pyarrow.int64())}), tmp_path / "empty.parquet")
+    assert files.parquet(tmp_path / "empty.parquet").splits(1) == []
+
+
+def test_a_file_that_changed_or_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    path.write_bytes(b"no Parquet at all")
+    with pytest.raises(InputMalformed, match="no Parquet file that can be read"):
+        files.parquet(path).splits(1)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    source = files.parquet(path)
+    (split,) = source.splits(1)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(InputChanged):
+        source.reader().open(split, None)
+    path.unlink()
+    with pytest.raises(InputUnreadable):
+        source.reader().open(split, None)
+
+
+def test_values_keep_their_types(tmp_path: Path) -> None:
+    instant = datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [{"at": instant, "price": Decimal("1.10"), "id": UUID(int=1), "tags": {"b", "a"}, "inner": Window("k", 1)}]
+    assert written(tmp_path / "out", rows) == [
+        {
+            "at": instant,
+            "price": Decimal("1.10"),
+            "id": str(UUID(int=1)),
+            "tags": ["a", "b"],
+            "inner": {"key": "k", "value": 1},
+        }
+    ]
+
+
+def test_columns_are_those_of_all_rows(tmp_path: Path) -> None:
+    assert written(tmp_path / "out", [{"a": 1}, {"b": "x"}]) == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+
+
+def test_a_schema_makes_parts_alike(tmp_path: Path) -> None:
+    schema = pyarrow.schema({"key": pyarrow.string(), "value": pyarrow.float64()})
+    assert written(tmp_path / "out", [Window("a", 1), ("b", None)], schema) == [
+        {"key": "a", "value": 1.0},
+        {"key": "b", "value": None},
+    ]
+    (part,) = files.committed(tmp_path / "out")
+    assert pyarrow.parquet.read_schema(part.path).equals(schema)
+
+
+def test_large_parts_have_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_rows, "GROUP_ROWS", 10)
+    sink = files.parquet(tmp_path / "out")
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    writer = writer_of(sink)
+    for row in ROWS:
+        writer.write([row])
+    part = writer.prepare(1)
+    writer.close()
+    assert part is not None
+    sink.commit(JOB, 1, [part])
+    assert list(files.read_committed(tmp_path / "out")) == ROWS
+    assert len(files.parquet(tmp_path / "out").splits(1)) == 10
+
+
+@pytest.mark.parametrize(
+    ("rows", "index", "reason"),
+    [
+        ([{"a": 1}, {"a": 2}, {"a": "x"}, {"a": 3}], 2, "its a cannot be written together with the rows before"),
+        ([{"a": 1}, {"a": 2**70}], 1, "schema="),
+        ([("a", 1)], 0, "columns="),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named(tmp_path: Path, rows: list[Any], index: int, reason: str) -> None:
+    with pytest.raises(RowNotWritable, match=reason) as raised:
+        written(tmp_path / "out", rows)
+    assert raised.value.index == index
+
+
+def test_a_batch_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -> None:
+    sink = files.parquet(tmp_path / "out", schema=pyarrow.schema({"a": pyarrow.int64()}))
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    writer = writer_of(sink)
+    writer.write_columns(pyarrow.record_batch({"a": pyarrow.array([1], pyarrow.int32())}))
+    with pytest.raises(RowNotWritable, match="does not fit the schema"):
+        writer.write_columns(pyarrow.record_batch({"b": [1]}))
+    writer.close()
+
+
+def test_options_of_the_other_side_are_refused(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConnectorMisused, match="a source takes no schema="):
+        files.parquet(path, schema=pyarrow.schema({})).splits(1)
+    with pytest.raises(ConnectorMisused, match="a sink takes no columns="):
+        files.parquet(tmp_path / "out", columns=["a"]).prepare_output(JOB, resume=False, overwrite=False)
