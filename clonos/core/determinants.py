@@ -133,7 +133,7 @@ class LogReader:
             if byte < 0x80:
                 return value, at
             shift += 7
-            if shift > 70:
+            if shift >= 70:
                 raise LogMalformed(self._base + at, "a number has more than ten bytes")
 
     def _parse(self) -> tuple[Entry, int]:
@@ -181,5 +181,7 @@ def claims_of(log: bytes, inputs_count: int) -> list[int]:
     while not reader.at_end:
         tag, index, count, _ = reader.next()
         if tag == STEP:
+            if index >= inputs_count:
+                raise LogMalformed(reader.offset_bytes, f"a step of input {index}, but there are {inputs_count}")
             covered[index] += count
     return covered
