@@ -1,0 +1,183 @@
+"""User code that raises: which record and step are named, and what the error output gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.api.stream import KeyedStream, Stream, WindowedStream
+from clonos.api.windows import Tumbling
+from clonos.core.chain import StepFailed
+from clonos.core.errors import ReplayDiverged
+from clonos.core.keys import KeyUnsupported
+from clonos.core.options import Options
+from clonos.operators.guard import RoutedError
+from clonos.operators.process import Context
+from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+
+
+def odd_only(value: int) -> int:
+    if value % 2 == 0:
+        raise ValueError(f"{value} is even, says {object()}")
+    return value
+
+
+def after_some(value: int) -> Iterator[int]:
+    yield value
+    if value % 2 == 0:
+        raise ValueError(f"{value} is even")
+    yield -value
+
+
+class OddOnly:
+    def process(self, value: int, context: Context[Any, int]) -> None:
+        context.emit(value)
+        odd_only(value)
+        context.emit(-value)
+
+
+class Alarm:
+    def process(self, value: int, context: Context[Any, int]) -> None:
+        context.set_timer(datetime.fromtimestamp(START_NS / 10**9).astimezone() + timedelta(seconds=value))
+
+    def on_timer(self, instant: datetime, context: Context[Any, int]) -> None:
+        context.emit(context.key)
+        odd_only(context.key)
+
+
+def keyed(numbers: Stream[int]) -> KeyedStream[int, int]:
+    return numbers.key_by(lambda value: value)
+
+
+def windows(numbers: Stream[int]) -> WindowedStream[str, int]:
+    return numbers.key_by(lambda value: "one").window(Tumbling("1s"))
+
+
+STEPS: dict[str, Callable[[Stream[int]], Stream[Any]]] = {
+    "map": lambda numbers: numbers.map(odd_only),
+    "filter": lambda numbers: numbers.filter(odd_only),
+    "flat_map": lambda numbers: numbers.flat_map(after_some),
+    "process": lambda numbers: numbers.process(OddOnly),
+    "key_by": lambda numbers: numbers.key_by(odd_only).count(),
+    "stateful_map": lambda numbers: keyed(numbers).stateful_map(lambda key, state, value: (state, odd_only(value))),
+    "reduce": lambda numbers: numbers.key_by(lambda value: "one").reduce(lambda total, value: total + odd_only(value)),
+    "timer": lambda numbers: keyed(numbers).process(Alarm, name="timer"),
+    "window_sum": lambda numbers: windows(numbers).sum(odd_only),
+    "window_reduce": lambda numbers: windows(numbers).reduce(lambda total, value: total + odd_only(value)),
+    "window_aggregate": lambda numbers: windows(numbers).aggregate(int, lambda total, value: total + odd_only(value)),
+    "result": lambda numbers: (
+        keyed(numbers).window(Tumbling("1s")).aggregate(int, lambda total, value: total + value, odd_only)
+    ),
+}
+
+
+EXPECTED: dict[str, tuple[list[int], list[Any]]] = {
+    "map": ([2, 4], [1, 3, 5]),
+    "filter": ([2, 4], [1, 3, 5]),
+    "flat_map": ([2, 4], [1, -1, 3, -3, 5, -5]),
+    "process": ([2, 4], [1, -1, 3, -3, 5, -5]),
+    "key_by": ([2, 4], [(1, 1), (3, 1), (5, 1)]),
+    "stateful_map": ([2, 4], [1, 3, 5]),
+    "reduce": ([2, 4], [("one", 1), ("one", 4), ("one", 9)]),
+    "window_sum": ([2, 4], [9]),
+    "window_reduce": ([2, 4], [9]),
+    "window_aggregate": ([2, 4], [9]),
+    "result": ([2, 4], [1, 3, 5]),
+}
+
+
+def build(step: str, errors: Outbox | None) -> JobGraph:
+    graph = JobGraph("job", errors=errors)
+    STEPS[step](graph.source(Given([1, 2, 3, 4, 5]))).sink(Outbox(), name="results")
+    return graph
+
+
+@pytest.mark.parametrize("step", EXPECTED)
+def test_records_that_raise_go_to_the_error_output_and_the_rest_goes_on(step: str) -> None:
+    finished = run(build(step, Outbox()), parallelism=1)
+    failed, results = EXPECTED[step]
+    routed: list[RoutedError] = finished.outside.pop("errors")
+    assert [error.record for error in routed] == failed
+    assert routed[0].error.startswith("ValueError: 2 is even")
+    ((_, got),) = finished.outside.items()
+    assert [getattr(result, "value", result) for result in got] == results
+
+
+@pytest.mark.parametrize("step", EXPECTED)
+def test_without_an_error_output_the_step_and_the_record_are_named(step: str) -> None:
+    image = build(step, None).compile(Options(), parallelism=1)
+    job = Run(image)
+    with pytest.raises(StepFailed) as raised:
+        job.finish()
+    job.close()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert raised.value.at.record == "2"
+    assert raised.value.at.step == {"result": "window_aggregate"}.get(step, step)
+
+
+def test_a_timer_that_raises_is_routed_without_a_record() -> None:
+    finished = run(build("timer", Outbox()), parallelism=1)
+    assert [(error.step, error.record) for error in finished.outside["errors"]] == [("timer", None)] * 2
+    assert finished.outside["timer"] == [1, 3, 5]
+
+
+def test_what_is_said_of_an_error_is_the_same_in_every_life() -> None:
+    first, second = (run(build("map", Outbox()), parallelism=1).outside["errors"] for _ in range(2))
+    assert first == second
+    assert "object at 0x..." in first[0].error
+    assert first[0].traceback.splitlines()[-1].endswith("in odd_only")
+    assert "clonos/operators" not in first[0].traceback
+
+
+def test_the_place_of_a_record_is_told_only_where_it_is_that_of_the_input() -> None:
+    def failing(build: Any) -> int:
+        graph = JobGraph("job")
+        build(graph.source(Given([1, 3, 4])))
+        job = Run(graph.compile(Options()))
+        with pytest.raises(StepFailed) as raised:
+            job.finish()
+        job.close()
+        place: int = raised.value.at.index
+        return place
+
+    assert failing(lambda numbers: numbers.map(lambda value: value).map(odd_only)) == 2
+    assert failing(lambda numbers: numbers.map(lambda value: value).key_by(odd_only).count()) == 2
+    assert failing(lambda numbers: numbers.filter(lambda value: value > 1).map(odd_only)) == -1
+
+
+def test_errors_of_the_house_are_never_routed() -> None:
+    def diverged(value: int) -> int:
+        raise ReplayDiverged("map/0", 7, "CLOCK", "SEED")
+
+    graph = JobGraph("job", errors=Outbox())
+    graph.source(Given([1])).map(diverged)
+    job = Run(graph.compile(Options()))
+    with pytest.raises(StepFailed) as raised:
+        job.finish()
+    job.close()
+    assert isinstance(raised.value.__cause__, ReplayDiverged)
+
+
+def test_a_key_that_is_none_names_its_record() -> None:
+    graph = JobGraph("job")
+    graph.source(Given([1, 2])).key_by(lambda value: value / 2).count()
+    job = Run(graph.compile(Options()))
+    with pytest.raises(StepFailed) as raised:
+        job.finish()
+    job.close()
+    assert isinstance(raised.value.__cause__, KeyUnsupported)
+    assert (raised.value.at.step, raised.value.at.record) == ("key_by", "1")
+
+
+def test_a_record_that_cannot_travel_is_told_by_its_text() -> None:
+    def fails(value: object) -> None:
+        raise ValueError(value)
+
+    graph = JobGraph("job", errors=Outbox())
+    graph.source(Given([1])).map(lambda value: object()).map(fails)
+    errors: list[RoutedError] = run(graph, 1).outside["errors"]
+    assert [error.record for error in errors] == ["<object object at 0x...>"]

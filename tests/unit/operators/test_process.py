@@ -1,0 +1,172 @@
+"""Process functions: state per key, timers, and attributes that may not be set late."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from clonos.api.faults import GraphRefused
+from clonos.api.graph import JobGraph
+from clonos.core.chain import StepFailed
+from clonos.core.options import Options
+from clonos.operators.descriptors import BadStateName, ListState, ValueState
+from clonos.operators.instants import BadInstant, from_instant, to_instant
+from clonos.operators.process import AttributeSetLate, Context, StateNameTaken
+from clonos.operators.state import StateUnsupported
+from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+
+START = from_instant(START_NS)
+
+
+class Numbered:
+    """Numbers the records of a key, in the style of its instance."""
+
+    count = ValueState[int]("count", default=0)
+
+    def __init__(self, style: str = "{}") -> None:
+        self.style = style
+
+    def open(self, context: Context[str, str]) -> None:
+        self.prefix = "no "
+
+    def process(self, value: str, context: Context[str, str]) -> None:
+        count = context.state(self.count)
+        count.value += 1
+        context.emit(self.prefix + self.style.format(count.value) + value)
+
+    def close(self) -> None:
+        self.prefix = "closed"
+
+
+def outputs(function: Any, records: list[Any], parallelism: int = 1) -> list[Any]:
+    graph = JobGraph("job")
+    graph.source(Given(records)).key_by(lambda record: record).process(function).sink(Outbox())
+    (found,) = run(graph, parallelism).outside.values()
+    return found
+
+
+def failure(function: Any, records: list[Any]) -> BaseException | None:
+    with pytest.raises(StepFailed) as raised:
+        outputs(function, records)
+    return raised.value.__cause__
+
+
+@pytest.mark.parametrize("function", [Numbered, Numbered("{}")])
+def test_state_is_that_of_the_key(function: Any) -> None:
+    assert outputs(function, ["a", "b", "a", "a"]) == ["no 1a", "no 1b", "no 2a", "no 3a"]
+
+
+def test_each_task_has_a_function_of_its_own() -> None:
+    style = Numbered("#{}")
+    assert sorted(outputs(style, ["a", "b", "a"], 2)) == ["no #1a", "no #1b", "no #2a"]
+    assert not hasattr(style, "prefix")
+
+
+def test_an_attribute_set_after_open_raises() -> None:
+    class Late(Numbered):
+        def process(self, value: str, context: Context[str, str]) -> None:
+            self.last = value
+
+    class Deleting(Numbered):
+        def process(self, value: str, context: Context[str, str]) -> None:
+            del self.style
+
+    assert isinstance(failure(Deleting, ["a"]), AttributeSetLate)
+    late = failure(Late, ["a"])
+    assert isinstance(late, AttributeSetLate)
+    assert "sets self.last after open()" in str(late)
+
+
+def test_a_class_that_needs_arguments_is_refused() -> None:
+    class Needy:
+        def __init__(self, url: str) -> None:
+            self.url = url
+
+        def process(self, value: str, context: Context[str, str]) -> None: ...
+
+    with pytest.raises(GraphRefused, match="cannot be made without arguments"):
+        JobGraph("job").source(Given([])).process(Needy)
+
+
+def test_timers_fire_in_the_order_of_time_then_registration_unless_taken_back() -> None:
+    class Late:
+        def process(self, value: int, context: Context[int, Any]) -> None:
+            context.set_timer(START + timedelta(seconds=9 - value))
+            context.set_timer(START + timedelta(seconds=9))
+            context.set_timer(START + timedelta(seconds=9))
+            if value == 2:
+                context.delete_timer(START + timedelta(seconds=9))
+                context.delete_timer(START + timedelta(seconds=100))
+
+        def on_timer(self, instant: datetime, context: Context[int, Any]) -> None:
+            context.emit((context.key, (instant - START).seconds))
+            if context.key == 3 and instant == START + timedelta(seconds=9):
+                context.set_timer(START)
+
+    graph = JobGraph("job")
+    graph.source(Given([1, 2, 3])).key_by(lambda record: record).process(Late).sink(Outbox())
+    job = Run(graph.compile(Options()))
+    job.read()
+    job.drain()
+    job.pass_time(5.5)
+    assert job.outside.get("process-sink") is None
+    job.pass_time(10)
+    assert job.outside["process-sink"] == [(3, 6), (2, 7), (1, 8), (1, 9), (3, 9)]
+    assert job.chains[1].next_timer_ns() == START_NS  # set while others fired: its turn is next
+    job.fire()
+    assert job.outside["process-sink"][5:] == [(3, 0)]
+    assert job.chains[1].next_timer_ns() is None
+    job.close()
+
+
+def test_without_a_key_the_state_is_the_tasks() -> None:
+    graph = JobGraph("job")
+    graph.source(Given(["a", "b", "c"])).process(Numbered).sink(Outbox())
+    assert run(graph, 1).outside["source-process-sink"] == ["no 1a", "no 2b", "no 3c"]
+
+
+def test_a_default_that_can_change_is_copied_for_each_key() -> None:
+    class Listing:
+        values = ValueState[list[str]]("values", default=[])
+
+        def process(self, value: str, context: Context[str, Any]) -> None:
+            context.state(self.values).value.append(value)
+            context.emit(list(context.state(self.values).value))
+
+    assert outputs(Listing, ["a", "b", "a"]) == [["a"], ["b"], ["a", "a"]]
+
+
+def test_two_states_of_one_name_are_refused() -> None:
+    class Double:
+        one = ValueState[int]("state", default=0)
+        other = ListState[int]("state")
+
+        def process(self, value: str, context: Context[str, Any]) -> None:
+            context.state(self.one)
+            context.state(self.other)
+
+    assert isinstance(failure(Double, ["a"]), StateNameTaken)
+    with pytest.raises(BadStateName):
+        ValueState[int]("a/b")
+
+
+def test_state_that_no_snapshot_can_carry_names_its_table() -> None:
+    class Holding:
+        held = ValueState[object]("held")
+
+        def process(self, value: str, context: Context[str, Any]) -> None:
+            context.state(self.held).value = {"inside": object()}
+
+    with pytest.raises(StateUnsupported, match="the state process/held cannot be stored"):
+        outputs(Holding, ["a"])
+
+
+def test_an_instant_is_an_aware_datetime_or_seconds() -> None:
+    assert to_instant(START) == START_NS
+    assert to_instant(START_NS / 10**9 + 0.25) == START_NS + 250_000_000
+    assert from_instant(to_instant(datetime(2026, 1, 1, 0, 0, 0, 7, UTC))).microsecond == 7
+    for wrong in (datetime(2026, 1, 1), float("nan"), 1e300, "now", True):
+        with pytest.raises(BadInstant):
+            to_instant(wrong)  # type: ignore[arg-type]
