@@ -1,0 +1,189 @@
+"""Sources: what is read again from any position is what was read, however it is cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core.chain import ChainContext
+from clonos.core.errors import InternalError
+from clonos.operators.operator import Operator, Scope
+from clonos.operators.source import (
+    ALL_READ,
+    NotColumnar,
+    PositionMalformed,
+    SourceChanged,
+    SourceHead,
+    SourceSilent,
+)
+from clonos.operators.state import StateBackend
+from tests.unit.operators.driver import Clock, Given
+from tests.unit.operators.samples import ColumnsGiven
+
+
+class Taken(Operator):
+    """Keeps what a source emits."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Any]] = []
+
+    def rows(self, rows: list[Any]) -> None:
+        self.batches.append(rows)
+
+    @property
+    def records(self) -> list[Any]:
+        return [row for batch in self.batches for row in batch]
+
+
+class Collects:
+    """No collector is used here."""
+
+    rows = columns = prepared = routed_error = None
+
+
+def head(source: Any, splits: list[bytes], index: int = 0, parallelism: int = 1) -> tuple[SourceHead, Taken]:
+    made = SourceHead("numbers", source, splits, getattr(source, "is_columnar", False))
+    made.out = taken = Taken()
+    context = ChainContext(
+        "numbers/0",
+        0,
+        index,
+        parallelism,
+        128,
+        "job",
+        0,
+        1,
+        Clock(),
+        Collects(),  # type: ignore[arg-type]
+        "",
+    )
+    made.open(Scope(context, StateBackend(None, 128)))
+    return made, taken
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.integers(1, 4), st.lists(st.integers(1, 9), max_size=20), st.data())
+def test_a_restored_source_goes_on_where_the_snapshot_was(
+    size: int, splits: int, steps: list[int], data: st.DataObject
+) -> None:
+    source = Given(range(size))
+    names = source.splits(splits)
+    first, taken = head(source, names)
+    reads: list[tuple[int, int]] = []
+    positions = [(first.position(), 0)]
+    for step in [*steps, *[1_000] * (size + 1)]:
+        found = first.poll(step)
+        assert found is not None
+        if found == ALL_READ:
+            break
+        first.read(*found)
+        reads.append(found)
+        positions.append((first.position(), len(reads)))
+    first.close()
+    assert sorted(taken.records) == list(range(size))
+    position, done = data.draw(st.sampled_from(positions))
+    again, taken_again = head(source, names)
+    again.restore(position)
+    for read in reads[done:]:  # a replay does not poll
+        again.read(*read)
+    assert taken_again.batches == taken.batches[done:]
+    again.close()
+
+
+def test_tasks_share_the_splits_without_a_gap() -> None:
+    source = Given(range(20))
+    names = source.splits(5)
+    records: list[int] = []
+    for index in range(3):
+        made, taken = head(source, names, index, 3)
+        while (found := made.poll(4)) not in (None, ALL_READ):
+            assert found is not None
+            made.read(*found)
+        records += taken.records
+        made.close()
+    assert sorted(records) == list(range(20))
+
+
+class Stubborn:
+    """A reader that answers from a list."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = deque(answers)
+        self.is_open = False
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return [b""]
+
+    def reader(self) -> Stubborn:
+        return self
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        self.is_open = True
+
+    def read(self, records_max: int) -> Any:
+        return self.answers.popleft()
+
+    def mark(self) -> bytes:
+        return b"here"
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def test_a_source_with_nothing_just_now_is_asked_again() -> None:
+    source = Stubborn([[], [], ["a"], [], None])
+    made, taken = head(source, [b""])
+    assert [made.poll(9) for _ in range(2)] == [None, None]
+    assert made.poll(9) == (0, 1)
+    made.read(0, 1)
+    assert [made.poll(9), made.poll(9)] == [None, ALL_READ]
+    assert taken.records == ["a"]
+    assert not source.is_open
+
+
+def test_a_split_that_ends_early_when_read_again_is_an_error() -> None:
+    made, _ = head(Stubborn([["a"], None]), [b""])
+    with pytest.raises(SourceChanged, match="ended 2 records earlier in its split 0"):
+        made.read(0, 3)
+    made, _ = head(Stubborn([["a"], []]), [b""])
+    with pytest.raises(SourceSilent, match="2 records less"):
+        made.read(0, 3)
+
+
+def test_a_position_of_other_splits_is_refused() -> None:
+    source = Given([1])
+    first, _ = head(source, source.splits(1))
+    second, _ = head(source, source.splits(2))
+    with pytest.raises(PositionMalformed, match="others than those of the snapshot"):
+        second.restore(first.position())
+    with pytest.raises(PositionMalformed):
+        second.restore(b"\xc1")
+    with pytest.raises(InternalError):
+        first.read(7, 1)
+
+
+def test_columns_stay_columns_only_where_they_are_declared() -> None:
+    rows = [{"n": n} for n in range(10)]
+    columns = ColumnsGiven(rows)
+    made, _ = head(columns, columns.splits(1))
+    batches: list[Any] = []
+    made.out.columns = batches.append  # type: ignore[method-assign, assignment]
+    made.read(0, 7)
+    assert [batch.to_pylist() for batch in batches] == [rows[:7]]
+    made.close()
+
+    undeclared, taken = head(columns, columns.splits(1))
+    undeclared._is_columnar = False
+    undeclared.read(0, 7)
+    assert taken.records == rows[:7]
+    undeclared.close()
+
+    lying, _ = head(Given(rows), [b"0 1"])
+    lying._is_columnar = True
+    with pytest.raises(NotColumnar, match="its reader gave a list"):
+        lying.read(0, 1)
+    lying.close()
