@@ -1,0 +1,43 @@
+"""What ``from clonos import ...`` gives, and what importing it costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clonos
+
+HEAVY = ("zmq", "pyspark", "pyarrow", "numpy", "msgspec", "urllib3", "clonos.core")
+
+
+@pytest.mark.parametrize("name", clonos.__all__)
+def test_each_public_name_can_be_had(name: str) -> None:
+    assert getattr(clonos, name) is getattr(clonos, name)
+    assert name in dir(clonos)
+
+
+def test_a_type_checker_sees_the_names_that_are_there() -> None:
+    tree = ast.parse(Path(clonos.__file__).read_text("utf-8"))
+    typed = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+        if alias.asname
+    }
+    assert sorted(typed) == clonos.__all__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        clonos.nonsense  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = f"import sys, clonos; print([name for name in {HEAVY!r} if name in sys.modules])"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout == "[]\n"

@@ -1,0 +1,100 @@
+"""What a type checker finds out about a job: mypy runs over this file with the rest, so a wrong type is a red gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, assert_type
+
+from clonos.api.graph import JobGraph
+from clonos.api.stream import KeyedStream, Stream, WindowedStream
+from clonos.api.windows import Tumbling
+from clonos.operators.descriptors import ListState, MapState, Value, ValueState
+from clonos.operators.process import Context
+from clonos.operators.windows import WindowResult
+from tests.unit.operators.driver import Given, Outbox
+
+
+class Lines:
+    """A source whose reader says what it reads."""
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return []
+
+    def reader(self) -> LinesReader:
+        return LinesReader()
+
+
+class LinesReader:
+    def open(self, split: bytes, mark: bytes | None) -> None: ...
+
+    def read(self, records_max: int) -> Sequence[str] | None:
+        return None
+
+    def mark(self) -> bytes:
+        return b""
+
+    def close(self) -> None: ...
+
+
+class Lengths:
+    """A process function of str that emits int."""
+
+    count = ValueState[int]("count", default=0)
+    last = ValueState[str | None]("last")
+    seen = ListState[str]("seen")
+    by_length = MapState[int, str]("by_length")
+
+    def process(self, value: str, context: Context[str, int]) -> None:
+        assert_type(context.key, str)
+        assert_type(context.state(self.count), Value[int])
+        assert_type(context.state(self.count).value, int)
+        assert_type(context.state(self.last).value, str | None)
+        assert_type(context.state(self.seen), list[str])
+        assert_type(context.state(self.by_length), dict[int, str])
+        context.emit(len(value))
+
+    def on_timer(self, instant: datetime, context: Context[str, int]) -> None: ...
+
+
+def test_a_type_checker_knows_the_records_of_each_stream() -> None:
+    graph = JobGraph("types")
+    lines = graph.source(Lines())
+    assert_type(lines, Stream[str])
+    assert_type(graph.source(Given([1])), Stream[Any])
+
+    words = lines.flat_map(str.split)
+    assert_type(words, Stream[str])
+    assert_type(words.map(len), Stream[int])
+    assert_type(words.filter(lambda word: word > "a"), Stream[str])
+    assert_type(words.union(lines).rebalance().broadcast(), Stream[str])
+    assert_type(words.process(Lengths), Stream[int])
+    assert_type(words.process(Lengths()), Stream[int])
+
+    keyed = words.key_by(len)
+    assert_type(keyed, KeyedStream[int, str])
+    assert_type(words.key_by("field"), KeyedStream[Any, str])
+    assert_type(keyed.count(), Stream[tuple[int, int]])
+    assert_type(keyed.reduce(max), Stream[tuple[int, str]])
+    assert_type(keyed.process(Lengths), Stream[int])
+    assert_type(keyed.union(keyed), KeyedStream[int, str])
+    keyed.count().sink(Outbox())
+
+
+def test_a_type_checker_knows_states_and_windows() -> None:
+    def tally(key: int, state: int | None, word: str) -> tuple[int | None, float]:
+        return (state or 0) + len(word), 1.5
+
+    keyed = JobGraph("types").source(Lines()).key_by(len)
+    assert_type(keyed.stateful_map(tally), Stream[float])
+    assert_type(keyed.stateful_map(lambda key, state, word: (state, word)), Stream[str])
+
+    windows = keyed.window(Tumbling("1s"))
+    assert_type(windows, WindowedStream[int, str])
+    assert_type(windows.count(), Stream[WindowResult[int, int]])
+    assert_type(windows.sum(), Stream[WindowResult[int, str]])
+    assert_type(windows.sum(len), Stream[WindowResult[int, int]])
+    assert_type(windows.reduce(max), Stream[WindowResult[int, str]])
+    assert_type(windows.aggregate(list[str], list.append), Stream[WindowResult[int, list[str]]])
+    assert_type(windows.aggregate(int, lambda total, word: total + len(word), str), Stream[WindowResult[int, str]])
+    assert_type(windows.count().map(lambda result: result.start), Stream[datetime])
