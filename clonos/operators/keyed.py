@@ -89,20 +89,17 @@ class RunningCount(Keyed):
         self.keys([key for key, _ in rows])
 
     def keys(self, keys: list[Any]) -> None:
-        entries = self._table.entries
+        entries, changed = self._table.entries, self._table.changed
         get = entries.get
-        stored = state_keys(keys)
         results: list[Any] = []
         append = results.append
-        if stored is keys:
-            for key in keys:
-                entries[key] = count = get(key, 0) + 1
-                append((key, count))
-        else:
-            for key, users_key in zip(stored, keys, strict=True):
-                entries[key] = count = get(key, 0) + 1
-                append((users_key, count))
-        self._table.touch(stored)
+        stored = state_keys(keys)
+        for key in stored:
+            entries[key] = count = get(key, 0) + 1
+            changed[key] = None
+            append((key, count))
+        if stored is not keys:  # results bear the user's keys
+            results = [(key, count) for key, (_, count) in zip(keys, results, strict=True)]
         self.out.rows(results)
 
     def keyed_columns(self, batch: Any, column: str) -> None:

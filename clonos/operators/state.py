@@ -11,7 +11,7 @@ A table belongs to one step and one of its descriptors; ``step/name`` names it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -125,10 +125,6 @@ class Table:
         if self.entries.pop(key, self) is not self:
             self.changed.pop(key, None)
             self.deleted[key] = None
-
-    def touch(self, keys: Iterable[Any]) -> None:
-        """Entries of these keys, in this order, were set or may have been changed."""
-        self.changed.update(dict.fromkeys(keys))
 
     def changes(self, name: str, full: bool, max_parallelism: int) -> list[_TableChanges]:
         """What has changed since the last call, or all. StateUnsupported."""

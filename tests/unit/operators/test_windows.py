@@ -36,7 +36,7 @@ def by_key(values: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def in_order(value: Any) -> Any:
-    return sorted(value, key=repr) if isinstance(value, list) else value
+    return sorted(value, key=lambda row: int(row["amount"])) if isinstance(value, list) else value
 
 
 def larger(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
