@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 from clonos.connectors.durable import DurableFile
@@ -19,6 +20,7 @@ from clonos.connectors.output_parts import RowsFormat
 from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.csv"
+_AS_THEY_ARE = frozenset({str, int, float, NoneType})
 
 
 class CsvFiles(FileSink):
@@ -64,9 +66,7 @@ class CsvRows:
         if not self._has_header:
             writer.writerow(columns)
             self._has_header = True
-        writer.writerows(
-            [_cell(field) for field in fields_of(row, columns, CONNECTOR, index)] for index, row in enumerate(rows)
-        )
+        writer.writerows(_cells(fields_of(row, columns, CONNECTOR, index)) for index, row in enumerate(rows))
         try:
             self._file.write(text.getvalue().encode())
         except UnicodeEncodeError as error:
@@ -94,5 +94,9 @@ def _has_surrogates(row: Any, columns: tuple[str, ...]) -> bool:
     )
 
 
+def _cells(fields: tuple[Any, ...]) -> Sequence[Any]:
+    return fields if _AS_THEY_ARE.issuperset(map(type, fields)) else [_cell(field) for field in fields]
+
+
 def _cell(field: Any) -> Any:
-    return field if field is None or type(field) in (str, int, float) else scalar_text(field)
+    return field if type(field) in _AS_THEY_ARE else scalar_text(field)

@@ -27,6 +27,7 @@ DEPTH_MAX = 64
 _AS_IT_IS = frozenset(
     {NoneType, bool, int, float, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
 )
+_STR = frozenset({str})
 _KEYS_AS_THEY_ARE = _AS_IT_IS - {NoneType, bool, bytes, bytearray}
 _KEY_WORDS: dict[Any, str] = {None: "null", True: "true", False: "false"}
 
@@ -97,12 +98,11 @@ def _json_value(value: Any, depth: int) -> Any:
         raise _Refused(f"it is nested in more than {DEPTH_MAX} containers")
     depth += 1
     if cls is dict:
-        return {
-            key if type(key) is str else _key(key): item if type(item) in _AS_IT_IS else _json_value(item, depth)
-            for key, item in value.items()
-        }
+        if _STR.issuperset(map(type, value)) and _AS_IT_IS.issuperset(map(type, value.values())):
+            return value
+        return {key if type(key) is str else _key(key): _json_value(item, depth) for key, item in value.items()}
     if cls is list or cls is tuple:
-        return [_json_value(item, depth) for item in value]
+        return value if _AS_IT_IS.issuperset(map(type, value)) else [_json_value(item, depth) for item in value]
     if cls is set or cls is frozenset:
         return sorted((_json_value(item, depth) for item in value), key=_encoder.encode)
     return _json_value_of_record(value, cls, depth)
@@ -111,7 +111,7 @@ def _json_value(value: Any, depth: int) -> Any:
 def _json_value_of_record(value: Any, cls: type, depth: int) -> Any:
     fields = getattr(cls, "_fields", None)
     if issubclass(cls, tuple) and fields is not None:
-        return {name: _json_value(item, depth) for name, item in zip(fields, value, strict=True)}
+        return _json_value(dict(zip(fields, value, strict=True)), depth - 1)
     if issubclass(cls, enum.Enum):
         return _json_value(value.value, depth)
     if dataclasses.is_dataclass(cls):

@@ -64,9 +64,12 @@ class OutputFolder:
         elif not resume and (content := self._content(job_id, owner)):
             raise OutputInUse(self.path, content)
         with outputs_fail_as(self.path, "made"):
+            is_new = not os.path.isdir(self.path)
             for folder in (self.path, self._parts, self._manifests):
                 os.makedirs(folder, exist_ok=True)
             sync_folder(self.path)
+            if is_new:
+                sync_folder(os.path.dirname(self.path))
         if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id))):
             raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is starting"))
 

@@ -160,6 +160,7 @@ class TableOutside:
         self._identity: dict[str, Any] = {}
         self._columns = sink.columns
         self._has_table = False
+        self._superseded_next: int | None = None
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
         """Fences earlier incarnations. Raises ``OutsideFenced`` for one, ``TableUnavailable`` and ``TableRefused``."""
@@ -169,6 +170,7 @@ class TableOutside:
             "generation": identity.generation,
             "incarnation": identity.incarnation,
         }
+        self._superseded_next = None
         # Definitions have transactions of their own: some databases commit at each of them.
         self._in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
         return self._in_transaction("registering", lambda: self._register(restored_number))
@@ -223,7 +225,10 @@ class TableOutside:
             )
             if changed != 1:
                 raise _Overtaken
-        return Registration(new_number, next_number if is_new_generation else None)
+        if is_new_generation:
+            # Kept, for the commit of this may have to be tried again and then finds itself registered.
+            self._superseded_next = next_number
+        return Registration(new_number, self._superseded_next)
 
     def _write(self, first_number: int, rows: list[Any], columns: tuple[str, ...]) -> int:
         registered = self._registered()

@@ -197,6 +197,19 @@ def test_a_commit_of_unknown_outcome_is_tried_again_and_counts_once(path: Path, 
     assert rows_in(path) == [("a",), ("b",)]
 
 
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_registration_of_unknown_outcome_still_says_what_had_left(path: Path, fault: str) -> None:
+    sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"})
+    early, late = sink.outside(), sink.outside()
+    early.register(identity(1), 0)
+    early.write(0, ["a", "b"])
+    early.close()
+    Unruly.faults.extend([fault, ""])
+    assert late.register(identity(2, generation=1), 1) == (1, 2)
+    assert not Unruly.faults
+    late.close()
+
+
 def test_a_database_that_stays_away_is_an_error_and_leaves_nothing(path: Path) -> None:
     outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
     outside.register(identity(1), 0)
