@@ -51,11 +51,12 @@ class Oracle:
         complaints = [text for outside in world.outsides.values() for text in outside.complaints]
         immediate = [row for outside in world.outsides.values() for row in outside.rows]
         transactional = [row for rows in world.committed.values() for row in rows]
-        vertex = world.plan.vertices[-1]
+        has_immediate = bool(world.outsides)
+        has_transactional = any(vertex.is_transactional for vertex in world.plan.vertices)
         rolled_back = world.outcome.rollbacks > 0
-        if vertex.has_effects and not rolled_back:
+        if has_immediate and not rolled_back:
             complaints += self._once("immediate", immediate)
-        if vertex.is_transactional:
+        if has_transactional:
             complaints += self._once("transactional", transactional)
         if not rolled_back:
             complaints += self._agreeing([*immediate, *transactional])

@@ -17,6 +17,7 @@ from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.options import Options
+from clonos_chaos.api_jobs import ApiJob
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.faults import Faults
 from clonos_chaos.fuzz_jobs import TOPOLOGIES, FuzzJob
@@ -42,6 +43,8 @@ class Settings:
     store_ns_max: int = 20 * MILLISECOND_NS
     outside_ns_max: int = 5 * MILLISECOND_NS
     store_failure: float = 0.0
+    spill_ns_max: int = 5 * MILLISECOND_NS
+    spill_failure: float = 0.0
     network_ns_max: int = 2 * MILLISECOND_NS
     control_loss: float = 0.0
     is_encoding: bool = False
@@ -108,7 +111,8 @@ class World:
         self.options = options or draw_options(luck)
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
-        self.job = FuzzJob(topology, luck, luck.randint(30, 100), depth)
+        make = ApiJob if topology == "api" else FuzzJob
+        self.job = make(topology, luck, luck.randint(30, 100), depth)
         self.plan = self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()
