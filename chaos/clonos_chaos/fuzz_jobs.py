@@ -123,4 +123,4 @@ def _chain(job: FuzzJob) -> None:
 
 
 _TOPOLOGIES = {"shuffle": _shuffle, "diamond": _diamond, "chain": _chain}
-TOPOLOGIES = tuple(_TOPOLOGIES)
+FUZZ_TOPOLOGIES = tuple(_TOPOLOGIES)

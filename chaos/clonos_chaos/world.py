@@ -20,7 +20,7 @@ from clonos.core.options import Options
 from clonos_chaos.api_jobs import ApiJob
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.faults import Faults
-from clonos_chaos.fuzz_jobs import TOPOLOGIES, FuzzJob
+from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob
 from clonos_chaos.network import DELAYS_NS, Network
 from clonos_chaos.oracle import Oracle
 from clonos_chaos.outsides import SimOutside
@@ -28,6 +28,9 @@ from clonos_chaos.sim_slot import SimSlot
 
 STORY_LINES_MAX = 400
 VIRTUAL_SECONDS_MAX = 600
+
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api")
+"""A seed without a topology takes the one whose turn it is."""
 
 
 class WorldFailed(Exception):
