@@ -116,7 +116,7 @@ class CoordinatorState:
         self.postponed_ns = -1  # since when a checkpoint that is due waits for a recovery
         self.is_draining = False
         self.drain_number = CheckpointId(0)
-        self.is_over_soft_limit = False
+        self.over_soft_limit: dict[SlotId, None] = {}  # slots whose last status said so
         # tasks
         self.phases: dict[TaskId, str] = {}
         self.unsettled: dict[TaskId, None] = {}  # neither live nor final
@@ -184,7 +184,8 @@ class CoordinatorState:
 
     def forget_slot(self, slot: SlotId) -> None:
         """A slot is gone: nothing is sent to it any more."""
-        for table in (self.addresses, self.registers, self.statuses, self.behind_view, self.behind_completed):
+        tables = (self.addresses, self.registers, self.statuses, self.behind_view, self.behind_completed)
+        for table in (*tables, self.over_soft_limit):
             table.pop(slot, None)
         self.quarrels = self.quarrels.forget(slot)
 

@@ -51,6 +51,11 @@ class Effects:
         """Output below has been confirmed."""
         return self.outside.confirmed_seq if self.outside is not None else 0
 
+    @property
+    def logs(self) -> list[InflightLog]:
+        """In-flight logs: of the channel to the outside, if there is one."""
+        return [self.outside.log] if self.outside is not None else []
+
     def position_in(self, snapshot: Snapshot) -> int:
         """Output that the outside must have confirmed before the snapshot counts."""
         return dict(snapshot.outputs)[self.outside.log.channel] if self.outside is not None else 0

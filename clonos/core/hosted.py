@@ -161,7 +161,7 @@ class Hosted:
             start = starts.get(channel.id, 0)
             self.receivings[channel.id] = Receiving(channel, start, start + count, options.credit_window_bytes)
         for channel in self.plan.outputs[self.task]:
-            log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.budget)
+            log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
             if channel.receiver == OUTSIDE:
                 self.effects.open(log)
                 continue
@@ -201,6 +201,8 @@ class Hosted:
         )
         self.mirror = None
         self.handle = self.shell.start_task(self.task, self.incarnation, activation)
+        if self.is_gated:
+            self.shell.set_gate(self.task, self.incarnation, True)
         for command in self.queued:
             self.handle.put(command)
         self.queued.clear()
@@ -262,7 +264,7 @@ class Hosted:
         if receiving.has_gap(batch, self.logs):
             self.renew(receiving)
             return
-        receiving.is_confirmed = True
+        receiving.confirm(batch)
         self.receive_deltas(batch.deltas)
         skip = receiving.accept(batch, len(payload))
         if skip is not None:
@@ -278,7 +280,7 @@ class Hosted:
         if receiving.has_gap(message, self.logs):
             self.renew(receiving)
             return
-        receiving.is_confirmed = True
+        receiving.confirm(message)
         self.receive_deltas(message.deltas)
 
     def receive_deltas(self, deltas: Iterable[Delta]) -> None:
@@ -364,7 +366,7 @@ class Hosted:
         """No new step while a channel with a live session has too much unsent; sources stop at the soft limit too."""
         backlog = self.slot.options.channel_backlog_bytes
         gated = any(sending.session and sending.unsent_bytes > backlog for sending in self.sendings.values())
-        gated = gated or (not self.plan.inputs[self.task] and self.slot.is_over_soft_limit)
+        gated = gated or (not self.plan.inputs[self.task] and self.slot.pressure.pauses_sources)
         if gated != self.is_gated:
             self.is_gated = gated
             self.shell.set_gate(self.task, self.incarnation, gated)
@@ -433,8 +435,14 @@ class Hosted:
     def status(self) -> TaskStatus:
         """For the coordinator."""
         phase = "final" if self.is_final and isinstance(self.state, recovery.Live) else recovery.phase_name(self.state)
-        inflight = sum(sending.log.memory_bytes for sending in self.sendings.values())
-        self.counters.update(determinant_bytes=self.logs.end_bytes(self.task), inflight_memory_bytes=inflight)
+        logs = [*(sending.log for sending in self.sendings.values()), *self.effects.logs]
+        self.counters.update(
+            determinant_bytes=self.logs.end_bytes(self.task),
+            log_memory_bytes=self.logs.size_bytes,
+            inflight_memory_bytes=sum(log.memory_bytes for log in logs),
+            inflight_disk_bytes=sum(log.disk_bytes for log in logs),
+            over_soft_limit=int(self.slot.pressure.is_over_soft_limit),
+        )
         return TaskStatus(self.task, self.incarnation, phase, tuple(self.counters.items()))
 
     def close(self) -> None:

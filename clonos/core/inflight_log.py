@@ -1,85 +1,145 @@
-"""The in-flight log of a channel: every element since the last completed checkpoint, as the frames that were sent."""
+"""The in-flight log of a channel: every element since the last completed checkpoint, as the frames that were sent.
+
+The newest chunks are its tail, in memory. Older ones may have been handed to disk in segments by the slot's
+``InflightBudget``; what a segment's phase is makes no difference to what can be asked here, but for ``read``, which
+answers None while the chunk is being loaded.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-import msgspec
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from clonos.core.ids import ChannelId, CheckpointId
+from clonos.core.segments import CHUNK_OVERHEAD_BYTES, Chunk, Segment
 
+if TYPE_CHECKING:
+    from clonos.core.inflight_budget import InflightBudget
 
-class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive elements of one kind."""
-
-    first_seq: int
-    kind: int
-    count: int
-    checkpoint: CheckpointId  # of a barrier, else 0
-    payload: bytes
-
-
-class InflightBudget:
-    """Memory and disk that the in-flight logs of one slot may use together."""
-
-    __slots__ = ("memory_bytes",)
-
-    def __init__(self) -> None:
-        self.memory_bytes = 0
+_first_seq = attrgetter("first_seq")
 
 
 class InflightLog:
     """Elements ``start_seq .. next_seq - 1`` of one channel, in chunks."""
 
-    __slots__ = ("_chunks", "_firsts", "budget", "channel", "memory_bytes", "next_seq")
+    __slots__ = (
+        "_closed_count",
+        "_firsts",
+        "_tail",
+        "budget",
+        "channel",
+        "next_seq",
+        "segments",
+        "tail_bytes",
+        "writing_count",
+    )
 
     def __init__(self, channel: ChannelId, next_seq: int, budget: InflightBudget) -> None:
         self.channel = channel
         self.next_seq = next_seq
         self.budget = budget
-        self.memory_bytes = 0
-        self._chunks: list[Chunk] = []
-        self._firsts: list[int] = []
+        self.tail_bytes = 0  # with the overhead of each chunk
+        self.writing_count = 0  # segments on their way to disk
+        self.segments: list[Segment] = []  # older than the tail, in order, without a gap
+        self._tail: list[Chunk] = []
+        self._firsts: list[int] = []  # number of the first element of each chunk of the tail
+        self._closed_count = 0  # chunks of the tail up to its last barrier
+        budget.join(self)
 
     @property
     def start_seq(self) -> int:
         """Number of the oldest element that is kept."""
+        if self.segments:
+            return self.segments[0].start_seq
         return self._firsts[0] if self._firsts else self.next_seq
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory in use, with the overhead of each chunk."""
+        return self.tail_bytes + sum(segment.memory_bytes for segment in self.segments if segment.is_in_memory)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Disk in use."""
+        return sum(segment.stored_bytes for segment in self.segments)
 
     def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The next ``count`` elements."""
         self._firsts.append(self.next_seq)
-        self._chunks.append(Chunk(self.next_seq, kind, count, checkpoint, payload))
+        self._tail.append(Chunk(self.next_seq, kind, count, checkpoint, payload))
         self.next_seq += count
-        self.memory_bytes += len(payload)
-        self.budget.memory_bytes += len(payload)
+        cost_bytes = len(payload) + CHUNK_OVERHEAD_BYTES
+        self.tail_bytes += cost_bytes
+        budget = self.budget
+        budget.tail_bytes += cost_bytes
+        if checkpoint:
+            self._closed_count = len(self._tail)
+            budget.close_epoch()
+        if budget.tail_bytes >= budget.spill_at_bytes:
+            budget.relieve(self)
+
+    def cut(self, bytes_max: int, closed_only: bool = False) -> list[Chunk]:
+        """Takes the oldest chunks out of the tail: one at least if there is one, others up to ``bytes_max``.
+        ``closed_only``: of epochs whose barrier is there."""
+        limit = self._closed_count if closed_only else len(self._tail)
+        count = cut_bytes = 0
+        while count < limit:
+            cost_bytes = len(self._tail[count].payload) + CHUNK_OVERHEAD_BYTES
+            if count and cut_bytes + cost_bytes > bytes_max:
+                break
+            cut_bytes += cost_bytes
+            count += 1
+        return self._take(count)
+
+    def _take(self, count: int) -> list[Chunk]:
+        taken = self._tail[:count]
+        freed_bytes = sum(len(chunk.payload) for chunk in taken) + CHUNK_OVERHEAD_BYTES * count
+        self.tail_bytes -= freed_bytes
+        self.budget.tail_bytes -= freed_bytes
+        self._closed_count = max(0, self._closed_count - count)
+        del self._tail[:count]
+        del self._firsts[:count]
+        return taken
 
     def truncate(self, before_seq: int) -> None:
         """Drops whole chunks that end at or below ``before_seq``."""
-        at = bisect_right(self._firsts, before_seq) - 1
-        if at >= 0 and self._chunks[at].first_seq + self._chunks[at].count <= before_seq:
-            at += 1
-        if at > 0:
-            freed = sum(len(chunk.payload) for chunk in self._chunks[:at])
-            self.memory_bytes -= freed
-            self.budget.memory_bytes -= freed
-            del self._chunks[:at]
-            del self._firsts[:at]
+        over = 0
+        while over < len(self.segments) and self.segments[over].next_seq <= before_seq:
+            self.budget.forget(self.segments[over])
+            over += 1
+        del self.segments[:over]
+        if self.segments:
+            self.segments[0].truncate(before_seq)
+        elif before_seq >= self.next_seq:
+            self._take(len(self._tail))
+        else:
+            self._take(max(0, bisect_right(self._firsts, before_seq) - 1))
 
     def read(self, seq: int) -> Chunk | None:
         """The chunk that contains element ``seq``; None while it is being loaded from disk."""
         assert self.start_seq <= seq < self.next_seq, (self.channel, self.start_seq, seq, self.next_seq)
-        return self._chunks[bisect_right(self._firsts, seq) - 1]
+        if self._firsts and seq >= self._firsts[0]:
+            return self._tail[bisect_right(self._firsts, seq) - 1]
+        at = bisect_right(self.segments, seq, key=_first_seq) - 1
+        return self.budget.read(self.segments, at, seq)
 
     def bytes_from(self, seq: int) -> int:
-        """Payload bytes of the chunks from the one that contains ``seq`` on."""
+        """Payload bytes of the chunks from the one that contains ``seq`` on. Nothing is loaded for it."""
         if seq >= self.next_seq:
             return 0
-        at = max(0, bisect_right(self._firsts, seq) - 1)
-        return sum(len(chunk.payload) for chunk in self._chunks[at:])
+        tail = self._tail[max(0, bisect_right(self._firsts, seq) - 1) :]
+        found_bytes = sum(len(chunk.payload) for chunk in tail)
+        at = max(0, bisect_right(self.segments, seq, key=_first_seq) - 1)
+        return found_bytes + sum(segment.bytes_from(seq) for segment in self.segments[at:] if segment.next_seq > seq)
 
     def close(self) -> None:
-        """The incarnation ends: gives the budget back."""
-        self.budget.memory_bytes -= self.memory_bytes
-        self.memory_bytes = 0
-        self._chunks.clear()
-        self._firsts.clear()
+        """The incarnation ends: gives memory and disk back."""
+        for segment in self.segments:
+            self.budget.forget(segment)
+        self.segments.clear()
+        self._take(len(self._tail))
+        self.budget.leave(self)
+
+
+__all__ = ["Chunk", "InflightLog"]

@@ -54,6 +54,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     sender: Incarnation
     receiver: Incarnation
     session: Count
+    ordinal: Count  # of this message in its session, positions counted too: a message that was lost is noticed
     first_seq: Count
     kind: Count
     count: Count
@@ -68,6 +69,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
     sender: Incarnation
     receiver: Incarnation
     session: Count
+    ordinal: Count
     next_seq: Count
     deltas: tuple[Delta, ...]
 
@@ -175,6 +177,7 @@ class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"
     tasks: tuple[TaskStatus, ...]
     standbys: tuple[tuple[TaskId, CheckpointId], ...]  # mirrors and the checkpoint that each can restore
     keepers: tuple[tuple[TaskId, Incarnation], ...]  # keepers that hold all that their task (this incarnation) holds
+    is_over_soft_limit: bool = False  # one of its budgets: a checkpoint is due at once, sources of all slots pause
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
@@ -283,6 +286,15 @@ class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
     then_pause: bool
 
 
+class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
+    """Coordinator to the slots of sources, while some slot is above a soft limit: read nothing new; barriers pass.
+
+    Repeated at the heartbeat; it wears off by itself.
+    """
+
+    slot: SlotId  # the one that is above its limit
+
+
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
     """Coordinator to every slot: a checkpoint is durable. Per task: incarnation, log offset to truncate to.
 
@@ -318,6 +330,7 @@ Message = (
     | Accusation
     | View
     | Trigger
+    | Hold
     | Completed
     | Release
 )

@@ -138,8 +138,29 @@ class TaskHandle(Protocol):
         """Queues a command; never blocks."""
 
 
+class SpillStore(Protocol):
+    """Segments of in-flight logs on the slot's local disk, written and read in the background. Nothing here blocks.
+
+    What is stored lives no longer than the process: it need not survive anything but a wait. Segments are numbered by
+    the caller and never written twice, but after a write that failed.
+    """
+
+    def write_segment(self, segment: int, payloads: list[bytes]) -> None:
+        """``Slot.on_spilled(segment, stored_bytes, error)``; an ``error`` that is not empty: nothing was stored."""
+
+    def load(self, segment: int) -> None:
+        """Of a segment that is stored: ``Slot.on_segment_loaded(segment, payloads | None, error)``."""
+
+    def delete(self, segment: int) -> None:
+        """It is not needed any more, even if it is just being written or loaded; no answer counts any more."""
+
+
 class SlotShell(Protocol):
     """What a slot's pure machine asks of its process. Outcomes come back as calls of ``Slot.on_*``."""
+
+    @property
+    def spill(self) -> SpillStore:
+        """Its local disk; there from the start."""
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         """To another slot, to the coordinator, or to itself. May be lost; never blocks."""

@@ -23,7 +23,7 @@ from clonos.core.coordinator_state import CoordinatorState, Replaced
 from clonos.core.forming import check_slots, refuse
 from clonos.core.ids import COORDINATOR
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.messages import Accusation, LogLost, Release, SlotStatus, Snapshotted, TaskFailed, Trigger
+from clonos.core.messages import Accusation, Hold, LogLost, Release, SlotStatus, Snapshotted, TaskFailed, Trigger
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
     advance_checkpoints,
@@ -34,9 +34,6 @@ from clonos.core.succession import (
     request_missing,
     update_life,
 )
-
-SOFT_LIMIT_COUNTER = "over_soft_limit"
-"""Counter of a task's status, above 0: its slot's budget is above the soft limit, so a checkpoint is due at once."""
 
 # ------------------------------------------------------------------ messages
 
@@ -51,8 +48,10 @@ def take_status(state: CoordinatorState, event: Received) -> None:
     state.note_completed(event.slot, status.completed)
     for task in status.tasks:
         note_progress(state, task)
-        if any(name == SOFT_LIMIT_COUNTER and value > 0 for name, value in task.counters):
-            state.is_over_soft_limit = True
+    if status.is_over_soft_limit:
+        state.over_soft_limit[event.slot] = None
+    else:
+        state.over_soft_limit.pop(event.slot, None)
     if not state.is_mended and (before is None or _riders(before) != _riders(status)):
         state.is_mending_due = True
 
@@ -212,7 +211,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> None:
     if state.is_draining:
         if state.ledger.drain is not None:
             return
-    elif state.awake_ns < state.due_ns and not (state.is_over_soft_limit and not pending):
+    elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
         return
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
     if state.unsettled or state.fallen:
@@ -221,9 +220,9 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> None:
         if state.awake_ns - state.postponed_ns < interval_ns:
             return
     state.postponed_ns = -1
-    if state.is_over_soft_limit and not pending:
-        state.emit(Alarm("a slot's in-flight log is above its soft limit: sources pause, a checkpoint is taken"))
-    state.is_over_soft_limit = False
+    if state.over_soft_limit and not pending:
+        slots = ", ".join(str(slot) for slot in state.over_soft_limit)
+        state.emit(Alarm(f"above a soft limit: slots {slots}. Sources pause, a checkpoint is taken"))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
     advance_checkpoints(state, checkpoints.Due(state.awake_ns, state.is_draining))
@@ -263,6 +262,16 @@ def _repeat(state: CoordinatorState) -> None:
         for slot in sorted(state.behind_completed):
             state.emit(Send(slot, completed))
     _trigger(state)
+    _hold_sources(state)
+
+
+def _hold_sources(state: CoordinatorState) -> None:
+    """Above a soft limit sources pause, wherever it is; what is on its way drains."""
+    for above in state.over_soft_limit:
+        slots = {state.view.placements[task].slot for task in state.plan.sources}
+        for slot in sorted(slots & state.addresses.keys()):
+            state.emit(Send(slot, Hold(above)))
+        return
 
 
 REPEAT = _repeat

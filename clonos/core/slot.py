@@ -13,12 +13,12 @@ from clonos.core import messages as m
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
-from clonos.core.inflight_log import InflightBudget
 from clonos.core.keeping import Keeper
 from clonos.core.mirrors import Standby
 from clonos.core.options import Options
 from clonos.core.plan import Plan
 from clonos.core.ports import Emission, SlotShell, Triggered
+from clonos.core.pressure import Pressure
 from clonos.core.snapshots import Snapshot
 
 EARLY_MESSAGES_MAX = 10_000
@@ -38,8 +38,7 @@ class Slot:
         self.hosted: dict[TaskId, Hosted] = {}
         self.standbys: dict[TaskId, Standby] = {}
         self.keepers: dict[TaskId, Keeper] = {}
-        self.budget = InflightBudget()
-        self.is_over_soft_limit = False
+        self.pressure = Pressure(self)
         self.status_is_due = False
         self._early: list[tuple[SlotId, m.Message]] = []
         self._failed_writes: dict[str, Snapshot] = {}
@@ -58,6 +57,7 @@ class Slot:
             m.Trigger: self._on_trigger,
             m.Completed: self._on_completed,
             m.Release: self._on_release,
+            m.Hold: lambda *_: self.pressure.hold(),
         }
 
     # ------------------------------------------------------------------ messages
@@ -280,6 +280,7 @@ class Slot:
             missing = standby.complete(completed.checkpoint)
             if missing:
                 self.shell.read_objects(("standby", standby.task, standby.incarnation), missing)
+        self.pressure.check()
 
     def on_snapshot_written(self, name: str, encoded: bytes, error: str) -> None:
         """An object is durable, or the store has given up for now: it is tried again at the heartbeat."""
@@ -341,6 +342,15 @@ class Slot:
         if hosted is not None:
             hosted.effects.on_confirmed(next_number)
 
+    def on_spilled(self, segment: int, stored_bytes: int, error: str) -> None:
+        """A segment of an in-flight log is on disk, or could not be written."""
+        self.pressure.on_spilled(segment, stored_bytes, error)
+        self._tell_status_if_due()
+
+    def on_segment_loaded(self, segment: int, payloads: list[bytes] | None, error: str) -> None:
+        """A segment has come from disk, or cannot be read."""
+        self.pressure.on_segment_loaded(segment, payloads, error)
+
     # ------------------------------------------------------------------ peers and time
 
     def on_peer_gone(self, slot: SlotId) -> None:
@@ -362,6 +372,7 @@ class Slot:
         if now_ns - self._ticked_ns < self.options.heartbeat_ms * 1_000_000:
             return
         self._ticked_ns = now_ns
+        self.pressure.tick(now_ns)
         for name, snapshot in list(self._failed_writes.items()):
             del self._failed_writes[name]
             self.shell.write_snapshot(name, snapshot)
@@ -393,6 +404,7 @@ class Slot:
                 tuple(hosted.status() for hosted in self.hosted.values()),
                 tuple((task, standby.checkpoint) for task, standby in sorted(self.standbys.items())),
                 tuple((task, k.incarnation) for task, k in sorted(self.keepers.items()) if k.is_ready),
+                self.pressure.is_over_soft_limit,
             )
         )
 

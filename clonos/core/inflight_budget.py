@@ -1,0 +1,274 @@
+"""Memory and disk that the in-flight logs of one slot use together: who spills, when, and what comes back.
+
+    WRITING ──durable──▶ ON_DISK ──asked for──▶ LOADING ──there──▶ LOADED ──read to its end──▶ ON_DISK
+       │  ▲
+       ▼  │ at a heartbeat
+      KEPT (the disk failed: the chunks stay in memory)
+
+A chunk can be read from memory until its segment is on disk. Nothing here waits: a log that wants a segment is told
+when it is there, and one log's disk never holds another up, but for memory: see ``limits``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from operator import attrgetter
+from sys import maxsize
+from typing import TYPE_CHECKING
+
+from clonos.core.options import Options, SpillPolicy
+from clonos.core.segments import Chunk, Phase, Segment
+
+if TYPE_CHECKING:
+    from clonos.core.inflight_log import InflightLog
+    from clonos.core.ports import SpillStore
+
+SPILL_PERCENT = 50
+"""Of the memory budget: when the tails of the logs hold so much, it is short. The rest is for what is being written."""
+
+CROWDED_PERCENT = 75
+"""Of the memory budget: policy ``epoch`` does not wait for a barrier beyond it."""
+
+LOADED_PERCENT = 20
+"""Of the memory budget: what was loaded from disk may take so much; one segment is always allowed."""
+
+SEGMENT_BYTES_MAX = 1 << 20
+"""Of a segment with more than one chunk, in memory. Smaller where the memory budget is: an eighth of it."""
+
+READ_AHEAD_SEGMENTS = 2
+"""That are loaded before they are asked for, while there is room for what was loaded."""
+
+LOADS_MAX = 2
+"""Segments that are on their way from disk at once; others wait, those that are read ahead at last."""
+
+NEVER = maxsize
+
+_tail_bytes = attrgetter("tail_bytes")
+
+
+class InflightBudget:
+    """Shared by all in-flight logs of a slot."""
+
+    def __init__(self, options: Options, store: SpillStore) -> None:
+        memory_bytes = options.inflight_memory_bytes
+        self.tail_bytes = 0  # in memory, in no segment
+        self.segment_bytes = 0  # in memory, in segments
+        self.disk_bytes = 0
+        self.failure = ""  # why the disk cannot be written; empty when it can
+        self.failures = 0  # how often it could not, so far
+        self._store = store
+        self._segment_bytes_max = max(1, min(SEGMENT_BYTES_MAX, memory_bytes // 8))
+        self._short_bytes = max(1, memory_bytes * SPILL_PERCENT // 100)
+        self._crowded_bytes = max(1, memory_bytes * CROWDED_PERCENT // 100)
+        self._loaded_bytes_max = memory_bytes * LOADED_PERCENT // 100
+        self._is_eager = options.spill_policy is SpillPolicy.EAGER
+        self._is_by_epoch = options.spill_policy is SpillPolicy.EPOCH
+        self._has_disk = options.inflight_disk_bytes > 0
+        self._relieve: Callable[[InflightLog], None] = {
+            SpillPolicy.EAGER: self._spill_at_once,
+            SpillPolicy.AVAILABILITY: self._spill_oldest,
+            SpillPolicy.EPOCH: self._spill_epochs,
+        }[options.spill_policy]
+        self.spill_at_bytes = self._usual_bytes()  # of the tails: beyond it, whoever appends calls ``relieve``
+        self._numbers = 0
+        self._logs: dict[InflightLog, None] = {}
+        self._segments: dict[int, Segment] = {}
+        self._kept: dict[int, Segment] = {}
+        self._wanted: dict[int, Segment] = {}  # somebody waits for them
+        self._ahead: dict[int, Segment] = {}
+        self._loading: dict[int, Segment] = {}
+        self._loaded: dict[int, Segment] = {}  # oldest first
+        self._loaded_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory in use, with the overhead of each chunk."""
+        return self.tail_bytes + self.segment_bytes
+
+    def join(self, log: InflightLog) -> None:
+        """A log begins."""
+        self._logs[log] = None
+
+    def leave(self, log: InflightLog) -> None:
+        """A log is over; it has given back all that it had."""
+        del self._logs[log]
+
+    # ------------------------------------------------------------------ to disk
+
+    def relieve(self, log: InflightLog) -> None:
+        """Memory is short by the policy: hands chunks to disk. ``log`` was appended to."""
+        self._relieve(log)
+
+    def close_epoch(self) -> None:
+        """A barrier was appended somewhere."""
+        if self._is_by_epoch and not self.failure and self._has_disk:
+            self.spill_at_bytes = self._short_bytes
+
+    def _usual_bytes(self) -> int:
+        if not self._has_disk:
+            return NEVER
+        return 0 if self._is_eager else self._short_bytes
+
+    def _spill_at_once(self, log: InflightLog) -> None:
+        # What is appended while a segment is being written makes the next one: a slow disk gets large segments.
+        if not log.writing_count and log.tail_bytes:
+            self._spill(log, log.cut(self._segment_bytes_max))
+
+    def _spill_oldest(self, _log: InflightLog) -> None:
+        """The largest logs give their oldest chunks, a segment each, until there is an eighth of room."""
+        enough_bytes = self.spill_at_bytes - self.spill_at_bytes // 8
+        while self.tail_bytes >= enough_bytes:
+            for log in sorted(self._logs, key=_tail_bytes, reverse=True):
+                if self.tail_bytes < enough_bytes or not log.tail_bytes:
+                    break
+                self._spill(log, log.cut(self._segment_bytes_max))
+
+    def _spill_epochs(self, log: InflightLog) -> None:
+        """All epochs that are closed; an open one only when it is too large to wait for its end."""
+        for other in self._logs:
+            while chunks := other.cut(self._segment_bytes_max, closed_only=True):
+                self._spill(other, chunks)
+        if self.tail_bytes >= self._crowded_bytes:
+            self._spill_oldest(log)
+        elif self.tail_bytes >= self._short_bytes:
+            self.spill_at_bytes = self._crowded_bytes  # until the next barrier
+
+    def _spill(self, log: InflightLog, chunks: list[Chunk]) -> None:
+        self._numbers += 1
+        segment = self._segments[self._numbers] = Segment(self._numbers, log, chunks)
+        log.segments.append(segment)
+        self.segment_bytes += segment.memory_bytes
+        self._write(segment)
+
+    def _write(self, segment: Segment) -> None:
+        segment.phase = Phase.WRITING
+        segment.log.writing_count += 1
+        self._store.write_segment(segment.id, segment.payloads())
+
+    def spilled(self, number: int, stored_bytes: int, error: str) -> bool:
+        """A segment is on disk, or could not be written; whether this begins a time in which the disk fails."""
+        segment = self._segments.get(number)
+        if segment is None or segment.phase is not Phase.WRITING:
+            return False  # not needed any more
+        segment.log.writing_count -= 1
+        if error:
+            return self._keep(segment, error)
+        segment.phase = Phase.ON_DISK
+        segment.stored_bytes = stored_bytes
+        self.disk_bytes += stored_bytes
+        self.segment_bytes -= segment.memory_bytes
+        segment.chunks = []
+        if self.failure:
+            self._recover()
+        if self._is_eager:
+            self._spill_at_once(segment.log)
+        return False
+
+    def _recover(self) -> None:
+        self.failure = ""
+        self.spill_at_bytes = self._usual_bytes()
+        self._write_kept()
+
+    def _keep(self, segment: Segment, error: str) -> bool:
+        is_first = not self.failure
+        segment.phase = Phase.KEPT
+        self._kept[segment.id] = segment
+        self.failure = error
+        self.failures += 1
+        self.spill_at_bytes = NEVER
+        return is_first
+
+    def _write_kept(self, count: int = NEVER) -> None:
+        for segment in list(islice(self._kept.values(), count)):
+            del self._kept[segment.id]
+            self._write(segment)
+
+    def try_again(self) -> None:
+        """At a heartbeat: a disk that failed is asked to write one segment."""
+        if not self.failure or any(log.writing_count for log in self._logs):
+            return
+        if self._kept:
+            self._write_kept(1)
+        else:  # what could not be written is not needed any more
+            self._recover()
+
+    # ------------------------------------------------------------------ from disk
+
+    def read(self, segments: list[Segment], at: int, seq: int) -> Chunk | None:
+        """The chunk of ``segments[at]`` that contains element ``seq``, if it is in memory; else the segment is loaded
+        and those that follow it are read ahead."""
+        segment = segments[at]
+        if segment.phase in (Phase.WRITING, Phase.KEPT):
+            return segment.chunks[segment.index_of(seq)]
+        chunk = None
+        if segment.phase is Phase.LOADED:
+            index = segment.index_of(seq)
+            chunk = segment.chunks[index]
+            if segment.is_last(index):
+                self._unload(segment)
+        elif segment.phase is Phase.ON_DISK:
+            self._ahead.pop(segment.id, None)
+            self._wanted[segment.id] = segment
+        for following in segments[at + 1 : at + 1 + READ_AHEAD_SEGMENTS]:
+            if following.phase is Phase.ON_DISK and following.id not in self._wanted:
+                self._ahead[following.id] = following
+        self._load_next()
+        return chunk
+
+    def _load_next(self) -> None:
+        while len(self._loading) < LOADS_MAX:
+            if self._wanted:
+                segment = self._wanted.pop(next(iter(self._wanted)))
+            elif self._ahead:
+                segment = self._ahead.pop(next(iter(self._ahead)))
+                coming_bytes = sum(other.memory_bytes for other in self._loading.values())
+                if self._loaded_bytes + coming_bytes + segment.memory_bytes > self._loaded_bytes_max:
+                    continue  # it is asked for again when it is needed
+            else:
+                return
+            segment.phase = Phase.LOADING
+            self._loading[segment.id] = segment
+            self._store.load(segment.id)
+
+    def loaded(self, number: int, payloads: list[bytes] | None) -> Segment | None:
+        """A segment has come from disk, or cannot be read (None); the segment, if it is still needed."""
+        segment = self._loading.pop(number, None)
+        if segment is not None:
+            if payloads is None:
+                segment.phase = Phase.UNREADABLE
+            else:
+                segment.load(payloads)
+                segment.phase = Phase.LOADED
+                self._loaded[number] = segment
+                self._loaded_bytes += segment.memory_bytes
+                self.segment_bytes += segment.memory_bytes
+                while self._loaded_bytes > self._loaded_bytes_max and len(self._loaded) > 1:
+                    self._unload(next(iter(self._loaded.values())))
+        self._load_next()
+        return segment
+
+    def _unload(self, segment: Segment) -> None:
+        del self._loaded[segment.id]
+        self._loaded_bytes -= segment.memory_bytes
+        self.segment_bytes -= segment.memory_bytes
+        segment.phase = Phase.ON_DISK
+        segment.chunks = []
+
+    # ------------------------------------------------------------------ the end of a segment
+
+    def forget(self, segment: Segment) -> None:
+        """A segment is not needed any more: a checkpoint covers it, or its log is over."""
+        number = segment.id
+        del self._segments[number]
+        if segment.phase is Phase.LOADED:
+            self._unload(segment)
+        elif segment.phase is Phase.WRITING:
+            segment.log.writing_count -= 1
+        if segment.is_in_memory:
+            self.segment_bytes -= segment.memory_bytes
+        for waiting in (self._kept, self._wanted, self._ahead, self._loading):
+            waiting.pop(number, None)
+        if segment.phase is not Phase.KEPT:
+            self.disk_bytes -= segment.stored_bytes
+            self._store.delete(number)

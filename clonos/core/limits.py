@@ -1,0 +1,106 @@
+"""What a slot may use, and what it means to use more.
+
+Above a soft limit sources pause, a checkpoint is taken, and what is on its way drains. At a hard limit the job fails
+and says so; nothing is lost, it resumes from its last completed checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from clonos.core.errors import EnvironmentFault
+from clonos.core.options import Options
+
+SOFT_PERCENT = 80
+"""Of ``inflight_disk_bytes`` and ``log_memory_bytes``: the soft limit; the hard one is at all of it."""
+
+HEADROOM_BYTES = 64 << 20
+"""Memory that in-flight logs may take beyond ``inflight_memory_bytes`` while the disk fails or falls behind: what is on
+its way when sources pause does not shrink with the budget."""
+
+
+class Level(IntEnum):
+    """How full a budget is."""
+
+    FREE = 0
+    SOFT = 1
+    HARD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What is used of one budget."""
+
+    option: str
+    what: str
+    used_bytes: int
+    soft_bytes: int
+    hard_bytes: int
+
+    @property
+    def level(self) -> Level:
+        """Free up to the soft limit, soft up to the hard one."""
+        if self.used_bytes <= self.soft_bytes:
+            return Level.FREE
+        return Level.SOFT if self.used_bytes <= self.hard_bytes else Level.HARD
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {self.used_bytes:,} bytes in use; {self.option} sets the soft limit to {self.soft_bytes:,}"
+            f" and the hard limit to {self.hard_bytes:,} bytes"
+        )
+
+
+class LimitExceeded(EnvironmentFault):
+    """A slot needs more memory or disk than it may use."""
+
+    def __init__(self, use: str, option: str, disk_failure: str) -> None:
+        super().__init__(use, option, disk_failure)
+        self.use = use
+        self.option = option
+        self.disk_failure = disk_failure
+
+    def __str__(self) -> str:
+        disk = f" The disk cannot be written: {self.disk_failure}." if self.disk_failure else ""
+        return (
+            f"{self.use}.{disk} Checkpoints did not free it in time, though sources paused."
+            f" Nothing is lost: raise {self.option}, or get a faster store or disk, and start the job with --resume."
+        )
+
+
+class SegmentUnreadable(EnvironmentFault):
+    """A piece of an in-flight log cannot be read back from disk."""
+
+    def __init__(self, channel: str, reason: str) -> None:
+        super().__init__(channel, reason)
+        self.channel = channel
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"a segment of the in-flight log of channel {self.channel} cannot be read back: {self.reason}."
+            " Its task recovers and makes the elements again; check the disk of the slot's local folder."
+        )
+
+
+def uses(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> tuple[Use, ...]:
+    """What a slot uses: memory and disk of its in-flight logs, memory of its causal logs and replicas."""
+    memory_max = options.inflight_memory_bytes
+    disk_max, log_max = options.inflight_disk_bytes, options.log_memory_bytes
+    return (
+        Use(
+            "inflight_memory_bytes",
+            "in-flight logs in memory",
+            memory_bytes,
+            memory_max,
+            memory_max + HEADROOM_BYTES,
+        ),
+        Use("inflight_disk_bytes", "in-flight logs on disk", disk_bytes, disk_max * SOFT_PERCENT // 100, disk_max),
+        Use("log_memory_bytes", "causal logs and replicas", log_bytes, log_max * SOFT_PERCENT // 100, log_max),
+    )
+
+
+def fullest(found: tuple[Use, ...]) -> Use:
+    """The one with the highest level, the first of these."""
+    return max(found, key=lambda use: use.level)

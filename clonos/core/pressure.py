@@ -1,0 +1,142 @@
+"""What a slot does when a budget runs short: sources pause, a checkpoint is asked for; at last the job fails aloud.
+
+Owns the slot's ``InflightBudget`` and takes in what its ``SpillStore`` answers. Looked at once a heartbeat and whenever
+something was freed or spilled, never on the way of an element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.errors import EnvironmentFault
+from clonos.core.ids import OUTSIDE, ChannelId, Incarnation, TaskId
+from clonos.core.inflight_budget import InflightBudget
+from clonos.core.limits import Level, LimitExceeded, SegmentUnreadable, Use, fullest, uses
+from clonos.core.messages import TaskFailed
+
+if TYPE_CHECKING:
+    from clonos.core.slot import Slot
+
+HOLD_HEARTBEATS = 3
+"""A ``Hold`` of the coordinator counts for so long after it has come; it is repeated while its reason lasts."""
+
+
+class Pressure:
+    """Of one slot. ``pauses_sources`` is what its sources are gated by."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.budget = InflightBudget(slot.options, slot.shell.spill)
+        self.is_over_soft_limit = False  # here
+        self.is_held = False  # some other slot is over its soft limit
+        self.log_bytes = 0  # of causal logs and replicas of this slot
+        self._held_until_ns = 0
+
+    @property
+    def pauses_sources(self) -> bool:
+        """Sources read nothing new; barriers still pass."""
+        return self.is_over_soft_limit or self.is_held
+
+    def hold(self) -> None:
+        """The coordinator says that some slot is above a soft limit."""
+        self._held_until_ns = self.slot.shell.now_ns() + HOLD_HEARTBEATS * self.slot.options.heartbeat_ms * 1_000_000
+        if not self.is_held:
+            self.is_held = True
+            self._move_gates()
+
+    def tick(self, now_ns: int) -> None:
+        """A heartbeat."""
+        self.budget.try_again()
+        if self.is_held and now_ns >= self._held_until_ns:
+            self.is_held = False
+            self._move_gates()
+        self.check()
+
+    def check(self) -> None:
+        """Compares what is used with the limits."""
+        slot, budget = self.slot, self.budget
+        self.log_bytes = sum(hosted.logs.size_bytes for hosted in slot.hosted.values())
+        self.log_bytes += sum(keeper.logs.size_bytes for keeper in slot.keepers.values())
+        use = fullest(uses(slot.options, budget.memory_bytes, budget.disk_bytes, self.log_bytes))
+        if use.level is Level.HARD:
+            self._fail_aloud(use)
+        if (use.level is not Level.FREE) == self.is_over_soft_limit:
+            return
+        self.is_over_soft_limit = not self.is_over_soft_limit
+        if self.is_over_soft_limit:
+            slot.shell.warn(
+                f"slot {slot.id} is above its soft limit: {use}. Sources pause, a checkpoint is asked for",
+                option=use.option,
+                used_bytes=use.used_bytes,
+            )
+        slot.status_is_due = True
+        self._move_gates()
+
+    def _move_gates(self) -> None:
+        for hosted in self.slot.hosted.values():
+            hosted.update_gate()
+
+    def _fail_aloud(self, use: Use) -> None:
+        """One of the tasks here fails for all; of a slot that only keeps logs, one that it keeps for."""
+        slot = self.slot
+        fault = LimitExceeded(str(use), use.option, self.budget.failure)
+        if slot.hosted:
+            hosted = slot.hosted[min(slot.hosted)]
+            if hosted.failed is None or not hosted.failed.is_fatal:  # it is repeated at the heartbeat
+                hosted.failed = failure(hosted.task, hosted.incarnation, fault, is_fatal=True)
+                slot.tell_coordinator(hosted.failed)
+        elif slot.keepers:
+            keeper = slot.keepers[min(slot.keepers)]
+            slot.tell_coordinator(failure(keeper.task, keeper.incarnation, fault, is_fatal=True))
+
+    # ------------------------------------------------------------------ what the disk answers
+
+    def on_spilled(self, number: int, stored_bytes: int, error: str) -> None:
+        """A segment is on disk, or the disk has failed: then it stays in memory and is written again later."""
+        if self.budget.spilled(number, stored_bytes, error):
+            self.slot.shell.warn(
+                f"slot {self.slot.id} cannot write its in-flight logs to disk: {error}. They stay in memory;"
+                " beyond inflight_memory_bytes sources pause",
+                slot=self.slot.id,
+            )
+        self.check()
+
+    def on_segment_loaded(self, number: int, payloads: list[bytes] | None, error: str) -> None:
+        """A segment is there: its channel goes on. One that cannot be read ends its task's incarnation, whose successor
+        makes the elements again."""
+        segment = self.budget.loaded(number, payloads)
+        if segment is None:
+            return
+        channel = segment.channel
+        hosted = self.slot.hosted[self.slot.plan.channels[channel].sender]
+        if payloads is None:
+            if hosted.failed is None:
+                fault = SegmentUnreadable(self._channel_name(channel), error)
+                hosted.failed = failure(hosted.task, hosted.incarnation, fault, is_fatal=False)
+                self.slot.tell_coordinator(hosted.failed)
+        elif channel in hosted.sendings:
+            hosted.pump(hosted.sendings[channel])
+            hosted.update_gate()
+        else:
+            hosted.effects.pump()
+
+    def _channel_name(self, number: ChannelId) -> str:
+        plan, channel = self.slot.plan, self.slot.plan.channels[number]
+        receiver = "outside" if channel.receiver == OUTSIDE else plan.task_name(channel.receiver)
+        return f"{plan.task_name(channel.sender)} -> {receiver}"
+
+
+def failure(task: TaskId, incarnation: Incarnation, fault: EnvironmentFault, is_fatal: bool) -> TaskFailed:
+    """What the coordinator is told when a slot's environment fails a task, at no element of its input."""
+    return TaskFailed(
+        task=task,
+        incarnation=incarnation,
+        channel=-1,
+        first_seq=0,
+        count=0,
+        step="",
+        record="",
+        error=f"{type(fault).__name__}: {fault}",
+        traceback="",
+        is_fatal=is_fatal,
+    )

@@ -1,0 +1,129 @@
+"""A segment: a piece of one channel's in-flight log that was handed to disk as a whole.
+
+Its chunks stay in memory until they are on disk, and come back there when somebody replays them. The numbers and
+lengths of chunks stay in memory all the time, 16 bytes a chunk, so that positions and sizes need no disk.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clonos.core.ids import ChannelId, CheckpointId
+
+if TYPE_CHECKING:
+    from clonos.core.inflight_log import InflightLog
+
+CHUNK_OVERHEAD_BYTES = 160
+"""What a chunk costs in memory besides its payload: struct, number, the head of its bytes, places in two lists."""
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive elements of one kind."""
+
+    first_seq: int
+    kind: int
+    count: int
+    checkpoint: CheckpointId  # of a barrier, else 0
+    payload: bytes
+
+
+_Heads = list[tuple[int, int, int, CheckpointId]]  # (first_seq, kind, count, checkpoint) of each chunk
+_encode_heads = msgspec.msgpack.Encoder().encode
+_decode_heads = msgspec.msgpack.Decoder(_Heads).decode
+
+
+class Phase(Enum):
+    """Where a segment's chunks are."""
+
+    WRITING = auto()  # in memory, on their way to disk
+    KEPT = auto()  # in memory, because the disk failed
+    ON_DISK = auto()
+    LOADING = auto()  # on disk, on their way to memory
+    LOADED = auto()  # on disk and in memory
+    UNREADABLE = auto()  # on disk, which does not give them back
+
+
+class Segment:
+    """Consecutive chunks of one log."""
+
+    __slots__ = (
+        "_ends_bytes",
+        "_firsts",
+        "_start",
+        "chunks",
+        "id",
+        "log",
+        "memory_bytes",
+        "next_seq",
+        "phase",
+        "stored_bytes",
+    )
+
+    def __init__(self, number: int, log: InflightLog, chunks: list[Chunk]) -> None:
+        self.id = number
+        self.log = log
+        self.phase = Phase.WRITING
+        self.chunks = chunks  # empty when they are not in memory
+        self.next_seq = chunks[-1].first_seq + chunks[-1].count
+        self.stored_bytes = 0  # on disk
+        self._start = 0  # index of the oldest chunk that is still needed
+        self._firsts = array("q", (chunk.first_seq for chunk in chunks))
+        self._ends_bytes = array("q")
+        end_bytes = 0
+        for chunk in chunks:
+            end_bytes += len(chunk.payload)
+            self._ends_bytes.append(end_bytes)
+        self.memory_bytes = end_bytes + CHUNK_OVERHEAD_BYTES * len(chunks)  # while its chunks are there
+
+    @property
+    def channel(self) -> ChannelId:
+        """Whose elements these are."""
+        return self.log.channel
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the chunks can be read at once."""
+        return bool(self.chunks)
+
+    @property
+    def first_seq(self) -> int:
+        """Number of its first element, needed or not."""
+        return self._firsts[0]
+
+    @property
+    def start_seq(self) -> int:
+        """Number of the oldest element that is still needed."""
+        return self._firsts[self._start]
+
+    def index_of(self, seq: int) -> int:
+        """Index of the chunk that contains element ``seq``."""
+        return bisect_right(self._firsts, seq) - 1
+
+    def is_last(self, index: int) -> bool:
+        """Whether no chunk follows."""
+        return index == len(self._firsts) - 1
+
+    def bytes_from(self, seq: int) -> int:
+        """Payload bytes of the chunks from the one that contains ``seq`` on; from the oldest needed one at least."""
+        index = max(self._start, self.index_of(seq))
+        return self._ends_bytes[-1] - (self._ends_bytes[index - 1] if index else 0)
+
+    def truncate(self, before_seq: int) -> None:
+        """Chunks that end at or below ``before_seq`` are not needed any more; the last one still is."""
+        self._start = max(self._start, self.index_of(before_seq))
+
+    def payloads(self) -> list[bytes]:
+        """What to store: the heads of the chunks, then the payload of each."""
+        heads: _Heads = [(chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint) for chunk in self.chunks]
+        return [_encode_heads(heads), *(chunk.payload for chunk in self.chunks)]
+
+    def load(self, payloads: list[bytes]) -> None:
+        """The chunks are back in memory."""
+        heads = _decode_heads(payloads[0])
+        assert len(heads) == len(self._firsts) and heads[0][0] == self._firsts[0], (self.channel, self.id, heads[0])
+        self.chunks = [Chunk(*head, payload) for head, payload in zip(heads, payloads[1:], strict=True)]
