@@ -28,6 +28,7 @@ class Sending:
         "cursor",
         "dirty",
         "log",
+        "ordinal",
         "receiver",
         "sent_bytes",
         "session",
@@ -42,6 +43,7 @@ class Sending:
         self.shared = shared  # whose logs travel on this channel
         self.receiver = Incarnation(0)
         self.session = 0
+        self.ordinal = 0  # of the next message of this session
         self.claim: int | None = None  # the latest one; it outlives the session, see ``is_behind``
         self.cursor = log.next_seq  # number of the next element to send in this session
         self.credit_bytes = 0
@@ -68,15 +70,18 @@ class Sending:
         """Takes over what the receiver states; opens a session if it is a new one."""
         if statement.session < self.session:
             return
-        self.claim = statement.claim
         if statement.session > self.session:
             self.session = statement.session
+            self.ordinal = 0
+            self.claim = statement.claim
             self.cursor = statement.next_seq
             self.sent_bytes = 0
             self.credit_bytes = 0
             self.shipped = {length.task: length.end_bytes for length in statement.lengths}
             self.dirty = dict.fromkeys(task for task in self.shared if task in logs.replicas)
             self.unsent_bytes = self.log.bytes_from(max(self.cursor, self.log.start_seq))
+        # One that was overtaken on its way takes nothing back.
+        self.claim = max(self.claim or 0, statement.claim)
         self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
 
     def is_behind(self, position: int) -> bool:
@@ -111,6 +116,7 @@ class Sending:
                     sender,
                     self.receiver,
                     self.session,
+                    self.ordinal,
                     chunk.first_seq,
                     chunk.kind,
                     chunk.count,
@@ -119,6 +125,7 @@ class Sending:
                 ),
                 chunk.payload,
             )
+            self.ordinal += 1
 
     def _account(self, chunk: Chunk) -> None:
         self.cursor = chunk.first_seq + chunk.count
@@ -127,7 +134,8 @@ class Sending:
 
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
         """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
-        return Position(self.channel.id, sender, self.receiver, self.session, self.cursor, self.deltas(logs))
+        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        return Position(self.channel.id, sender, self.receiver, self.session, ordinal, self.cursor, self.deltas(logs))
 
 
 class Receiving:
@@ -139,6 +147,7 @@ class Receiving:
         "is_confirmed",
         "is_quiet",
         "needed_seq",
+        "next_ordinal",
         "next_seq",
         "queued_bytes",
         "recovered_claim",
@@ -156,6 +165,7 @@ class Receiving:
         self.window_bytes = window_bytes
         self.sender = Incarnation(0)
         self.session = 0
+        self.next_ordinal = 0  # of the next message of this session
         self.session_bytes = 0  # received in this session
         self.queued_bytes = 0  # handed to the task, not yet processed
         self.granted_bytes = 0
@@ -167,6 +177,7 @@ class Receiving:
     def renew(self) -> None:
         """Begins a new session; the caller states it."""
         self.session += 1
+        self.next_ordinal = 0
         self.session_bytes = 0
         self.granted_bytes = 0
         self.stated_bytes = 0
@@ -210,9 +221,22 @@ class Receiving:
         )
 
     def has_gap(self, message: Batch | Position, logs: CausalLogs) -> bool:
-        """Whether elements or bytes of a delta are missing: a message is accepted whole or not at all."""
+        """Whether a message, elements or bytes of a delta are missing: a message is accepted whole or not at all.
+
+        A message that carried only deltas leaves no gap in the elements, and none in the deltas if nothing has grown
+        since: without its ordinal, elements would be accepted without their causes.
+        """
         first = message.first_seq if isinstance(message, Batch) else message.next_seq
-        return first > self.next_seq or any(logs.has_gap(delta) for delta in message.deltas)
+        return (
+            message.ordinal > self.next_ordinal
+            or first > self.next_seq
+            or any(logs.has_gap(delta) for delta in message.deltas)
+        )
+
+    def confirm(self, message: Batch | Position) -> None:
+        """A message of this session is accepted: it has no gap."""
+        self.is_confirmed = True
+        self.next_ordinal = max(self.next_ordinal, message.ordinal + 1)
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
         """Moves on behind ``batch``, which has no gap; how many of its elements are known already (None: all)."""

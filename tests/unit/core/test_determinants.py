@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core import determinants as d
@@ -42,6 +42,7 @@ def read_all(log: bytes) -> list[d.Entry]:
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(entries, max_size=30))
 def test_a1_every_entry_reads_back_as_it_was_written(written: list[tuple[bytes, d.Entry]]) -> None:
     assert read_all(b"".join(data for data, _ in written)) == [entry for _, entry in written]
@@ -61,6 +62,7 @@ def test_every_determinant_that_is_read_has_a_name() -> None:
     }
 
 
+@settings(deadline=None)
 @given(entries)
 def test_a1_an_entry_cut_short_anywhere_is_malformed(written: tuple[bytes, d.Entry]) -> None:
     data, _ = written
@@ -85,6 +87,7 @@ def test_a1_a_number_beyond_ten_bytes_is_malformed() -> None:
         read_all(bytes((d.CLOCK,)) + b"\xff" * 100)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_a1_any_bytes_are_entries_or_malformed_and_nothing_else(data: bytes) -> None:
     try:
@@ -118,6 +121,7 @@ def test_a6_a_step_names_any_input(index: int) -> None:
     assert read_all(d.step(index, 7)) == [(d.STEP, index, 7, b"")]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2_000)), max_size=40))
 def test_claims_are_the_sums_of_the_steps_of_each_input(steps: list[tuple[int, int]]) -> None:
     log = b"".join(d.step(index, count) + d.numbers(d.CLOCK, count) for index, count in steps)

@@ -42,7 +42,7 @@ def accusation(number: int) -> m.Accusation:
 
 
 def batch(number: int) -> m.Batch:
-    return m.Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, number, 0, 1, CheckpointId(0), ())
+    return m.Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, 0, number, 0, 1, CheckpointId(0), ())
 
 
 def update(number: int) -> m.StandbyUpdate:

@@ -1,0 +1,184 @@
+"""Both real ends of one channel with a network between them that the test rules over, message by message."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.chain import Kind
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.inflight_budget import InflightBudget
+from clonos.core.inflight_log import InflightLog
+from clonos.core.messages import Batch, Position, Statement
+from clonos.core.options import Options
+from clonos.core.plan import Channel
+from clonos.core.ports import SpillStore
+from clonos.core.sessions import Receiving, Sending
+from tests.unit.core.plans import number
+
+SENDER, RECEIVER = TaskId(0), TaskId(1)
+CHANNEL = Channel(ChannelId(0), 0, SENDER, RECEIVER)
+Packet = tuple[Batch | Position, bytes]
+
+
+class NoDisk(SpillStore):
+    """A disk that nobody may need."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"the disk was asked for {name}")
+
+
+def in_memory_budget() -> InflightBudget:
+    """A budget that nothing here uses up."""
+    return InflightBudget(Options(), object.__new__(NoDisk))
+
+
+def inflight_log(next_seq: int = 0, channel: int = 0) -> InflightLog:
+    """An in-flight log that stays in memory."""
+    return InflightLog(ChannelId(channel), next_seq, in_memory_budget())
+
+
+class ChannelPair:
+    """``forward``: batches and positions on their way; ``back``: statements. What is taken out without being
+    delivered is lost."""
+
+    def __init__(self, window_bytes: int = 1000, next_seq: int = 0, claim: int = 0) -> None:
+        self.window_bytes = window_bytes
+        self.incarnations = [0, 0]
+        self.forward: deque[Packet] = deque()
+        self.back: deque[Statement] = deque()
+        self.accepted: list[bytes] = []  # one item an element
+        self.unconsumed: deque[int] = deque()
+        self.renewals = 0
+        self.new_sender(next_seq)
+        self.new_receiver(next_seq, claim)
+
+    # ------------------------------------------------------------------ lives
+
+    def new_sender(self, next_seq: int, log: bytes = b"") -> None:
+        """A new incarnation of the sending task, restored with output from ``next_seq`` on."""
+        self.incarnations[0] += 1
+        self.sender_logs = CausalLogs()
+        self.sender_logs.begin(SENDER, 0, log)
+        self.sending = Sending(CHANNEL, inflight_log(next_seq), (SENDER,))
+        self.forward.clear()
+        if hasattr(self, "receiving"):
+            self.meet()
+
+    def new_receiver(self, next_seq: int, claim: int = 0) -> None:
+        """A new incarnation of the receiving task, restored with input from ``next_seq`` on."""
+        self.incarnations[1] += 1
+        self.receiver_logs = CausalLogs()
+        self.receiving = Receiving(CHANNEL, next_seq, claim, self.window_bytes)
+        self.accepted = self.accepted[:next_seq]
+        self.unconsumed.clear()
+        self.back.clear()
+        self.meet()
+
+    def meet(self) -> None:
+        """Both know each other's incarnation."""
+        self.sending.meet(Incarnation(self.incarnations[1]))
+        if self.receiving.meet(Incarnation(self.incarnations[0])):
+            self.renew()
+
+    # ------------------------------------------------------------------ the sending end
+
+    def produce(self, *payloads: bytes, kind: Kind = Kind.ROWS, log: bytes = b"", count: int = 1) -> None:
+        """A step of the sender: its log grows, then ``count`` elements for each payload leave."""
+        if log:
+            self.grow(log)
+        for payload in payloads:
+            checkpoint = CheckpointId(1 if kind is Kind.BARRIER else 0)
+            self.sending.append(kind, count, checkpoint, payload)
+        self.pump()
+
+    def grow(self, log: bytes) -> None:
+        """The sender's log grows in mid-step."""
+        self.sender_logs.append(SENDER, log)
+        self.sending.dirty[SENDER] = None
+
+    def pump(self) -> None:
+        self.sending.pump(self.sender_logs, Incarnation(self.incarnations[0]), self._put)
+
+    def _put(self, batch: Batch, payload: bytes) -> None:
+        self.forward.append((batch, payload))
+
+    def heartbeat(self) -> None:
+        """Of the sender."""
+        if self.sending.session:
+            position = self.sending.position(self.sender_logs, Incarnation(self.incarnations[0]))
+            self.forward.append((position, b""))
+
+    def deliver_statement(self) -> None:
+        """The oldest statement arrives."""
+        self.hear(self.back.popleft())
+
+    def hear(self, statement: Statement) -> None:
+        self.sending.open(statement, self.sender_logs)
+        self.pump()
+
+    # ------------------------------------------------------------------ the receiving end
+
+    def renew(self) -> None:
+        self.renewals += 1
+        self.receiving.renew()
+        self.state()
+
+    def state(self) -> None:
+        """States what is so now, as at a heartbeat too."""
+        self.back.append(
+            self.receiving.statement(number(1), Incarnation(self.incarnations[1]), self.receiver_logs.lengths())
+        )
+
+    def deliver(self, count: int = 1) -> None:
+        """The oldest messages arrive."""
+        for _ in range(count):
+            self.arrive(*self.forward.popleft())
+
+    def arrive(self, message: Batch | Position, payload: bytes) -> bool:
+        """What a slot does with a message of this channel; whether it was accepted."""
+        receiving = self.receiving
+        if message.session != receiving.session:
+            return False
+        if receiving.has_gap(message, self.receiver_logs):
+            self.renew()
+            return False
+        receiving.confirm(message)
+        for delta in message.deltas:
+            self.receiver_logs.receive(delta)
+        if isinstance(message, Batch):
+            skip = receiving.accept(message, len(payload))
+            if skip is not None:
+                self.accepted += [payload] * (message.count - skip)
+                self.unconsumed.append(len(payload) + 64)
+            if receiving.grant():
+                self.state()
+        return True
+
+    def consume(self, count: int = 1) -> None:
+        """The task processes the oldest batches."""
+        for _ in range(count):
+            self.receiving.queued_bytes -= self.unconsumed.popleft()
+            if self.receiving.grant():
+                self.state()
+
+    def settle(self, step: Callable[[], None] = lambda: None) -> None:
+        """Everything on its way arrives, nothing more is lost, everything is consumed."""
+        for _ in range(10_000):
+            step()
+            while self.back:
+                self.deliver_statement()
+            while self.forward:
+                self.deliver()
+            self.consume(len(self.unconsumed))
+            if not (self.back or self.forward):
+                return
+        raise AssertionError("the channel does not settle")
+
+    @property
+    def known_log(self) -> bytes:
+        """What the receiver has of the sender's log."""
+        replica = self.receiver_logs.replicas.get(SENDER)
+        return b"" if replica is None else bytes(replica.data)

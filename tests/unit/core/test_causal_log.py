@@ -1,0 +1,187 @@
+"""Conformance A 2 and A 3: causal logs and their replicas against a plain list of bytes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.errors import LogDiverged
+from clonos.core.ids import TaskId
+from clonos.core.messages import Delta, Length
+
+OWNER = TaskId(3)
+
+
+class Twin:
+    """What logs must be equal to: all bytes ever written, and how many of them have been dropped."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.start = 0
+
+    @property
+    def kept(self) -> bytes:
+        return self.written[self.start :]
+
+
+def data_of(logs: CausalLogs, task: TaskId = OWNER) -> bytes:
+    return bytes(logs.replicas[task].data)
+
+
+def take(holder: CausalLogs, delta: Delta) -> bool:
+    """What a channel does with a delta: all of it or nothing."""
+    if holder.has_gap(delta):
+        return False
+    holder.receive(delta)
+    return True
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(1, 4))
+def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_what_a_plain_list_holds(seed: int, consumers: int) -> None:
+    luck = random.Random(seed)
+    twin, owner = Twin(), CausalLogs()
+    owner.begin(OWNER, 0)
+    holders = [CausalLogs() for _ in range(consumers)]
+    pending: list[list[Delta]] = [[] for _ in holders]
+    barriers = [0]
+    for _ in range(60):
+        match luck.choice(("append", "append", "barrier", "ship", "ship", "deliver", "deliver", "truncate")):
+            case "append":
+                data = luck.randbytes(luck.randrange(6))
+                twin.written += data
+                owner.append(OWNER, data)
+            case "barrier":
+                barriers.append(len(twin.written))
+            case "ship":
+                k = luck.randrange(consumers)
+                pending[k].append(owner.delta(OWNER, luck.choice((0, holders[k].end_bytes(OWNER)))))
+            case "deliver":
+                k = luck.randrange(consumers)
+                if pending[k]:
+                    index = luck.randrange(len(pending[k]))  # any of them, so earlier ones come later or never
+                    delta = pending[k][index] if luck.random() < 0.3 else pending[k].pop(index)
+                    take(holders[k], delta)
+            case "truncate":
+                # A checkpoint is complete only when everybody is behind its barrier.
+                twin.start = max(twin.start, luck.choice(barriers))
+                for logs in luck.sample([owner, *holders], luck.randrange(consumers + 2)):
+                    logs.truncate(OWNER, twin.start)
+        assert owner.end_bytes(OWNER) == len(twin.written)
+        for logs in (owner, *holders):
+            if (replica := logs.replicas.get(OWNER)) is not None:
+                end = min(replica.end_bytes, len(twin.written))
+                assert replica.data[: end - replica.start_bytes] == twin.written[replica.start_bytes : end]
+                assert logs.size_bytes == len(replica.data)
+    for logs in holders:
+        assert take(logs, owner.delta(OWNER, logs.end_bytes(OWNER)))
+        logs.truncate(OWNER, twin.start)
+        assert (data_of(logs), logs.end_bytes(OWNER)) == (twin.kept, len(twin.written))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_a3_diamond_two_paths_with_lags_duplicates_and_reordering_make_one_correct_copy(seed: int) -> None:
+    luck = random.Random(seed)
+    owner, left, right, join = (CausalLogs() for _ in range(4))
+    owner.begin(OWNER, 0)
+    written = b""
+    to_join: list[Delta] = []
+    for _ in range(50):
+        data = luck.randbytes(luck.randrange(4))
+        written += data
+        owner.append(OWNER, data)
+        for middle in (left, right):
+            if luck.random() < 0.5:
+                assert take(middle, owner.delta(OWNER, middle.end_bytes(OWNER)))
+            if OWNER in middle.replicas and luck.random() < 0.7:
+                to_join.append(middle.delta(OWNER, luck.randrange(middle.end_bytes(OWNER) + 1)))
+        if to_join and luck.random() < 0.8:
+            delta = luck.choice(to_join)
+            if luck.random() < 0.5:
+                to_join.remove(delta)
+            take(join, delta)
+            if OWNER in join.replicas:
+                assert written.startswith(data_of(join))
+    for middle in (left, right):
+        take(middle, owner.delta(OWNER, middle.end_bytes(OWNER)))
+        take(join, middle.delta(OWNER, join.end_bytes(OWNER)))
+    assert data_of(join) == written
+
+
+def test_a_delta_beyond_the_end_is_a_gap_and_one_that_restarts_is_none() -> None:
+    logs = CausalLogs()
+    assert logs.has_gap(Delta(OWNER, 0, False, b"a"))  # nothing is held, and nothing says that nothing lies before
+    assert not logs.has_gap(Delta(OWNER, 7, True, b"a"))
+    logs.begin(OWNER, 0, b"abc")
+    assert logs.has_gap(Delta(OWNER, 4, False, b"e"))
+    assert not logs.has_gap(Delta(OWNER, 3, False, b"d"))
+    assert not logs.has_gap(Delta(OWNER, 4, True, b"e"))
+
+
+def test_a_replica_that_ends_before_a_completed_checkpoint_begins_anew_there() -> None:
+    logs = CausalLogs()
+    logs.begin(OWNER, 0, b"abc")
+    assert logs.receive(Delta(OWNER, 10, True, b"klm"))
+    assert (data_of(logs), logs.replicas[OWNER].start_bytes, logs.size_bytes) == (b"klm", 10, 3)
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=20), st.data())
+def test_a_copy_that_differs_in_one_byte_is_a_divergence_at_just_this_byte(log: bytes, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(log) - 1))
+    start = data.draw(st.integers(0, at))
+    end = data.draw(st.integers(at + 1, len(log)))
+    other = bytearray(log)
+    other[at] ^= 0x10
+    logs = CausalLogs()
+    logs.begin(OWNER, 100, log)
+    with pytest.raises(LogDiverged) as raised:
+        logs.receive(Delta(OWNER, 100 + start, False, bytes(other[start:end])))
+    assert (raised.value.task, raised.value.offset_bytes) == (OWNER, 100 + at)
+
+
+def test_bytes_before_a_completed_checkpoint_are_dropped_wherever_a_late_delta_brings_them() -> None:
+    logs = CausalLogs()
+    logs.begin(OWNER, 0, b"abcdef")
+    logs.truncate(OWNER, 4)
+    assert not logs.receive(Delta(OWNER, 0, True, b"abcd"))
+    assert logs.receive(Delta(OWNER, 2, False, b"cdefgh"))
+    assert (data_of(logs), logs.replicas[OWNER].start_bytes) == (b"efgh", 4)
+
+
+def test_truncating_beyond_the_end_leaves_an_empty_copy_that_goes_on_from_there() -> None:
+    logs = CausalLogs()
+    logs.begin(OWNER, 0, b"abc")
+    logs.truncate(OWNER, 9)
+    assert (logs.end_bytes(OWNER), logs.size_bytes) == (9, 0)
+    assert not logs.has_gap(Delta(OWNER, 9, False, b"j"))
+    assert logs.receive(Delta(OWNER, 5, False, b"fghijk"))
+    assert data_of(logs) == b"jk"
+
+
+def test_truncating_backwards_or_what_is_not_held_changes_nothing() -> None:
+    logs = CausalLogs()
+    logs.begin(OWNER, 5, b"abc")
+    logs.truncate(OWNER, 2)
+    logs.truncate(TaskId(8), 2)
+    assert (data_of(logs), logs.lengths()) == (b"abc", (Length(OWNER, 8),))
+
+
+def test_lengths_and_deltas_stand_in_the_order_of_tasks() -> None:
+    logs = CausalLogs()
+    for task in (5, 1, 3):
+        logs.begin(TaskId(task), 0, bytes(task))
+    assert logs.lengths() == tuple(Length(TaskId(t), t) for t in (1, 3, 5))
+    assert [delta.task for delta in logs.deltas((TaskId(1), TaskId(2), TaskId(5)))] == [1, 5]
+
+
+def test_an_empty_log_travels_too_so_that_its_holder_knows_where_it_begins() -> None:
+    owner, holder = CausalLogs(), CausalLogs()
+    owner.begin(OWNER, 40)
+    assert take(holder, owner.delta(OWNER, 0))
+    assert holder.end_bytes(OWNER) == 40

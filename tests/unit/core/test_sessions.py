@@ -1,0 +1,390 @@
+"""Channels (protocol 4) and conformance G 42: sessions, gaps, credit, deltas, and messages that are lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core.chain import Kind
+from clonos.core.ids import Incarnation
+from clonos.core.messages import Batch, Position
+from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
+from tests.unit.core.channel_pair import SENDER, ChannelPair
+
+EVENTS = (
+    "produce",
+    "grow",
+    "heartbeat",
+    "deliver",
+    "deliver",
+    "state",
+    "hear",
+    "hear",
+    "lose",
+    "consume",
+    "break",
+    "repeat",
+)
+
+
+def opened(**changes: int) -> ChannelPair:
+    """A pair whose first statement has arrived."""
+    pair = ChannelPair(**changes)
+    pair.deliver_statement()
+    return pair
+
+
+def test_nothing_is_sent_before_the_receiver_has_stated() -> None:
+    pair = ChannelPair()
+    pair.produce(b"a")
+    pair.heartbeat()
+    assert not pair.forward
+    pair.deliver_statement()
+    assert [payload for _, payload in pair.forward] == [b"a"]
+
+
+def test_a_gap_in_the_elements_makes_a_new_session_that_resumes_where_the_receiver_is() -> None:
+    pair = opened()
+    pair.produce(b"a", b"b", b"c")
+    pair.deliver()
+    pair.forward.popleft()  # lost
+    pair.deliver()
+    assert (pair.accepted, pair.receiving.session) == ([b"a"], 2)
+    pair.settle()
+    assert pair.accepted == [b"a", b"b", b"c"]
+
+
+def test_a_lost_tail_is_noticed_at_the_senders_heartbeat() -> None:
+    pair = opened()
+    pair.produce(b"a", b"b")
+    pair.forward.clear()
+    pair.heartbeat()
+    pair.settle()
+    assert pair.accepted == [b"a", b"b"]
+
+
+def test_messages_of_an_earlier_session_are_dropped() -> None:
+    pair = opened()
+    pair.produce(b"a", b"b")
+    late = list(pair.forward)
+    pair.forward.clear()
+    pair.renew()
+    assert not pair.arrive(*late[0])
+    pair.settle()
+    assert pair.accepted == [b"a", b"b"]
+
+
+def test_a_duplicate_changes_nothing() -> None:
+    pair = opened()
+    pair.produce(b"a", log=b"1")
+    packet = pair.forward[0]
+    pair.deliver()
+    pair.arrive(*packet)
+    pair.settle()
+    assert (pair.accepted, pair.known_log) == ([b"a"], b"1")
+
+
+def test_a_batch_that_is_known_in_part_is_cut() -> None:
+    pair = opened()
+    pair.produce(b"x", count=5)
+    pair.settle()
+    pair.new_sender(2)
+    pair.produce(b"x", count=6)  # elements 2..7, the first three are known
+    pair.settle()
+    assert (len(pair.accepted), pair.receiving.next_seq) == (8, 8)
+
+
+def test_a_statement_of_an_earlier_session_that_comes_late_changes_nothing() -> None:
+    pair = ChannelPair()
+    late = pair.back[0]
+    pair.renew()
+    pair.back.popleft()
+    pair.deliver_statement()
+    pair.produce(b"a")
+    pair.hear(late)
+    assert pair.sending.session == 2
+    assert [m.session for m, _ in pair.forward] == [2]
+
+
+def test_a_statement_overtaken_within_its_session_takes_no_claim_and_no_credit_back() -> None:
+    pair = opened()
+    early = pair.receiving.statement(pair_view(), Incarnation(1), ())
+    pair.produce(b"a", b"b")
+    pair.deliver(2)
+    pair.consume(2)
+    pair.state()
+    pair.hear(pair.back.pop())
+    credit = pair.sending.credit_bytes
+    pair.hear(early)
+    assert (pair.sending.claim, pair.sending.credit_bytes) == (2, credit)
+
+
+def pair_view() -> int:
+    return 1 << 32 | 1
+
+
+# ------------------------------------------------------------------ deltas
+
+
+def test_a_delta_is_carried_once_a_session_and_again_in_the_next() -> None:
+    pair = opened()
+    pair.produce(b"a", log=b"1")
+    pair.produce(b"b", log=b"2")
+    assert [d.data for m, _ in pair.forward for d in m.deltas] == [b"1", b"2"]
+    pair.forward.clear()
+    pair.renew()
+    pair.deliver_statement()
+    assert [d.data for m, _ in pair.forward for d in m.deltas] == [b"12"]
+
+
+def test_a_gap_in_a_delta_refuses_the_whole_message() -> None:
+    pair = opened()
+    pair.produce(b"a", log=b"1")
+    pair.settle()
+    pair.grow(b"2")
+    pair.heartbeat()
+    pair.forward.clear()  # the heartbeat that carried 2
+    pair.produce(b"b", log=b"3")
+    pair.deliver()
+    assert (pair.accepted, pair.known_log) == ([b"a"], b"1")
+    pair.settle()
+    assert (pair.accepted, pair.known_log) == ([b"a", b"b"], b"123")
+
+
+def test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused() -> None:
+    """Protocol 3. The step's log left with a heartbeat since credit was used up; the elements followed alone."""
+    pair = opened(window_bytes=100)
+    pair.produce(b"a" * 200)
+    pair.deliver()
+    pair.produce(b"b", log=b"CAUSE")
+    assert not pair.forward  # no credit
+    pair.heartbeat()
+    assert [d.data for m, _ in pair.forward for d in m.deltas] == [b"CAUSE"]
+    pair.forward.clear()
+    pair.consume()
+    while pair.back:
+        pair.deliver_statement()
+    assert len(pair.forward) == 1
+    pair.deliver()
+    assert pair.accepted == [b"a" * 200]
+    pair.settle()
+    assert (pair.accepted[1:], pair.known_log) == ([b"b"], b"CAUSE")
+
+
+def test_a_delta_that_the_receiver_has_by_another_way_is_not_carried() -> None:
+    pair = ChannelPair()
+    pair.receiver_logs.begin(SENDER, 0, b"12345")
+    pair.renew()
+    pair.deliver_statement()
+    pair.deliver_statement()
+    pair.produce(b"a", log=b"12345")
+    pair.produce(b"b", log=b"6")
+    assert [(d.offset_bytes, d.data) for m, _ in pair.forward for d in m.deltas] == [(5, b"6")]
+
+
+def test_a_log_that_begins_behind_what_the_receiver_has_restarts_its_replica() -> None:
+    pair = ChannelPair()
+    pair.sender_logs.append(SENDER, b"123456")
+    pair.sender_logs.truncate(SENDER, 4)
+    pair.deliver_statement()
+    pair.heartbeat()
+    pair.settle()
+    assert (pair.receiver_logs.replicas[SENDER].start_bytes, pair.known_log) == (4, b"56")
+
+
+# ------------------------------------------------------------------ credit
+
+
+def test_credit_bounds_what_is_on_its_way_to_the_window_and_one_element_more() -> None:
+    pair = opened(window_bytes=1000)
+    pair.produce(*[b"x" * 100] * 50)
+    on_its_way = sum(len(payload) + MESSAGE_OVERHEAD_BYTES for _, payload in pair.forward)
+    assert 1000 <= on_its_way < 1000 + 164
+
+
+def test_g42_one_huge_element_passes_whatever_the_window() -> None:
+    pair = opened(window_bytes=100)
+    pair.produce(b"x" * 100_000, b"y" * 100_000, b"z")
+    assert len(pair.forward) == 1
+    pair.settle()
+    assert [len(payload) for payload in pair.accepted] == [100_000, 100_000, 1]
+
+
+def test_g42_credit_lost_at_a_disconnect_is_healed_by_the_next_statement() -> None:
+    pair = opened(window_bytes=200)
+    pair.produce(*[b"x" * 100] * 10)
+    pair.deliver(len(pair.forward))
+    pair.consume(len(pair.unconsumed))
+    pair.back.clear()  # every grant is lost
+    pair.pump()
+    assert not pair.forward
+    pair.state()
+    pair.settle()
+    assert len(pair.accepted) == 10
+
+
+def test_g42_a_replaying_task_gets_what_its_next_step_needs_beyond_the_window() -> None:
+    pair = opened(window_bytes=100)
+    pair.produce(*[b"x" * 90] * 20)
+    pair.receiving.needed_seq = 20  # and it consumes nothing before all are there
+    if pair.receiving.grant():
+        pair.state()
+    for _ in range(100):
+        while pair.back:
+            pair.deliver_statement()
+        if not pair.forward:
+            break
+        pair.deliver()
+    assert len(pair.accepted) == 20
+
+
+def test_credit_counts_from_the_sessions_beginning() -> None:
+    pair = opened(window_bytes=300)
+    pair.produce(*[b"x" * 100] * 20)
+    pair.settle()
+    pair.renew()
+    assert pair.back[-1].credit_bytes == 300
+    pair.deliver_statement()
+    assert (pair.sending.sent_bytes, pair.sending.credit_bytes) == (0, 300)
+
+
+def test_barriers_take_credit_and_heartbeats_do_not() -> None:
+    pair = opened(window_bytes=MESSAGE_OVERHEAD_BYTES)
+    pair.produce(b"", kind=Kind.BARRIER)
+    pair.produce(b"", kind=Kind.BARRIER)
+    assert len(pair.forward) == 1
+    pair.heartbeat()
+    assert len(pair.forward) == 2
+
+
+def test_the_backlog_is_what_a_live_session_has_not_sent() -> None:
+    pair = opened(window_bytes=100)
+    pair.produce(b"x" * 1000, b"y" * 500)
+    assert pair.sending.unsent_bytes == 500
+    pair.sending.meet(Incarnation(9))
+    assert pair.sending.unsent_bytes == 0
+    pair.produce(b"z" * 500)
+    assert pair.sending.unsent_bytes == 0  # its receiver is down: no back-pressure
+
+
+# ------------------------------------------------------------------ claims and lives
+
+
+def test_the_claim_is_what_has_come_or_what_the_own_log_has_steps_for() -> None:
+    pair = ChannelPair(next_seq=3, claim=10)
+    assert (pair.back[0].next_seq, pair.back[0].claim) == (3, 10)
+    pair.deliver_statement()
+    assert pair.sending.claim == 10
+    pair.produce(*[b"x"] * 9)
+    pair.settle()
+    pair.renew()
+    assert pair.back[0].claim == 12
+
+
+def test_a_dead_receivers_claim_stands_until_its_successor_states_a_lower_one() -> None:
+    pair = opened()
+    pair.produce(b"a", b"b", b"c")
+    pair.settle()
+    pair.state()
+    pair.deliver_statement()
+    pair.new_receiver(1)
+    assert (pair.sending.claim, pair.sending.session) == (3, 0)
+    pair.deliver_statement()
+    assert pair.sending.claim == 1
+    pair.settle()
+    assert pair.accepted == [b"a", b"b", b"c"]
+
+
+def test_a_replaying_sender_keeps_what_the_receiver_has_and_sends_from_there() -> None:
+    pair = opened()
+    pair.produce(*[bytes((i,)) for i in range(5)])
+    pair.settle()
+    pair.new_sender(0)
+    pair.produce(*[bytes((i,)) for i in range(3)])
+    pair.settle()
+    assert (pair.renewals, pair.sending.unsent_bytes, pair.sending.log.next_seq) == (2, 0, 3)
+    pair.heartbeat()
+    pair.settle()
+    assert pair.renewals == 2  # its heartbeat names what the receiver has
+    pair.produce(*[bytes((i,)) for i in range(3, 7)])
+    pair.settle()
+    assert pair.accepted == [bytes((i,)) for i in range(7)]
+
+
+# ------------------------------------------------------------------ everything at once
+
+
+@pytest.mark.parametrize("window_bytes", [1, 200, 5_000])
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_whatever_is_lost_repeated_or_cut_the_receiver_gets_every_element_once_and_behind_its_causes(
+    window_bytes: int, seed: int
+) -> None:
+    luck = random.Random(seed)
+    pair = ChannelPair(window_bytes)
+    produced: list[bytes] = []
+    causes: list[int] = []  # per element, the length of the sender's log when it was made
+    log = b""
+
+    def check() -> None:
+        assert pair.accepted == produced[: len(pair.accepted)]
+        assert log.startswith(pair.known_log)
+        if pair.accepted:
+            assert len(pair.known_log) >= causes[len(pair.accepted) - 1]
+
+    for _ in range(80):
+        match luck.choice(EVENTS):
+            case "produce":
+                data, count = luck.randbytes(luck.randrange(3)), luck.randrange(1, 4)
+                log += data
+                payload = luck.randbytes(luck.choice((1, 50, 400)))
+                produced += [payload] * count
+                causes += [len(log)] * count
+                pair.produce(payload, log=data, count=count)
+            case "grow":
+                data = luck.randbytes(2)
+                log += data
+                pair.grow(data)
+            case "heartbeat":
+                pair.heartbeat()
+            case "deliver" if pair.forward:
+                pair.deliver()
+            case "state":
+                pair.state()
+            case "hear" if pair.back:
+                pair.deliver_statement()
+            case "lose":
+                for queue in (pair.forward, pair.back):
+                    for _ in range(min(len(queue), luck.randrange(3))):
+                        queue.popleft()
+            case "consume" if pair.unconsumed:
+                pair.consume()
+            case "break":
+                pair.forward.clear()
+                pair.back.clear()
+                pair.renew()
+            case "repeat" if pair.forward:
+                pair.forward.appendleft(pair.forward[0])
+        check()
+    for _ in range(2):
+        pair.state()
+        pair.settle(check)
+        pair.heartbeat()
+    pair.settle(check)
+    assert pair.accepted == produced
+    assert len(pair.known_log) == len(log)
+
+
+def test_messages_bear_channel_session_and_both_incarnations() -> None:
+    pair = opened()
+    pair.produce(b"a")
+    pair.heartbeat()
+    batch, position = (message for message, _ in pair.forward)
+    assert isinstance(batch, Batch)
+    assert isinstance(position, Position)
+    for message in (batch, position):
+        assert (message.channel, message.sender, message.receiver, message.session) == (0, 1, 1, 1)
+    assert (batch.first_seq, position.next_seq) == (0, 1)
