@@ -1,0 +1,167 @@
+"""Objects in S3 and GCS: data through ``pyarrow.fs``, and creating one only if it is absent through ``obstore``.
+
+pyarrow has no exclusive create, so whatever has none elsewhere either is refused. Shown to work: an S3-compatible
+server. GCS is untried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from clonos.core.errors import JobError
+from clonos.io.object_files import ObjectMissing, StoreFailed
+
+
+class StoreUnsupported(JobError):
+    """The store's URL names a kind of store that cannot be used."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url = url
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} cannot be the checkpoint store: {self.reason}."
+            " Use a folder that all machines share, s3:// or gs://."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CloudLocation:
+    """``scheme://bucket/prefix?region=...&endpoint=...``; what is not said comes from the environment."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+    endpoint: str
+    region: str
+
+    @staticmethod
+    def parse(url: str) -> CloudLocation:
+        """The parts of a URL."""
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        endpoint = options.pop("endpoint", "") or options.pop("endpoint_override", "")
+        region = options.pop("region", "")
+        if options:
+            raise StoreUnsupported(url, f"unknown option {sorted(options)[0]}; there are endpoint and region")
+        if not parts.netloc:
+            raise StoreUnsupported(url, "it names no bucket")
+        endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3", "") or os.environ.get("AWS_ENDPOINT_URL", "")
+        if endpoint and "://" not in endpoint:
+            endpoint = f"https://{endpoint}"
+        region = region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
+        return CloudLocation(parts.scheme, parts.netloc, parts.path.strip("/"), endpoint, region)
+
+
+class CloudFiles:
+    """A bucket, or what lies below a prefix in it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.partition("?")[0]
+        location = CloudLocation.parse(url)
+        self._root = "/".join(part for part in (location.bucket, location.prefix) if part)
+        connect = {"s3": _connect_s3, "gs": _connect_gcs, "gcs": _connect_gcs}.get(location.scheme)
+        if connect is None:
+            reason = "this kind of store has no create-if-absent, which says who is coordinator"
+            raise StoreUnsupported(url, reason)
+        self._files, self._conditional = connect(location)
+
+    def read(self, name: str) -> bytes:
+        """All bytes of an object."""
+
+        def action() -> bytes:
+            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
+                return bytes(stream.read())
+
+        content: bytes = self._try(f"read {name}", action, name)
+        return content
+
+    def write(self, name: str, data: bytes) -> None:
+        """One upload; it is there whole or not at all."""
+
+        def action() -> None:
+            with self._files.open_output_stream(f"{self._root}/{name}") as stream:
+                stream.write(data)
+
+        self._try(f"write {name}", action)
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """A conditional put."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            obstore.put(self._conditional, name, data, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except Exception as error:  # noqa: BLE001 its errors have no common class; all mean that it is not known
+            raise StoreFailed(self.url, f"create {name}", f"{type(error).__name__}: {error}") from None
+        return True
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+        from pyarrow.fs import FileType
+
+        found = self._try(f"look for {name}", lambda: self._files.get_file_info(f"{self._root}/{name}"))
+        return bool(found.type == FileType.File)
+
+    def delete(self, name: str) -> None:
+        """Removes an object."""
+        try:
+            self._try(f"delete {name}", lambda: self._files.delete_file(f"{self._root}/{name}"), name)
+        except ObjectMissing:
+            return
+
+    def list(self, folder: str) -> list[str]:
+        """Names of all objects below a folder."""
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(f"{self._root}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
+        found = self._try(f"list {folder}", lambda: self._files.get_file_info(selector))
+        skipped = len(self._root) + 1
+        return sorted(entry.path[skipped:] for entry in found if entry.type == FileType.File)
+
+    def _try(self, action: str, call: Callable[[], Any], name: str = "") -> Any:
+        try:
+            return call()
+        except FileNotFoundError as error:
+            if not name:
+                raise StoreFailed(self.url, action, str(error)) from None
+            raise ObjectMissing(self.url, name) from None
+        except OSError as error:
+            raise StoreFailed(self.url, action, str(error)) from None
+
+
+def _connect_s3(location: CloudLocation) -> tuple[Any, Any]:
+    from obstore.store import S3Store
+    from pyarrow.fs import S3FileSystem
+
+    region = location.region or "us-east-1"
+    files = S3FileSystem(
+        endpoint_override=location.endpoint or None,
+        region=region,
+        allow_delayed_open=True,
+        background_writes=False,
+    )
+    options: dict[str, Any] = {"region": region}
+    if location.endpoint:
+        options["endpoint"] = location.endpoint
+        options["virtual_hosted_style_request"] = False
+    allow_http = location.endpoint.startswith("http://")
+    conditional = S3Store(
+        location.bucket, prefix=location.prefix or None, client_options={"allow_http": allow_http}, **options
+    )
+    return files, conditional
+
+
+def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
+    from obstore.store import GCSStore
+    from pyarrow.fs import GcsFileSystem
+
+    return GcsFileSystem(), GCSStore(location.bucket, prefix=location.prefix or None)

@@ -1,0 +1,203 @@
+"""The checkpoint store of one job: objects with checksums, the chain of terms and checkpoints, and the job's identity.
+
+``CheckpointStore(url)`` is used by the driver and by every slot; a slot only reads and writes objects. Calls block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from clonos.core.errors import JobError
+from clonos.io.cloud_files import CloudFiles, StoreUnsupported
+from clonos.io.entropy import random_bytes
+from clonos.io.envelope import ObjectCorrupt, seal, unseal
+from clonos.io.object_files import LocalFiles, ObjectFiles, ObjectMissing
+from clonos.io.store_chain import CHAIN_FORMAT, AppendOutcome, ChainEntry, EntryKind, StoreChain
+
+STORE_FORMAT = 1
+JOB_NAME = "job"
+OBJECTS = "objects"
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """The identity of a job, made at its first start. ``splits``: what its sources were divided into then."""
+
+    format: int
+    name: str
+    job_id: str
+    splits: dict[str, tuple[bytes, ...]] = {}
+
+
+class StoreInUse(JobError):
+    """A fresh start on a store that a job has used."""
+
+    def __init__(self, url: str, job_id: str) -> None:
+        super().__init__(url, job_id)
+        self.url = url
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint store {self.url} holds the state of job {self.job_id}."
+            " Go on from it with --resume, discard it with --overwrite, or name another store."
+        )
+
+
+class NothingToResume(JobError):
+    """The store lacks what a resume needs."""
+
+    def __init__(self, url: str, what: str) -> None:
+        super().__init__(url, what)
+        self.url = url
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"cannot resume from the checkpoint store {self.url}: there is no {self.what}. Start without --resume."
+
+
+class AnotherCoordinator(JobError):
+    """Somebody else has claimed the job."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"another driver runs the job of the checkpoint store {self.url}. Stop it first, or name another store."
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(JobRecord)
+
+
+def open_files(url: str) -> ObjectFiles:
+    """Where a URL or a path leads to."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return LocalFiles(Path(parts.path))
+    if not parts.scheme or len(parts.scheme) == 1:  # a path; one letter is a drive
+        return LocalFiles(Path(url).absolute())
+    if parts.scheme == "hdfs":
+        raise StoreUnsupported(url, "HDFS is not available as a store: it has no create-if-absent from Python")
+    return CloudFiles(url)
+
+
+class CheckpointStore:
+    """See the methods: objects for all, the rest for the driver alone."""
+
+    def __init__(self, url: str) -> None:
+        self.files = open_files(url)
+        self.url = self.files.url
+        self._chain = StoreChain(self.files)
+        self._record: JobRecord | None = None
+        self._term = 0
+        self._claimant = random_bytes(8)
+
+    # ------------------------------------------------------------------ objects
+
+    def write_object(self, name: str, content: bytes) -> None:
+        """Durable when it returns."""
+        self.files.write(f"{OBJECTS}/{name}", seal(content))
+
+    def read_object(self, name: str) -> bytes:
+        """The content, its checksum verified."""
+        full_name = f"{OBJECTS}/{name}"
+        return unseal(self.files.read(full_name), full_name)
+
+    def delete_objects(self, names: Iterable[str]) -> None:
+        """One that is missing already is no error."""
+        for name in names:
+            self.files.delete(f"{OBJECTS}/{name}")
+
+    # ------------------------------------------------------------------ the job's identity
+
+    def open_job(
+        self,
+        name: str,
+        resume: bool = False,
+        overwrite: bool = False,
+        splits: Mapping[str, tuple[bytes, ...]] | None = None,
+    ) -> JobRecord:
+        """Finds the job (``resume``), or makes one in a store that is empty or may be overwritten; claims a term."""
+        found = self._read_record()
+        if resume:
+            if found is None:
+                raise NothingToResume(self.url, "job")
+            self._claim(found)
+            return found
+        if found is not None and not overwrite:
+            raise StoreInUse(self.url, found.job_id)
+        record = JobRecord(STORE_FORMAT, name, f"{name}-{random_bytes(8).hex()}", dict(splits or {}))
+        if found is None:
+            if not self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record))):
+                other = self._read_record()
+                raise StoreInUse(self.url, other.job_id if other else "")
+            self._claim(record)
+            return record
+        self._claim(record)  # whoever still runs the old job is coordinator no longer from here on
+        self._chain.remove_old(keep=1)
+        self.files.write(JOB_NAME, seal(_encoder.encode(record)))
+        for old in self.files.list(OBJECTS):
+            self.files.delete(old)
+        return record
+
+    def _read_record(self) -> JobRecord | None:
+        try:
+            content = unseal(self.files.read(JOB_NAME), JOB_NAME)
+        except ObjectMissing:
+            return None
+        try:
+            record = _decoder.decode(content)
+        except msgspec.DecodeError as error:
+            raise ObjectCorrupt(JOB_NAME, str(error)) from None
+        if record.format > STORE_FORMAT:
+            raise ObjectCorrupt(JOB_NAME, f"format {record.format} is newer than {STORE_FORMAT}: update clonos")
+        return record
+
+    # ------------------------------------------------------------------ the chain
+
+    @property
+    def term(self) -> int:
+        """The term that ``open_job`` has claimed."""
+        return self._term
+
+    def _claim(self, record: JobRecord) -> None:
+        self._chain.look()
+        self._record = record
+        self._term = max((entry.term for entry in islice(self._chain.backwards(), 1)), default=0) + 1  # terms grow
+        claim = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, record.job_id, self._term, self._claimant)
+        if self._chain.append(claim) is AppendOutcome.TAKEN:
+            raise AnotherCoordinator(self.url)
+
+    def _completed(self) -> Iterator[ChainEntry]:
+        assert self._record is not None, "open_job comes first"
+        for entry in self._chain.backwards():
+            if entry.kind is EntryKind.CHECKPOINT and entry.job_id == self._record.job_id:
+                yield entry
+
+    def checkpoint_metadata(self, checkpoint: int | None = None) -> bytes:
+        """Metadata of the last checkpoint that was complete when the term was claimed, or of the one with a number."""
+        for entry in self._completed():
+            if checkpoint in (None, entry.checkpoint):
+                return entry.metadata
+        raise NothingToResume(self.url, "completed checkpoint" if checkpoint is None else f"checkpoint {checkpoint}")
+
+    def checkpoints(self) -> list[int]:
+        """Numbers of the completed checkpoints that the chain told of when the term was claimed, ascending."""
+        return sorted(entry.checkpoint for entry in self._completed())
+
+    def append_checkpoint(self, checkpoint: int, metadata: bytes) -> AppendOutcome:
+        """Completes a checkpoint, or says that somebody else is coordinator. May be repeated after ``StoreFailed``."""
+        assert self._record is not None, "open_job comes first"
+        entry = ChainEntry(
+            CHAIN_FORMAT, EntryKind.CHECKPOINT, self._record.job_id, self._term, self._claimant, checkpoint, metadata
+        )
+        outcome = self._chain.append(entry)
+        if outcome is AppendOutcome.CREATED:
+            self._chain.remove_old()
+        return outcome

@@ -1,0 +1,209 @@
+"""The checkpoint store on local files: whole objects or none, one coordinator, no fresh start over a used store."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from clonos.io.cloud_files import CloudLocation, StoreUnsupported
+from clonos.io.envelope import ObjectCorrupt, seal, unseal
+from clonos.io.object_files import LocalFiles, ObjectMissing, StoreFailed
+from clonos.io.store import AnotherCoordinator, CheckpointStore, NothingToResume, StoreInUse
+from clonos.io.store_chain import KEPT_MAX, AppendOutcome
+
+
+@given(some.binary(max_size=3000) | some.binary(max_size=4).map(lambda unit: unit * 1000))
+def test_what_is_sealed_is_unsealed(content: bytes) -> None:
+    assert unseal(seal(content), "name") == content
+
+
+@given(some.data())
+def test_one_altered_or_missing_byte_of_an_object_is_noticed(data: some.DataObject) -> None:
+    sealed = bytearray(seal(data.draw(some.binary(min_size=1, max_size=2000))))
+    where = data.draw(some.integers(0, len(sealed) - 1))
+    if data.draw(some.booleans()):
+        del sealed[where:]
+    else:
+        sealed[where] ^= data.draw(some.integers(1, 255))
+    with pytest.raises(ObjectCorrupt, match="snapshots/7"):
+        unseal(bytes(sealed), "snapshots/7")
+
+
+def test_a_repetitive_object_is_stored_compressed() -> None:
+    assert len(seal(bytes(1 << 20))) < 1 << 14
+
+
+def test_an_object_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
+    CheckpointStore(str(tmp_path)).write_object("task/3/7", b"state")
+    assert CheckpointStore(f"file://{tmp_path}").read_object("task/3/7") == b"state"
+
+
+def test_a_missing_object_is_named_and_deleting_it_again_is_no_error(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.write_object("task/3/7", b"state")
+    store.delete_objects(["task/3/7", "task/3/7"])
+    with pytest.raises(ObjectMissing, match="objects/task/3/7"):
+        store.read_object("task/3/7")
+
+
+def test_a_write_that_was_torn_leaves_no_object(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    files.write("a/b", b"whole")
+    (tmp_path / "a" / ".b.0123").write_bytes(b"tor")
+    assert files.list("a") == ["a/b"]
+    assert files.list("nowhere") == []
+
+
+def test_a_folder_that_cannot_be_written_is_a_failure_that_may_be_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    files = LocalFiles(tmp_path / "file")
+    for attempt in (lambda: files.write("a", b""), lambda: files.create_if_absent("a", b""), lambda: files.read("a")):
+        with pytest.raises(StoreFailed, match="failed to"):
+            attempt()
+
+
+def test_of_many_that_create_one_object_just_one_succeeds(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    start = threading.Barrier(8)
+    won: list[int] = []
+
+    def create(number: int) -> None:
+        start.wait()
+        for round_number in range(20):
+            if files.create_if_absent(f"chain/{round_number}", b"%d" % number):
+                won.append(round_number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == list(range(20))
+
+
+def test_a_job_has_one_id_for_its_life_and_each_start_a_higher_term(tmp_path: Path) -> None:
+    first, second = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    record = first.open_job("wordcount", splits={"source": (b"1", b"2")})
+    assert record.job_id.startswith("wordcount-")
+    assert len(record.job_id) == len("wordcount-") + 16
+    assert second.open_job("ignored", resume=True) == record
+    assert (first.term, second.term) == (1, 2)
+
+
+def test_a_fresh_start_on_a_used_store_is_refused(tmp_path: Path) -> None:
+    record = CheckpointStore(str(tmp_path)).open_job("one")
+    with pytest.raises(StoreInUse, match=record.job_id):
+        CheckpointStore(str(tmp_path)).open_job("one")
+
+
+def test_a_resume_without_a_job_or_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    with pytest.raises(NothingToResume, match="no job"):
+        store.open_job("one", resume=True)
+    store.open_job("one")
+    with pytest.raises(NothingToResume, match="no completed checkpoint"):
+        store.checkpoint_metadata()
+
+
+def test_a_resume_takes_the_last_checkpoint_or_the_one_that_is_named(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    for checkpoint in (1, 2, 5):
+        assert store.append_checkpoint(checkpoint, b"metadata %d" % checkpoint) is AppendOutcome.CREATED
+    later = CheckpointStore(str(tmp_path))
+    later.open_job("one", resume=True)
+    assert later.checkpoint_metadata() == b"metadata 5"
+    assert later.checkpoint_metadata(2) == b"metadata 2"
+    assert later.checkpoints() == [1, 2, 5]
+    with pytest.raises(NothingToResume, match="checkpoint 3"):
+        later.checkpoint_metadata(3)
+
+
+def test_an_earlier_coordinator_learns_that_it_is_one_no_longer(tmp_path: Path) -> None:
+    earlier, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    earlier.open_job("one")
+    earlier.append_checkpoint(1, b"1")
+    later.open_job("one", resume=True)
+    assert earlier.append_checkpoint(2, b"2") is AppendOutcome.TAKEN
+    assert later.append_checkpoint(2, b"2'") is AppendOutcome.CREATED
+    assert earlier.append_checkpoint(2, b"2") is AppendOutcome.TAKEN
+
+
+def test_an_entry_that_was_written_though_its_writer_was_not_told_is_its_own(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    number = store._chain.last_number
+    store.append_checkpoint(1, b"1")
+    store._chain.last_number = number
+    assert store.append_checkpoint(1, b"1") is AppendOutcome.CREATED
+    assert store.append_checkpoint(2, b"2") is AppendOutcome.CREATED
+    assert len(LocalFiles(tmp_path).list("chain")) == 3
+
+
+def test_a_coordinator_that_slept_while_its_number_was_removed_is_none_any_more(tmp_path: Path) -> None:
+    sleeper, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    sleeper.open_job("one")
+    later.open_job("one", resume=True)
+    for checkpoint in range(1, KEPT_MAX + 10):
+        later.append_checkpoint(checkpoint, b"metadata")
+    names = LocalFiles(tmp_path).list("chain")
+    assert len(names) == KEPT_MAX
+    assert sleeper.append_checkpoint(1, b"1") is AppendOutcome.TAKEN
+    assert LocalFiles(tmp_path).list("chain") == names
+
+
+def test_overwriting_fences_the_old_job_and_discards_its_state(tmp_path: Path) -> None:
+    old, new = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    old_id = old.open_job("one").job_id
+    old.append_checkpoint(1, b"1")
+    old.write_object("task/0/1", b"state")
+    record = new.open_job("one", overwrite=True)
+    assert record.job_id != old_id
+    assert old.append_checkpoint(2, b"2") is AppendOutcome.TAKEN
+    with pytest.raises(NothingToResume):
+        new.checkpoint_metadata()
+    with pytest.raises(ObjectMissing):
+        new.read_object("task/0/1")
+
+
+def test_two_that_claim_at_once_are_told_apart(tmp_path: Path) -> None:
+    CheckpointStore(str(tmp_path)).open_job("one")
+    one, other = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    look, other._chain.look = other._chain.look, lambda: None  # type: ignore[method-assign]
+    look()
+    one.open_job("one", resume=True)
+    with pytest.raises(AnotherCoordinator):
+        other.open_job("one", resume=True)
+
+
+def test_a_corrupt_entry_of_the_chain_is_named(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    store.append_checkpoint(1, b"metadata")
+    name = LocalFiles(tmp_path).list("chain")[-1]
+    (tmp_path / name).write_bytes(b"junk")
+    with pytest.raises(ObjectCorrupt, match=name):
+        CheckpointStore(str(tmp_path)).open_job("one", resume=True)
+
+
+def test_a_store_without_create_if_absent_is_refused() -> None:
+    for url in ("hdfs://host/x", "abfs://x/y", "ftp://x/y"):
+        with pytest.raises(StoreUnsupported, match="create-if-absent"):
+            CheckpointStore(url)
+
+
+def test_the_endpoint_of_a_bucket_comes_from_the_url_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    location = CloudLocation.parse("s3://bucket/a/b/?region=eu-west-1")
+    assert location == CloudLocation("s3", "bucket", "a/b", "http://127.0.0.1:1", "eu-west-1")
+    assert CloudLocation.parse("s3://bucket?endpoint=host:9000").endpoint == "https://host:9000"
+    with pytest.raises(StoreUnsupported, match="unknown option reigon"):
+        CloudLocation.parse("s3://bucket/a?reigon=x")
+    with pytest.raises(StoreUnsupported, match="no bucket"):
+        CloudLocation.parse("s3:///a")
