@@ -28,6 +28,21 @@ class Replica:
         return self.start_bytes + len(self.data)
 
 
+def check_overlap(
+    task: TaskId, one_start: int, one: bytes | bytearray, other_start: int, other: bytes | bytearray
+) -> None:
+    """Raises ``LogDiverged`` at the first byte in which two copies of a log differ."""
+    first = max(one_start, other_start)
+    last = min(one_start + len(one), other_start + len(other))
+    if first >= last:
+        return
+    ours = memoryview(one)[first - one_start : last - one_start]
+    theirs = memoryview(other)[first - other_start : last - other_start]
+    if ours != theirs:
+        at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+        raise LogDiverged(task, first + at)
+
+
 class CausalLogs:
     """What one task, or one keeper, holds: its own log and the replicas of others, by task."""
 
@@ -70,7 +85,7 @@ class CausalLogs:
             self.size_bytes += len(delta.data) - len(replica.data)
             self.replicas[delta.task] = Replica(delta.offset_bytes, delta.data)
             return True
-        self._check_overlap(replica, delta)
+        check_overlap(delta.task, replica.start_bytes, replica.data, delta.offset_bytes, delta.data)
         known = end - delta.offset_bytes
         if known >= len(delta.data):
             return False
@@ -78,18 +93,6 @@ class CausalLogs:
         replica.data += fresh
         self.size_bytes += len(fresh)
         return True
-
-    @staticmethod
-    def _check_overlap(replica: Replica, delta: Delta) -> None:
-        first = max(replica.start_bytes, delta.offset_bytes)
-        last = min(replica.end_bytes, delta.offset_bytes + len(delta.data))
-        if first >= last:
-            return
-        ours = replica.data[first - replica.start_bytes : last - replica.start_bytes]
-        theirs = delta.data[first - delta.offset_bytes : last - delta.offset_bytes]
-        if ours != theirs:
-            at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-            raise LogDiverged(delta.task, first + at)
 
     def truncate(self, task: TaskId, offset_bytes: int) -> None:
         """Drops what lies before ``offset_bytes``: a checkpoint that covers it is complete."""

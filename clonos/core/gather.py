@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from clonos.core.causal_log import check_overlap
 from clonos.core.ids import SlotId, TaskId, ViewNumber
 from clonos.core.messages import Delta, View
 from clonos.core.plan import Plan
@@ -65,9 +66,13 @@ def choose_longest(copies: list[Delta]) -> Delta:
 
 
 def gathered_logs(state: Gathering) -> dict[TaskId, Delta]:
-    """Per task whose log anybody had, the longest copy."""
+    """Per task whose log anybody had, the longest copy. Copies that differ where they overlap are a divergence."""
     copies: dict[TaskId, list[Delta]] = {}
     for _, deltas in state.answers:
         for delta in deltas:
             copies.setdefault(delta.task, []).append(delta)
-    return {task: choose_longest(copies[task]) for task in sorted(copies)}
+    found = {task: choose_longest(copies[task]) for task in sorted(copies)}
+    for task, longest in found.items():
+        for copy in copies[task]:
+            check_overlap(task, longest.offset_bytes, longest.data, copy.offset_bytes, copy.data)
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Kind
@@ -26,13 +25,19 @@ Packet = tuple[Batch | Position, bytes]
 class NoDisk(SpillStore):
     """A disk that nobody may need."""
 
-    def __getattribute__(self, name: str) -> Any:
-        raise AssertionError(f"the disk was asked for {name}")
+    def write_segment(self, segment: int, payloads: list[bytes]) -> None:
+        raise AssertionError(segment)
+
+    def load(self, segment: int) -> None:
+        raise AssertionError(segment)
+
+    def delete(self, segment: int) -> None:
+        raise AssertionError(segment)
 
 
 def in_memory_budget() -> InflightBudget:
     """A budget that nothing here uses up."""
-    return InflightBudget(Options(), object.__new__(NoDisk))
+    return InflightBudget(Options(), NoDisk())
 
 
 def inflight_log(next_seq: int = 0, channel: int = 0) -> InflightLog:

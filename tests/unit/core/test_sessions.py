@@ -13,6 +13,7 @@ from clonos.core.ids import Incarnation
 from clonos.core.messages import Batch, Position
 from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
 from tests.unit.core.channel_pair import SENDER, ChannelPair
+from tests.unit.core.plans import number
 
 EVENTS = (
     "produce",
@@ -111,7 +112,7 @@ def test_a_statement_of_an_earlier_session_that_comes_late_changes_nothing() -> 
 
 def test_a_statement_overtaken_within_its_session_takes_no_claim_and_no_credit_back() -> None:
     pair = opened()
-    early = pair.receiving.statement(pair_view(), Incarnation(1), ())
+    early = pair.receiving.statement(number(1), Incarnation(1), ())
     pair.produce(b"a", b"b")
     pair.deliver(2)
     pair.consume(2)
@@ -120,10 +121,6 @@ def test_a_statement_overtaken_within_its_session_takes_no_claim_and_no_credit_b
     credit = pair.sending.credit_bytes
     pair.hear(early)
     assert (pair.sending.claim, pair.sending.credit_bytes) == (2, credit)
-
-
-def pair_view() -> int:
-    return 1 << 32 | 1
 
 
 # ------------------------------------------------------------------ deltas

@@ -1,0 +1,107 @@
+"""Gathering (protocol 6.4, 6.5): whom a recovering task asks, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from clonos.core.errors import LogDiverged
+from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs, holders_of
+from clonos.core.ids import SlotId, TaskId
+from clonos.core.messages import Delta, View
+from tests.unit.core.plans import chain_of, number, placement, view
+
+PLAN = chain_of(4)
+"""a -> b -> c -> d, where d has a keeper."""
+
+KEEPER = Holder(TaskId(3), True, SlotId(9))
+
+
+def living(*, keepers: tuple[int, ...] = (9,), is_fresh: bool = False, slots: tuple[int, ...] = (1, 2, 3, 4)) -> View:
+    placements = [placement(task, number(1), slots[task], is_fresh=is_fresh) for task in range(3)]
+    placements.append(placement(3, number(1), slots[3], is_fresh=is_fresh, keepers=keepers))
+    return view(1, placements)
+
+
+def holder(task: int) -> Holder:
+    return Holder(TaskId(task), False, SlotId(task + 1))
+
+
+def delta(task: int, offset: int, data: bytes) -> Delta:
+    return Delta(TaskId(task), offset, True, data)
+
+
+def test_a_task_asks_all_downstream_and_the_keepers_of_those_with_effects() -> None:
+    assert holders_of(PLAN, living(), TaskId(1)) == (holder(2), holder(3), KEEPER)
+
+
+def test_a_task_with_effects_asks_its_own_keeper() -> None:
+    assert holders_of(PLAN, living(), TaskId(3)) == (KEEPER,)
+
+
+def test_within_a_depth_only_near_holders_are_asked_and_only_their_keepers() -> None:
+    plan = chain_of(4, 1)
+    assert holders_of(plan, living(), TaskId(1)) == (holder(2),)
+    assert holders_of(plan, living(), TaskId(2)) == (holder(3), KEEPER)
+
+
+def test_every_keeper_is_asked_while_one_is_being_changed_for_another() -> None:
+    asked = holders_of(PLAN, living(keepers=(9, 10)), TaskId(3))
+    assert asked == (KEEPER, Holder(TaskId(3), True, SlotId(10)))
+
+
+def test_nobody_without_a_slot_is_asked() -> None:
+    asked = holders_of(PLAN, living(slots=(1, 2, -1, 4), keepers=(-1,)), TaskId(1))
+    assert asked == (holder(3),)
+
+
+def test_a_fresh_incarnation_asks_nobody() -> None:
+    gathering = begin_gathering(PLAN, living(is_fresh=True), TaskId(1))
+    assert gathering.is_complete
+    assert gathered_logs(gathering) == {}
+
+
+def test_the_longest_copy_wins_in_whatever_order_the_answers_come() -> None:
+    log = b"0123456789"
+    answers = [
+        (holder(2), (delta(1, 0, log[:4]), delta(0, 0, b"x"))),
+        (holder(3), (delta(1, 2, log[2:8]), delta(0, 0, b"xyz"))),
+        (KEEPER, ()),
+    ]
+    for order in itertools.permutations(answers):
+        gathering = begin_gathering(PLAN, living(), TaskId(1))
+        for who, deltas in order:
+            assert not gathering.is_complete
+            gathering = collect_answer(gathering, number(1), who, deltas)
+        assert gathering.is_complete
+        assert gathered_logs(gathering) == {TaskId(1): delta(1, 2, log[2:8]), TaskId(0): delta(0, 0, b"xyz")}
+
+
+def test_of_copies_that_end_alike_the_one_that_begins_first_is_taken() -> None:
+    gathering = Gathering(
+        number(1), frozenset(), ((holder(2), (delta(1, 4, b"45"),)), (KEEPER, (delta(1, 0, b"012345"),)))
+    )
+    assert gathered_logs(gathering)[TaskId(1)].offset_bytes == 0
+
+
+def test_a_repeated_answer_counts_once_and_one_of_nobody_asked_not_at_all() -> None:
+    first = begin_gathering(PLAN, living(), TaskId(1))
+    once = collect_answer(first, number(1), holder(2), ())
+    assert collect_answer(once, number(1), holder(2), (delta(1, 0, b"later"),)) is once
+    assert collect_answer(once, number(1), Holder(TaskId(2), False, SlotId(77)), ()) is once
+    assert collect_answer(once, number(1), Holder(TaskId(3), True, SlotId(3)), ()) is once
+
+
+def test_an_answer_to_an_earlier_question_is_ignored() -> None:
+    gathering = begin_gathering(PLAN, living(), TaskId(1))
+    assert collect_answer(gathering, number(7), holder(2), ()) is gathering
+
+
+def test_copies_that_differ_where_they_overlap_are_a_divergence() -> None:
+    gathering = begin_gathering(PLAN, living(), TaskId(1))
+    for who, data in ((holder(2), b"abcd"), (holder(3), b"abXd"), (KEEPER, b"ab")):
+        gathering = collect_answer(gathering, number(1), who, (delta(1, 5, data),))
+    with pytest.raises(LogDiverged) as raised:
+        gathered_logs(gathering)
+    assert (raised.value.task, raised.value.offset_bytes) == (TaskId(1), 7)

@@ -1,0 +1,123 @@
+"""The life of an incarnation (protocol 6.6 to 6.8): every pair of the table, and the lost-log rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from clonos.core import recovery as r
+from clonos.core.errors import InternalError
+from clonos.core.gather import Gathering, Holder
+from clonos.core.ids import ChannelId, SlotId, TaskId
+from tests.unit.core.plans import number
+
+WAITING = Gathering(number(1), frozenset({Holder(TaskId(1), False, SlotId(2))}))
+DONE = Gathering(number(1), frozenset())
+POSITIONS = ((ChannelId(0), 5), (ChannelId(1), 7))
+BEHIND = (ChannelId(0), 5, 9)
+
+STATES: tuple[r.State, ...] = (
+    r.Recovering(WAITING, False),
+    r.Connecting(),
+    r.Replaying(),
+    r.Stalled(POSITIONS),
+    r.Live(),
+    r.Lost(*BEHIND),
+)
+EVENTS: tuple[r.Event, ...] = (r.Gathered(DONE), r.Restored(), r.Stated(False), r.LogEnded(POSITIONS, None, False))
+
+STAYS = {
+    (r.Recovering, r.Stated),
+    (r.Connecting, r.Gathered),
+    (r.Replaying, r.Stated),
+    (r.Live, r.Stated),
+    (r.Live, r.LogEnded),
+    (r.Lost, r.Stated),
+}
+MOVES = {
+    (r.Recovering, r.Gathered),
+    (r.Recovering, r.Restored),
+    (r.Connecting, r.Stated),
+    (r.Replaying, r.LogEnded),
+    (r.Stalled, r.Stated),
+    (r.Stalled, r.LogEnded),
+}
+
+
+def test_the_table_has_just_these_rows() -> None:
+    assert set(r.HANDLERS) == STAYS | MOVES
+
+
+@pytest.mark.parametrize("state", STATES, ids=r.phase_name)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_a_pair_with_no_meaning_stays_and_one_without_a_row_is_a_bug_with_its_story(
+    state: r.State, event: r.Event
+) -> None:
+    pair = (type(state), type(event))
+    if pair in STAYS:
+        assert r.step(state, event) == (state, ())
+    elif pair not in MOVES:
+        with pytest.raises(InternalError, match=f"{type(event).__name__} in state {type(state).__name__}"):
+            r.step(state, event)
+
+
+def test_log_and_state_may_come_in_either_order_and_both_are_needed() -> None:
+    waiting, none = r.step(r.Recovering(WAITING, False), r.Restored())
+    assert (waiting, none) == (r.Recovering(WAITING, True), ())
+    assert r.step(waiting, r.Gathered(DONE)) == (r.Connecting(), (r.Connect(DONE),))
+    waiting, none = r.step(r.Recovering(WAITING, False), r.Gathered(DONE))
+    assert (waiting, none) == (r.Recovering(DONE, False), ())
+    assert r.step(waiting, r.Restored()) == (r.Connecting(), (r.Connect(DONE),))
+
+
+def test_replay_begins_when_every_receiver_has_stated() -> None:
+    assert r.step(r.Connecting(), r.Stated(True)) == (r.Connecting(), ())
+    assert r.step(r.Connecting(), r.Stated(False)) == (r.Replaying(), (r.Start(),))
+
+
+@dataclass(frozen=True)
+class End:
+    """How a log ends, and what must come of it."""
+
+    behind: tuple[ChannelId, int, int] | None
+    is_awaiting: bool
+    then: r.State
+    effects: tuple[r.Effect, ...]
+
+
+@pytest.mark.parametrize("state", [r.Replaying(), r.Stalled(POSITIONS)], ids=r.phase_name)
+@pytest.mark.parametrize(
+    "end",
+    [
+        End(None, False, r.Live(), (r.GoLive(),)),
+        End(BEHIND, False, r.Lost(*BEHIND), (r.ReportLost(),)),
+        End(None, True, r.Stalled(POSITIONS), ()),
+    ],
+)
+def test_g36_where_the_log_ends_a_task_goes_live_is_lost_or_waits_for_a_successors_claim(
+    state: r.State, end: End
+) -> None:
+    assert r.step(state, r.LogEnded(POSITIONS, end.behind, end.is_awaiting)) == (end.then, end.effects)
+
+
+def test_a_stalled_task_compares_again_with_every_statement() -> None:
+    for is_missing in (False, True):
+        stalled = r.Stalled(POSITIONS)
+        assert r.step(stalled, r.Stated(is_missing)) == (stalled, (r.Compare(POSITIONS),))
+
+
+def test_a_lost_task_stays_lost_whatever_is_stated() -> None:
+    lost = r.Lost(*BEHIND)
+    assert r.step(lost, r.Stated(False)) == (lost, ())
+
+
+def test_every_state_has_a_name_of_its_own_for_the_status() -> None:
+    assert [r.phase_name(state) for state in STATES] == [
+        "recovering",
+        "connecting",
+        "replaying",
+        "stalled",
+        "live",
+        "lost",
+    ]
