@@ -128,9 +128,7 @@ class Accumulate(Aggregate):
         result = self._result
         if result is None:
             return keys, accumulators
-        values: list[Any] = []
-        pairs = list(zip(keys, accumulators, strict=True))
-        failed = guard.run(lambda records: values.extend(map(result, records)), accumulators, pairs=pairs)
+        values, failed = guard.each(result, accumulators)
         return [key for place, key in enumerate(keys) if place not in failed] if failed else keys, values
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 import msgspec
 
 from clonos.core.chain import ChainContext, Collector
+from clonos.core.errors import ClonosError
 from clonos.core.keys import KeyUnsupported, encode_key
 from clonos.core.values import ValueBeyondLimit
 from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
@@ -60,8 +61,7 @@ class ToKeys(Operator):
         if self._is_bare:
             keys, pairs = rows, rows
         else:
-            keys = []
-            failed = self.guard.run(lambda records: keys.extend(map(self._key, records)), rows)
+            keys, failed = self.guard.each(self._key, rows)
             if failed:
                 gone = frozenset(failed)
                 rows = [row for place, row in enumerate(rows) if place not in gone]
@@ -98,11 +98,8 @@ class ToColumnKeys(Operator):
         raise AssertionError("rows reached an edge of columns")
 
     def columns(self, batch: Any) -> None:
-        self.guard.run(self._send, [batch])
-
-    def _send(self, batches: Iterator[Any]) -> None:
-        for batch in batches:
-            keys = batch.column(self._column).to_pylist()
+        batches, _ = self.guard.each(lambda batch: batch.column(self._column).to_pylist(), [batch])
+        for keys in batches:
             for port in self._ports:
                 self._collector.columns(port, batch, keys)
 
@@ -126,11 +123,21 @@ class ToSink(Operator):
 
     def rows(self, rows: list[Any]) -> None:
         assert self._writer is not None
-        self._writer.write(rows)
+        try:
+            self._writer.write(rows)
+        except (ClonosError, OSError):
+            raise  # these say whose fault it is
+        except Exception as error:
+            raise self.guard.failed() from error
 
     def columns(self, batch: RecordBatch) -> None:
         assert self._writer is not None
-        self._writer.write_columns(batch)
+        try:
+            self._writer.write_columns(batch)
+        except (ClonosError, OSError):
+            raise  # these say whose fault it is
+        except Exception as error:
+            raise self.guard.failed() from error
 
     def prepare(self, checkpoint: int) -> None:
         assert self._writer is not None

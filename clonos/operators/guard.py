@@ -71,8 +71,27 @@ class Guard:
                 self.caught(error, rows[place] if pairs is None else pairs[place][1], place)
                 failed.append(place)
 
+    def each(
+        self, function: Callable[[Any], Any], rows: list[Any], pairs: list[Any] | None = None
+    ) -> tuple[list[Any], list[int]]:
+        """What ``function`` gives for each row that does not raise; the places of those that were routed."""
+        results: list[Any] = []
+
+        # Neither uses map(): that takes a StopIteration of the user's for the end of the rows.
+        def at_once(records: Iterator[Any]) -> None:
+            results[:] = [function(record) for record in records]
+
+        def one_by_one(records: Iterator[Any]) -> None:
+            append = results.append
+            for record in records:
+                append(function(record))
+
+        failed = self.run(one_by_one if self.routes else at_once, rows, pairs)
+        return results, failed
+
     def caught(self, error: Exception, record: object, place: int = -1) -> None:
         """User code raised at a record, the one at ``place`` of its batch: routes it, or raises StepFailed."""
+        assert not isinstance(error, StepFailed), "results go on outside of what is guarded"
         if self._port is not None and _is_routable(error):
             routed = RoutedError(self._step, _travelling(record), _text(error), _frames(error))
             if self._collector.routed_error(f"{self._step}: {routed.error}".encode("utf-8", "backslashreplace")):
@@ -80,6 +99,10 @@ class Guard:
                 return
         index = place if self._is_aligned else -1
         raise StepFailed(FailedAt(self._step, index, shortened(record))) from error
+
+    def failed(self) -> StepFailed:
+        """What to raise from an error that names no step: of a connector that is not of the house."""
+        return StepFailed(FailedAt(self._step, -1, ""))
 
 
 def shortened(record: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 from clonos.core.errors import JobError
@@ -18,9 +17,7 @@ class Map(Operator):
         self._function = function
 
     def rows(self, rows: list[Any]) -> None:
-        results: list[Any] = []
-        # extend keeps what came before an exception, so that no record is run twice.
-        self.guard.run(lambda records: results.extend(map(self._function, records)), rows)
+        results, _ = self.guard.each(self._function, rows)
         if results:
             self.out.rows(results)
 
@@ -33,9 +30,18 @@ class Filter(Operator):
 
     def rows(self, rows: list[Any]) -> None:
         results: list[Any] = []
-        self.guard.run(lambda records: results.extend(filter(self._predicate, records)), rows)
+        self.guard.run(lambda records: self._consume(records, results), rows)
         if results:
             self.out.rows(results)
+
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        predicate = self._predicate
+        if not self.guard.routes:
+            results[:] = [record for record in records if predicate(record)]
+            return
+        for record in records:
+            if predicate(record):
+                results.append(record)
 
 
 class FlatMap(Operator):
@@ -46,17 +52,23 @@ class FlatMap(Operator):
 
     def rows(self, rows: list[Any]) -> None:
         results: list[Any] = []
-        if self.guard.routes:
-            pieces: list[list[Any]] = []
-            self.guard.run(lambda records: pieces.extend(map(list, map(self._function, records))), rows)
-            results.extend(chain.from_iterable(pieces))
-        else:
-            self.guard.run(lambda records: results.extend(self._results(records)), rows)
+        self.guard.run(lambda records: self._consume(records, results), rows)
         if results:
             self.out.rows(results)
 
-    def _results(self, records: Iterator[Any]) -> Iterator[Any]:
-        return chain.from_iterable(map(self._function, records))
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        function, extend = self._function, results.extend
+        if not self.guard.routes:
+            for record in records:
+                extend(function(record))
+            return
+        for record in records:
+            whole = len(results)
+            try:
+                extend(function(record))
+            except Exception:
+                del results[whole:]
+                raise
 
 
 class NoRecordBatch(JobError):
@@ -83,15 +95,15 @@ class MapBatches(Operator):
         raise AssertionError("rows reached map_batches: the plan should have been refused")
 
     def columns(self, batch: RecordBatch) -> None:
-        self.guard.run(self._run, [batch])
-
-    def _run(self, batches: Iterator[Any]) -> None:
-        import pyarrow  # where there are batches, it is loaded
-
-        results = list(map(self._function, batches))
-        for result in results:
-            if not isinstance(result, pyarrow.RecordBatch):
-                raise NoRecordBatch(type(result).__qualname__)
+        results, _ = self.guard.each(self._one, [batch])
         for result in results:
             if result.num_rows:
                 self.out.columns(result)
+
+    def _one(self, batch: RecordBatch) -> Any:
+        import pyarrow  # where there are batches, it is loaded
+
+        result = self._function(batch)
+        if not isinstance(result, pyarrow.RecordBatch):
+            raise NoRecordBatch(type(result).__qualname__)
+        return result

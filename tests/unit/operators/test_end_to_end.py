@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+import pytest
+
 from clonos.api.graph import JobGraph
+from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.core.options import Options
+from clonos.operators.connect import TransactionalSink
+from clonos.operators.edges import SeveralSinks
+from clonos.operators.process import Context
 from clonos.operators.windows import WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+from tests.unit.operators.samples import Files
 
 LINES = ["the quick brown fox", "jumps over", "the lazy dog", "the end"] * 5
 WORDS = [word for line in LINES for word in line.split()]
@@ -24,6 +33,53 @@ def test_word_count_counts_every_word_once() -> None:
     assert Counter(word for word, _ in counted) == Counter(word for word in WORDS if word != "dog")
     assert max(count for word, count in counted if word == "the") == 15
     assert sorted(counted) == sorted(set(counted))
+
+
+def numbered(number: int, value: int) -> int:
+    return value * 10 + number
+
+
+@pytest.mark.parametrize("sinks", [1, 2])
+def test_transactional_sinks_commit_what_was_written_before_the_barrier(sinks: int) -> None:
+    graph = JobGraph("sinks")
+    numbers = graph.source(Given(range(5)))
+    for number in range(sinks):
+        numbers.map(partial(numbered, number)).sink(Files())
+    job = Run(graph.compile(Options(), parallelism=1))
+    job.read()
+    job.barrier(1)
+    first = job.prepared.pop(0)
+    job.finish()
+    job.barrier(2)
+    committing = job.image.sink_of(0)
+    assert isinstance(committing, TransactionalSink)
+    for checkpoint, parts in ((1, first), (2, job.prepared[0])):
+        committing.commit("job", checkpoint, parts)
+    found = committing._sinks if isinstance(committing, SeveralSinks) else (committing,)
+    assert [each.committed for each in found if isinstance(each, Files)] == [
+        {1: [str(value * 10 + number) for value in (0, 1, 2)], 2: [str(value * 10 + number) for value in (3, 4)]}
+        for number in range(sinks)
+    ]
+    job.close()
+
+
+def test_broadcast_and_rebalance_reach_the_tasks_that_they_should() -> None:
+    class Marked:
+        def open(self, context: Context[Any, Any]) -> None:
+            self.seen: list[int] = []
+
+        def process(self, value: int, context: Context[Any, tuple[int, int]]) -> None:
+            self.seen.append(value)
+            context.emit((value, len(self.seen)))
+
+    def marked(spread: Callable[[Stream[int]], Stream[int]]) -> list[tuple[int, int]]:
+        graph = JobGraph("spread")
+        source = graph.source(Given(range(6)), parallelism=1)
+        spread(source).process(Marked, parallelism=3).sink(Outbox())
+        return sorted(run(graph, 1).outside["process-sink"])
+
+    assert marked(Stream.rebalance) == [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2), (5, 2)]
+    assert marked(Stream.broadcast) == sorted((value, value + 1) for value in range(6) for _ in range(3))
 
 
 def test_windows_give_one_result_for_each_key_and_span() -> None:

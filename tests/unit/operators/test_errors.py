@@ -17,7 +17,9 @@ from clonos.core.keys import KeyUnsupported
 from clonos.core.options import Options
 from clonos.operators.guard import RoutedError
 from clonos.operators.process import Context
+from clonos.operators.stateless import NoRecordBatch
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+from tests.unit.operators.samples import ColumnsGiven, Files, FilesWriter
 
 
 def odd_only(value: int) -> int:
@@ -147,6 +149,71 @@ def test_the_place_of_a_record_is_told_only_where_it_is_that_of_the_input() -> N
     assert failing(lambda numbers: numbers.map(lambda value: value).map(odd_only)) == 2
     assert failing(lambda numbers: numbers.map(lambda value: value).key_by(odd_only).count()) == 2
     assert failing(lambda numbers: numbers.filter(lambda value: value > 1).map(odd_only)) == -1
+
+
+@pytest.mark.parametrize("errors", [None, Outbox()])
+@pytest.mark.parametrize("step", ["map", "filter", "flat_map", "key_by", "process"])
+def test_a_stop_iteration_of_the_users_is_an_error_like_any_other(step: str, errors: Outbox | None) -> None:
+    def first_word(line: str) -> str:
+        return next(iter(line.split()))
+
+    class FirstWord:
+        def process(self, line: str, context: Context[Any, str]) -> None:
+            context.emit(first_word(line))
+
+    graph = JobGraph("job", errors=errors)
+    lines = graph.source(Given(["a b", " ", "c"]))
+    streams: dict[str, Callable[[], Stream[Any]]] = {
+        "map": lambda: lines.map(first_word),
+        "filter": lambda: lines.filter(first_word),
+        "flat_map": lambda: lines.flat_map(lambda line: [first_word(line)]),
+        "key_by": lambda: lines.key_by(first_word).count(),
+        "process": lambda: lines.process(FirstWord),
+    }
+    streams[step]().sink(Outbox(), name="results")
+    if errors is None:
+        job = Run(graph.compile(Options()))
+        with pytest.raises(StepFailed) as raised:
+            job.finish()
+        job.close()
+        assert (raised.value.at.record, type(raised.value.__cause__)) == ("' '", StopIteration)
+    else:
+        outside = run(graph, 1).outside
+        assert [error.record for error in outside.pop("errors")] == [" "]
+        assert [len(rows) for rows in outside.values()] == [2]
+
+
+def test_a_batch_function_that_raises_or_gives_no_batch_names_its_step() -> None:
+    def failure(function: Callable[[Any], Any]) -> StepFailed:
+        graph = JobGraph("job")
+        graph.source(ColumnsGiven([{"n": 1}])).map_batches(function).map(lambda row: odd_only(len(row) * 2))
+        job = Run(graph.compile(Options()))
+        with pytest.raises(StepFailed) as raised:
+            job.finish()
+        job.close()
+        return raised.value
+
+    assert isinstance(failure(lambda batch: batch.to_pylist()).__cause__, NoRecordBatch)
+    assert failure(lambda batch: batch.column("m")).at.step == "map_batches"
+    assert failure(lambda batch: batch).at.step == "map"
+
+
+def test_a_sink_that_raises_names_its_step() -> None:
+    class Picky(FilesWriter):
+        def write(self, rows: list[Any]) -> None:
+            raise TypeError("not a row of mine")
+
+    class PickyFiles(Files):
+        def writer(self) -> FilesWriter:
+            return Picky()
+
+    graph = JobGraph("job")
+    graph.source(Given([1])).sink(PickyFiles(), name="files")
+    job = Run(graph.compile(Options()))
+    with pytest.raises(StepFailed) as raised:
+        job.finish()
+    job.close()
+    assert raised.value.at.step == "files"
 
 
 def test_errors_of_the_house_are_never_routed() -> None:

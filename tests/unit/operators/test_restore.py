@@ -15,6 +15,7 @@ from clonos.core.options import Options
 from clonos.operators.descriptors import ListState, MapState, ValueState
 from clonos.operators.instants import from_instant
 from clonos.operators.process import Context
+from clonos.operators.state import StateImage
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run
 
 KEYS = ["a", "b", True, 1, 0, None, ("x", False), ("x", 0), b"a"]
@@ -74,6 +75,11 @@ def _states(graph: JobGraph, records: list[Any]) -> None:
     keyed.reduce(lambda left, right: (left[0] + right[0], right[1])).sink(Outbox())
 
 
+def contents(image: StateImage) -> str:
+    """Tables with their entries in order; an empty one is none."""
+    return repr([(name, list(entries.items())) for name, entries in sorted(image.tables.items()) if entries])
+
+
 actions = st.lists(
     st.sampled_from(["read", "read", "time", "fire", "barrier", "full barrier", "restore", "restore"]), max_size=25
 )
@@ -130,6 +136,5 @@ def test_incremental_snapshots_add_up_to_a_full_one(actions: list[str]) -> None:
         image.apply(each)
     whole = run.image.new_mirror(1)
     whole.apply(run.chains[1].snapshot(3, True).changes)
-    tables = {name: list(entries.items()) for name, entries in image.tables.items() if entries}
-    assert repr(tables) == repr({name: list(entries.items()) for name, entries in whole.tables.items() if entries})
+    assert contents(image) == contents(whole)
     run.close()
