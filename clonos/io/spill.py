@@ -1,0 +1,185 @@
+"""Segments of in-flight logs on the slot's local disk: one file each, written and read by one background thread.
+
+A file is ``checksum (xxh3, 8 bytes) | LZ4 frame of (format, segment, count, length of each payload, payloads)``, all
+little-endian. It lives no longer than its process, so nothing is synced: nobody needs what a power failure takes.
+Loads go before deletions, deletions before writes: somebody waits for the first, the second give the third room.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Final
+
+import lz4.frame
+import xxhash
+
+from clonos.core.errors import EnvironmentFault
+
+SPILL_FORMAT: Final = 1
+CLOSE_TIMEOUT_S: Final = 10.0
+"""What the thread has to end what it is doing, once told."""
+
+_CHECKSUM: Final = struct.Struct("<Q")
+_HEAD: Final = struct.Struct("<IQI")  # format, segment, count
+
+OnSpilled = Callable[[int, int, str], None]
+"""(segment, stored bytes, error)"""
+OnLoaded = Callable[[int, list[bytes] | None, str], None]
+"""(segment, payloads or None, error)"""
+
+
+class SegmentDamaged(EnvironmentFault):
+    """A file does not hold what was written to it."""
+
+    def __init__(self, path: str, expected: str, actual: str) -> None:
+        super().__init__(path, expected, actual)
+        self.path = path
+        self.expected = expected
+        self.actual = actual
+
+    def __str__(self) -> str:
+        return f"{self.path} is damaged: expected {self.expected}, found {self.actual}. Check the disk under it"
+
+
+def encode_segment(segment: int, payloads: list[bytes]) -> tuple[bytes, bytes]:
+    """Checksum and compressed body of a segment's file."""
+    lengths = struct.pack(f"<{len(payloads)}I", *map(len, payloads))
+    head = _HEAD.pack(SPILL_FORMAT, segment, len(payloads))
+    body = lz4.frame.compress(b"".join((head, lengths, *payloads)))
+    return _CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)), body
+
+
+def decode_segment(segment: int, data: bytes, path: str) -> list[bytes]:
+    """The payloads in ``data``; ``SegmentDamaged``, which names ``path``, if they are not those of ``segment``."""
+    if len(data) < _CHECKSUM.size:
+        raise SegmentDamaged(path, "a checksum", f"{len(data)} bytes")
+    (expected,) = _CHECKSUM.unpack_from(data)
+    body = memoryview(data)[_CHECKSUM.size :]
+    actual = xxhash.xxh3_64_intdigest(body)
+    if actual != expected:
+        raise SegmentDamaged(path, f"checksum {expected:016x}", f"{actual:016x}")
+    content = lz4.frame.decompress(body)
+    number, stored, count = _HEAD.unpack_from(content)
+    if (number, stored) != (SPILL_FORMAT, segment):
+        raise SegmentDamaged(path, f"format {SPILL_FORMAT}, segment {segment}", f"format {number}, segment {stored}")
+    lengths = struct.unpack_from(f"<{count}I", content, _HEAD.size)
+    start = _HEAD.size + 4 * count
+    return [content[first:last] for first, last in pairwise(accumulate(lengths, initial=start))]
+
+
+class SpillFolder:
+    """``clonos.core.ports.SpillStore`` on a folder of its own, made when it is needed, removed by ``close``.
+
+    ``on_spilled`` and ``on_loaded`` are called in the background thread, which does nothing else meanwhile: they hand
+    over to the slot's thread. The thread is started by the first write. ``close`` is for the thread that made this.
+    """
+
+    def __init__(self, folder: Path, on_spilled: OnSpilled, on_loaded: OnLoaded) -> None:
+        self._folder = folder
+        self._on_spilled = on_spilled
+        self._on_loaded = on_loaded
+        self._changed = threading.Condition()
+        self._writes: dict[int, list[bytes]] = {}
+        self._loads: deque[int] = deque()
+        self._deletes: deque[int] = deque()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def write_segment(self, segment: int, payloads: list[bytes]) -> None:
+        """Soon, after what was asked before."""
+        with self._changed:
+            self._writes[segment] = payloads
+            self._wake()
+
+    def load(self, segment: int) -> None:
+        """Next, but for other loads."""
+        with self._changed:
+            self._loads.append(segment)
+            self._wake()
+
+    def delete(self, segment: int) -> None:
+        """One that was not written yet never is."""
+        with self._changed:
+            if self._writes.pop(segment, None) is not None:
+                return
+            if segment in self._loads:
+                self._loads.remove(segment)
+            self._deletes.append(segment)
+            self._wake()
+
+    def close(self) -> None:
+        """Ends the thread and removes the files. What is on its way gets no answer."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+        shutil.rmtree(self._folder, ignore_errors=True)  # what stays is swept with the slot's folder
+
+    # ------------------------------------------------------------------ the thread
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="clonos-spill", daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            work()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._loads or self._deletes or self._writes)
+            if self._is_closed:
+                return None
+            if self._loads:
+                segment = self._loads.popleft()
+                return lambda: self._load(segment)
+            if self._deletes:
+                segment = self._deletes.popleft()
+                return lambda: self._remove(segment)
+            segment = next(iter(self._writes))
+            payloads = self._writes.pop(segment)
+            return lambda: self._write(segment, payloads)
+
+    def _path(self, segment: int) -> Path:
+        return self._folder / f"{segment:08d}.segment"
+
+    def _remove(self, segment: int) -> None:
+        try:
+            self._path(segment).unlink(missing_ok=True)
+        except OSError:  # it takes room until the slot's folder is swept, and is read by nobody
+            pass
+
+    def _write(self, segment: int, payloads: list[bytes]) -> None:
+        path = self._path(segment)
+        try:
+            checksum, body = encode_segment(segment, payloads)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(checksum)
+                file.write(body)
+        except (OSError, MemoryError) as error:
+            self._remove(segment)
+            self._on_spilled(segment, 0, f"{path} cannot be written: {str(error) or 'out of memory'}")
+            return
+        self._on_spilled(segment, len(checksum) + len(body), "")
+
+    def _load(self, segment: int) -> None:
+        path = self._path(segment)
+        try:
+            payloads = decode_segment(segment, path.read_bytes(), str(path))
+        except SegmentDamaged as error:
+            self._on_loaded(segment, None, str(error))
+        except (OSError, MemoryError) as error:
+            self._on_loaded(segment, None, f"{path} cannot be read: {str(error) or 'out of memory'}")
+        else:
+            self._on_loaded(segment, payloads, "")
