@@ -198,19 +198,21 @@ def _acknowledge(state: Collecting | Committing | Publishing, event: Acknowledge
     message, ledger = event.message, state.ledger
     if message.incarnation != ledger.incarnations[message.task]:  # a dead incarnation's counts for nobody
         return state, ()
-    return _count(state, message)
+    return count(state, message)
 
 
-def _count(state: Collecting | Committing | Publishing, message: Snapshotted) -> Step:
+def count(state: Collecting | Committing | Publishing, message: Snapshotted) -> Step:
+    """Enters an acknowledgement, whoever made it."""
     ledger, task = state.ledger, message.task
     finals = ledger.finals
     if message.final and finals.get(task) != message:
         finals = {**finals, task: message}
     pending = tuple(with_acknowledgement(p, message) if covers(message, p.number) else p for p in ledger.pending)
-    if finals is ledger.finals and all(map(is_, pending, ledger.pending)):  # repeated at the heartbeat
-        return state, ()
     # A new coordinator learns from it which numbers its predecessor has used. A final state's number was not given.
     highest = ledger.highest if message.final else max(ledger.highest, message.checkpoint)
+    is_known = finals is ledger.finals and all(map(is_, pending, ledger.pending))
+    if is_known and highest == ledger.highest:  # repeated at the heartbeat
+        return state, ()
     return _advance(replace(state, ledger=replace(ledger, finals=finals, pending=pending, highest=highest)))
 
 

@@ -154,7 +154,8 @@ def stop(state: CoordinatorState, event: StopAsked) -> None:
     if event.drain:
         state.is_draining = True
         state.due_ns = min(state.due_ns, state.awake_ns)
-        _begin_checkpoint_if_due(state)
+        if _begin_checkpoint_if_due(state):
+            _trigger(state)
     else:
         state.finish(Ending.ABORTED, "the job was stopped at once")
 
@@ -170,8 +171,9 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     advance_checkpoints(state, checkpoints.Passed(state.awake_ns, timeout_ns))
     if not state.is_running:
         return
-    _begin_checkpoint_if_due(state)
-    if _is_repeat_due(state):
+    if _begin_checkpoint_if_due(state):
+        _trigger(state)
+    elif _is_repeat_due(state):
         REPEAT(state)
     _ask_for_slots_again(state)
 
@@ -205,20 +207,23 @@ def _ask_for_slots_again(state: CoordinatorState) -> None:
 # ------------------------------------------------------------------ checkpoints begin
 
 
-def _begin_checkpoint_if_due(state: CoordinatorState) -> None:
-    """By time, above the soft limit, or to drain; not while a task recovers, for one interval at most."""
+def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
+    """By time, above the soft limit, or to drain; not while a task recovers, for one interval at most.
+
+    True when one was begun.
+    """
     pending = state.ledger.pending
     if state.is_draining:
         if state.ledger.drain is not None:
-            return
+            return False
     elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
-        return
+        return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
     if state.unsettled or state.fallen:
         if state.postponed_ns < 0:
             state.postponed_ns = state.awake_ns
         if state.awake_ns - state.postponed_ns < interval_ns:
-            return
+            return False
     state.postponed_ns = -1
     if state.over_soft_limit and not pending:
         slots = ", ".join(str(slot) for slot in state.over_soft_limit)
@@ -226,10 +231,11 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> None:
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
     advance_checkpoints(state, checkpoints.Due(state.awake_ns, state.is_draining))
-    if state.ledger.highest > highest:
-        if state.is_draining:
-            state.drain_number = state.ledger.highest
-        _trigger(state)
+    if state.ledger.highest == highest:
+        return False
+    if state.is_draining:
+        state.drain_number = state.ledger.highest
+    return True
 
 
 def _trigger(state: CoordinatorState) -> None:

@@ -1,0 +1,260 @@
+"""A coordinator on a desk: slots that do at once, or not at all, what they are told, and effects as short lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from clonos.core import coordination as c
+from clonos.core.coordinator import Coordinator
+from clonos.core.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
+from clonos.core.messages import (
+    Accusation,
+    Completed,
+    LogLost,
+    Placement,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    TaskFailed,
+    TaskStatus,
+    View,
+)
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+
+MILLISECOND_NS = 1_000_000
+EffectKind = TypeVar("EffectKind")
+START = CheckpointId(0)
+NO_VIEW = View(ViewNumber(0), 0, "", (), ())
+
+
+def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: int | None = None) -> Plan:
+    """source -> map -> sink, all to all; with effects the sink writes to an outside, else it is transactional."""
+    vertices = (
+        Vertex("source", parallelism, is_source=True),
+        Vertex("map", parallelism),
+        Vertex("sink", parallelism, has_effects=has_effects, is_transactional=not has_effects),
+    )
+    edges = [Edge(0, 1, Partitioning.HASH, 0), Edge(1, 2, Partitioning.HASH, 0)]
+    if has_effects:
+        edges.append(Edge(2, -1, Partitioning.OUTSIDE, 0))
+    return Plan("job", vertices, tuple(edges), sharing_depth=sharing_depth)
+
+
+@dataclass
+class DeskSlot:
+    """A slot as the coordinator sees it. ``is_deaf``: what is sent to it is lost; ``is_mute``: it says nothing."""
+
+    slot: SlotId
+    domain: str
+    view: View = NO_VIEW
+    completed: CheckpointId = START
+    is_deaf: bool = False
+    is_mute: bool = False
+    are_riders_ready: bool = True
+    phase: str = "live"
+    counters: tuple[tuple[str, int], ...] = ()
+    is_over_soft_limit: bool = False
+    standbys_at: dict[TaskId, CheckpointId] = field(default_factory=dict)
+    received: list[object] = field(default_factory=list)
+
+    def hosted(self) -> list[Placement]:
+        """What the installed view puts here."""
+        return [p for p in self.view.placements if p.slot == self.slot]
+
+    def status(self) -> SlotStatus:
+        """Its heartbeat."""
+        tasks = tuple(TaskStatus(p.task, p.incarnation, self.phase, self.counters) for p in self.hosted())
+        riders = self.view.placements if self.are_riders_ready else ()
+        standbys = tuple(
+            (p.task, self.standbys_at.get(p.task, self.completed)) for p in riders if self.slot in p.standbys
+        )
+        keepers = tuple((p.task, p.incarnation) for p in riders if self.slot in p.keepers)
+        over = self.is_over_soft_limit
+        return SlotStatus(self.slot, self.view.number, self.completed, tasks, standbys, keepers, over)
+
+
+class Desk:
+    """Drives a coordinator; ``said`` is all that it has asked for so far."""
+
+    def __init__(self, plan: Plan | None = None, options: Options | None = None) -> None:
+        self.plan = plan or chain_plan()
+        self.coordinator = Coordinator(self.plan, options or Options())
+        self.slots: dict[SlotId, DeskSlot] = {}
+        self.now_ns = 0
+        self.said: list[c.Effect] = []
+
+    # ------------------------------------------------------------------ events
+
+    def do(self, *events: c.Event) -> tuple[c.Effect, ...]:
+        """Events that arrive together; slots take in at once what is sent to them."""
+        effects = self.coordinator.handle(*events)
+        self.said += effects
+        for effect in effects:
+            if isinstance(effect, c.Send) and effect.slot in self.slots:
+                self._deliver(self.slots[effect.slot], effect.message)
+        return effects
+
+    def _deliver(self, slot: DeskSlot, message: object) -> None:
+        if slot.is_deaf:
+            return
+        slot.received.append(message)
+        if isinstance(message, View) and message.number > slot.view.number:
+            slot.view = message
+        elif isinstance(message, Completed) and message.generation == slot.view.generation:
+            slot.completed = max(slot.completed, message.checkpoint)
+        elif isinstance(message, Release):
+            slot.is_mute = True
+
+    def begin(
+        self, slots: int = 0, resume: CheckpointMetadata | None = None, term: int = 1, can_spread: bool = True
+    ) -> tuple[c.Effect, ...]:
+        """The job shall start."""
+        self.do(c.Ticked(self.now_ns))  # starts the clock
+        return self.do(c.Begin(term, "job-1", slots, resume, can_spread=can_spread))
+
+    def register(self, slot: int, domain: str, host: str = "host") -> tuple[c.Effect, ...]:
+        """A slot is born."""
+        born = self.slots[SlotId(slot)] = DeskSlot(SlotId(slot), domain)
+        address = f"ipc://{slot}"
+        register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
+        return self.do(c.Received(born.slot, register))
+
+    def form(self, domains: str = "aabbab", **begin: int) -> None:
+        """Begins and registers one slot for each letter of ``domains``, numbered from 1."""
+        self.begin(**begin)  # type: ignore[arg-type]
+        for number, domain in enumerate(domains, 1):
+            self.register(number, domain)
+        assert self.coordinator.phase == "running", self.coordinator.phase
+        self.speak()
+
+    def speak(self) -> tuple[c.Effect, ...]:
+        """Every slot that is not mute sends its heartbeat."""
+        effects: list[c.Effect] = []
+        for slot in list(self.slots.values()):
+            if not slot.is_mute and slot.view.number:
+                effects += self.do(c.Received(slot.slot, slot.status()))
+        return tuple(effects)
+
+    def tick(self, milliseconds: int = 100, step_ms: int = 100) -> tuple[c.Effect, ...]:
+        """Time passes, heartbeat by heartbeat."""
+        effects: list[c.Effect] = []
+        for _ in range(milliseconds // step_ms):
+            self.now_ns += step_ms * MILLISECOND_NS
+            effects += self.speak()
+            effects += self.do(c.Ticked(self.now_ns))
+        return tuple(effects)
+
+    def gone(self, *slots: int) -> tuple[c.Effect, ...]:
+        """The processes of these slots have ended."""
+        for slot in slots:
+            self.slots[SlotId(slot)].is_mute = self.slots[SlotId(slot)].is_deaf = True
+        return self.do(*(c.SlotGone(SlotId(slot), "killed") for slot in slots))
+
+    def say(self, slot: int, message: object) -> tuple[c.Effect, ...]:
+        """A slot sends a message."""
+        return self.do(c.Received(SlotId(slot), message))  # type: ignore[arg-type]
+
+    def accuse(self, accuser: int, accused: int, is_gone: bool = True) -> tuple[c.Effect, ...]:
+        """A slot cannot reach another one."""
+        return self.say(accuser, Accusation(SlotId(accuser), SlotId(accused), self.view.number, is_gone))
+
+    # ------------------------------------------------------------------ tasks
+
+    @property
+    def view(self) -> View:
+        """The view that stands."""
+        view = self.coordinator.view
+        assert view is not None
+        return view
+
+    @property
+    def number(self) -> int:
+        """Of the view that stands."""
+        return self.view.number
+
+    def pending(self) -> list[int]:
+        """Checkpoints that were begun and are not complete."""
+        return list(self.coordinator.pending)
+
+    def view_slots(self) -> list[SlotId]:
+        """The slots of the view."""
+        return [address.slot for address in self.view.slots]
+
+    def of(self, task: int) -> Placement:
+        """The task in the view."""
+        return self.view.placements[task]
+
+    def acknowledgement(
+        self,
+        task: int,
+        checkpoint: int,
+        final: bool = False,
+        incarnation: int | None = None,
+        parts: Iterable[tuple[int, bytes]] = (),
+        objects: tuple[str, ...] = (),
+    ) -> Snapshotted:
+        """What the task, by default its present incarnation, says when its snapshot is durable."""
+        life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
+        return Snapshotted(
+            TaskId(task),
+            life,
+            CheckpointId(checkpoint),
+            objects or (f"{task}-{checkpoint}-{view_name(life)}",),
+            100 * checkpoint + task,
+            tuple((CheckpointId(label), part) for label, part in parts),
+            final,
+        )
+
+    def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[c.Effect, ...]:
+        """These tasks, or all, have stored their snapshots."""
+        effects: list[c.Effect] = []
+        for task in tasks or self.plan.tasks:
+            effects += self.say(self.of(task).slot, self.acknowledgement(task, checkpoint, final))
+        return tuple(effects)
+
+    def durable(self, checkpoint: int) -> tuple[c.Effect, ...]:
+        """The store has taken the metadata."""
+        return self.do(c.MetadataWritten(CheckpointId(checkpoint), c.WriteOutcome.DURABLE))
+
+    def complete(self, checkpoint: int) -> tuple[c.Effect, ...]:
+        """The checkpoint is triggered by the clock, acknowledged by all and durable."""
+        self.tick(5_000)
+        assert checkpoint in self.pending(), self.pending()
+        return (*self.acknowledge(checkpoint), *self.durable(checkpoint))
+
+    def lose_log(self, task: int, incarnation: int | None = None) -> tuple[c.Effect, ...]:
+        """A task reports LOST."""
+        life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
+        channel = self.plan.outputs[task][0].id
+        return self.say(self.of(task).slot, LogLost(TaskId(task), life, channel, 40, 50))
+
+    def failure(
+        self, task: int, channel: int = 3, first_seq: int = 10, count: int = 5, fatal: bool = False
+    ) -> TaskFailed:
+        """What the present incarnation of a task says when user code raised."""
+        life = self.of(task).incarnation
+        return TaskFailed(
+            TaskId(task), life, channel, first_seq, count, "split", "'x'", "ValueError: x", "Traceback ...", fatal
+        )
+
+    def raise_in(self, task: int, **failed: int) -> tuple[c.Effect, ...]:
+        """User code raised."""
+        return self.say(self.of(task).slot, self.failure(task, **failed))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------ effects as lines
+
+
+def sent(effects: Iterable[c.Effect], kind: type) -> list[tuple[SlotId, object]]:
+    """Messages of a kind, with whom they went to."""
+    return [(e.slot, e.message) for e in effects if isinstance(e, c.Send) and isinstance(e.message, kind)]
+
+
+def of_kind(effects: Iterable[c.Effect], kind: type[EffectKind]) -> list[EffectKind]:
+    """Effects of a kind."""
+    return [effect for effect in effects if isinstance(effect, kind)]

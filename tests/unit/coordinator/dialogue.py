@@ -1,0 +1,150 @@
+"""Dialogues with the coordinator as text: a command on a line of its own, then what it led to, indented.
+
+    > gone 3
+      alarm: slot 3 is gone: killed
+      1 2 4 <- view 1.2 generation 1
+          source/0 1.2 in 1 from 0, standbys 2
+
+Messages that go to several slots stand on one line. ``play`` runs the commands of a text and writes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from clonos.core import coordination as c
+from clonos.core.ids import CheckpointId, SlotId, view_name
+from clonos.core.messages import Completed, Hold, Message, Placement, Release, Trigger, View
+from clonos.core.options import Options
+from tests.unit.coordinator.desk import Desk, chain_plan
+
+Words = list[str]
+
+
+class Dialogue:
+    """One text's desk, and what its commands mean."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self._commands: dict[str, Callable[[Words], tuple[c.Effect, ...]]] = {
+            "job": self._job,
+            "begin": lambda words: self.desk.begin(slots=int(words[0])),
+            "register": lambda words: self.desk.register(int(words[0]), words[1]),
+            "tick": lambda words: self.desk.tick(int(words[0])),
+            "gone": lambda words: self.desk.gone(*map(int, words)),
+            "accuse": lambda words: self.desk.accuse(int(words[0]), int(words[1])),
+            "ack": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:])),
+            "final": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:]), final=True),
+            "durable": lambda words: self.desk.durable(int(words[0])),
+            "taken": lambda words: self.desk.do(c.MetadataWritten(CheckpointId(int(words[0])), c.WriteOutcome.TAKEN)),
+            "committed": lambda words: self.desk.do(c.OutputCommitted(CheckpointId(int(words[0])))),
+            "lost": lambda words: self.desk.lose_log(int(words[0])),
+            "raise": lambda words: self.desk.raise_in(int(words[0]), first_seq=int(words[1]), count=int(words[2])),
+            "drain": lambda words: self.desk.do(c.StopAsked(drain=True)),
+            "set": self._set,
+        }
+
+    def _job(self, words: Words) -> tuple[c.Effect, ...]:
+        """``job parallelism=1 effects standbys=1 ...``: a chain of source, map and sink."""
+        given = dict(word.split("=") for word in words if "=" in word)
+        plan = chain_plan(int(given.pop("parallelism", 1)), "effects" in words)
+        self.desk = Desk(plan, Options(**{name: int(value) for name, value in given.items()}))  # type: ignore[arg-type]
+        return ()
+
+    def _set(self, words: Words) -> tuple[c.Effect, ...]:
+        """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 riders=no``."""
+        slot = self.desk.slots[SlotId(int(words[0]))]
+        name, _, value = words[1].partition("=")
+        if name == "phase":
+            slot.phase = value
+        elif name == "riders":
+            slot.are_riders_ready = value == "ready"
+        else:
+            slot.is_deaf = name == "deaf"
+        return ()
+
+    def run(self, command: str) -> list[str]:
+        """The lines that a command leads to."""
+        name, *words = command.split()
+        return self._lines(self._commands[name](words))
+
+    # ------------------------------------------------------------------ effects as lines
+
+    def _lines(self, effects: Iterable[c.Effect]) -> list[str]:
+        lines: list[tuple[str, list[str]]] = []
+        for effect in effects:
+            text = self._message(effect.message) if isinstance(effect, c.Send) else self._effect(effect)
+            receiver = [str(effect.slot)] if isinstance(effect, c.Send) else []
+            if receiver and lines and lines[-1][0] == text:
+                lines[-1][1].extend(receiver)
+            else:
+                lines.append((text, receiver))
+        found = []
+        for text, receivers in lines:
+            head = f"{' '.join(receivers)} <- " if receivers else ""
+            found += f"{head}{text}".split("\n")
+        return found
+
+    def _message(self, message: Message) -> str:
+        plan = self.desk.plan
+        match message:
+            case View():
+                return self._view(message)
+            case Trigger(task, incarnation, checkpoint, then_pause):
+                pause = ", then pause" if then_pause else ""
+                return f"trigger {checkpoint} for {plan.task_name(task)} {view_name(incarnation)}{pause}"
+            case Completed(checkpoint, generation, tasks):
+                lives = " ".join(f"{plan.task_name(task)}={view_name(life)}:{offset}" for task, life, offset in tasks)
+                return f"completed {checkpoint} generation {generation}: {lives}"
+            case Release(_, reason):
+                return f"release: {reason}"
+            case Hold(slot):
+                return f"hold: {slot} is above its soft limit"
+            case _:
+                raise AssertionError(f"the coordinator never sends {message}")
+
+    def _view(self, view: View) -> str:
+        text = f"view {view_name(view.number)} generation {view.generation}"
+        return "\n".join([text, *(f"    {self._placement(p)}" for p in view.placements)])
+
+    def _placement(self, placement: Placement) -> str:
+        marks = " fresh" * placement.is_fresh + " cautious" * placement.is_cautious
+        name = self.desk.plan.task_name(placement.task)
+        text = f"{name} {view_name(placement.incarnation)} in {placement.slot} from {placement.restore}{marks}"
+        for kind, slots in (("standbys", placement.standbys), ("keepers", placement.keepers)):
+            if slots:
+                text += f", {kind} {' '.join(map(str, slots))}"
+        return text
+
+    def _effect(self, effect: c.Effect) -> str:
+        match effect:
+            case c.Told(milestone, _, task, incarnation, cause):
+                return f"told: {milestone} {self.desk.plan.task_name(task)} {view_name(incarnation)} ({cause})"
+            case c.Alarm(text, _):
+                return f"alarm: {text}"
+            case c.RequestSlots(count, avoided):
+                return f"request {count} slots" + (f" outside {' '.join(avoided)}" if avoided else "")
+            case c.ReleaseSlot(slot, reason):
+                return f"release slot {slot}: {reason}"
+            case c.WriteMetadata(metadata):
+                lives = " ".join(view_name(entry.incarnation) for entry in metadata.tasks)
+                return f"write metadata {metadata.checkpoint} generation {metadata.generation}: {lives}"
+            case c.JobDone(ending, checkpoint):
+                return f"done: {ending} at checkpoint {checkpoint}"
+            case c.JobFailed(fault, reason):
+                return f"failed ({fault}): {reason}"
+            case _:
+                return str(effect)
+
+
+def play(text: str) -> str:
+    """The text with what its commands lead to now; lines that begin with # and empty ones stay as they are."""
+    dialogue = Dialogue()
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("> "):
+            found.append(line)
+            found += [f"  {said}" for said in dialogue.run(line[2:])]
+        elif not line.startswith("  "):
+            found.append(line)
+    return "\n".join(found) + "\n"

@@ -1,0 +1,299 @@
+"""A seeded world of idealised slots around a coordinator: messages late or lost, slots killed, stores slow.
+
+Tasks do nothing but align and end: what is tried here is the coordinator alone. ``Watch`` asserts after every effect
+what must hold in every schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from typing import Any
+
+from clonos.core import coordination as c
+from clonos.core.coordinator import Coordinator
+from clonos.core.ids import CheckpointId, SlotId, TaskId
+from clonos.core.messages import (
+    Accusation,
+    Completed,
+    LogLost,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    TaskFailed,
+    TaskStatus,
+    Trigger,
+    View,
+)
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from tests.unit.coordinator.desk import NO_VIEW, START, chain_plan
+
+MILLISECOND_NS = 1_000_000
+FAULTS_UNTIL_MS = 20_000
+INPUT_UNTIL_MS = 30_000
+END_MS = 120_000
+OPTIONS = Options(
+    lease_ms=1_000, checkpoint_every_ms=700, checkpoint_timeout_ms=5_000, standbys=1, failures_per_epoch_max=1_000
+)
+
+
+class Watch:
+    """What must hold, seen from outside: by the effects alone."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.view = NO_VIEW
+        self.completed: list[CheckpointMetadata] = []
+        self.writing: CheckpointMetadata | None = None
+        self.committing = False
+        self.dead: set[SlotId] = set()
+        self.lives: set[tuple[int, int]] = set()
+        self.acknowledged: set[tuple[int, int, int]] = set()
+        self.is_over = False
+
+    def see(self, effect: c.Effect) -> None:
+        """One effect."""
+        assert not self.is_over, f"{effect} after the end"
+        match effect:
+            case c.Send(slot, View() as view):
+                assert slot not in self.dead
+                if view is not self.view:
+                    self._see_view(view)
+            case c.Send(_, Completed() as message):
+                assert message.checkpoint == self.completed[-1].checkpoint
+            case c.WriteMetadata(metadata):
+                self._see_metadata(metadata)
+            case c.CommitOutput(checkpoint):
+                assert checkpoint == self.completed[-1].checkpoint
+                self.committing = True
+            case c.DeleteObjects(names):
+                needed = {name for metadata in self.completed[-2:] for name in metadata.objects()}
+                assert not needed & set(names)
+            case c.JobDone() | c.JobFailed():
+                self.is_over = True
+
+    def _see_view(self, view: View) -> None:
+        assert self.writing is None, "a view while a checkpoint was committing"
+        assert view.number > self.view.number
+        assert view.generation - self.view.generation in (0, 1)
+        durable = self.completed[-1].checkpoint if self.completed else 0
+        is_new = view.generation != self.view.generation
+        named = {address.slot for address in view.slots}
+        assert not named & self.dead
+        for placement in view.placements:
+            riders = (*placement.standbys, *placement.keepers)
+            assert {placement.slot, *riders} - {-1} <= named
+            assert placement.slot not in placement.standbys
+            if int(placement.incarnation) == view.number:
+                assert (placement.task, view.number) not in self.lives
+                self.lives.add((placement.task, view.number))
+                assert placement.restore == durable
+                assert placement.is_fresh == is_new
+            else:
+                before = self.view.placements[placement.task]
+                assert not is_new
+                assert (before.incarnation, before.slot) == (placement.incarnation, placement.slot)
+                assert (before.restore, before.objects) == (placement.restore, placement.objects)
+        self.view = view
+
+    def _see_metadata(self, metadata: CheckpointMetadata) -> None:
+        assert self.writing in (None, metadata)
+        assert not self.committing
+        assert not self.completed or metadata.checkpoint > self.completed[-1].checkpoint
+        self.writing = metadata
+        for entry in metadata.tasks:
+            assert entry.incarnation == self.view.placements[entry.task].incarnation, "a dead incarnation was counted"
+            assert (entry.task, entry.incarnation, entry.snapshot) in self.acknowledged
+
+
+class IdealSlot:
+    """Installs views, aligns its tasks, repeats what is not answered."""
+
+    def __init__(self, world: World, slot: SlotId, domain: str) -> None:
+        self.world, self.slot, self.domain = world, slot, domain
+        self.view = NO_VIEW
+        self.completed = START
+        self.is_dead = False
+        self.ready_ms: dict[tuple[int, int], int] = {}  # when an incarnation is live
+
+    def receive(self, message: object) -> None:
+        """What the coordinator has sent."""
+        if isinstance(message, View) and message.number > self.view.number:
+            self.view = message
+            for placement in message.placements:
+                if placement.slot == self.slot:
+                    ready_ms = self.world.now_ms + self.world.luck.randint(1, 300)
+                    self.ready_ms.setdefault((placement.task, placement.incarnation), ready_ms)
+        elif isinstance(message, Completed) and message.generation == self.view.generation:
+            self.completed = max(self.completed, message.checkpoint)
+        elif isinstance(message, Trigger):
+            self.world.triggered[TaskId(message.task)] = max(
+                message.checkpoint, self.world.triggered.get(message.task, START)
+            )
+        elif isinstance(message, Release):
+            self.is_dead = True
+
+    def beat(self) -> None:
+        """Its heartbeat: status and acknowledgements."""
+        if self.is_dead:
+            return
+        world = self.world
+        if not self.view.number:
+            world.say(self.slot, Register(self.slot, self.domain, "host", "", "", b"", "", 1, ()))
+        else:
+            self._say_status()
+        world.after(100, self.beat)
+
+    def _say_status(self) -> None:
+        world, tasks = self.world, []
+        for placement in self.view.placements:
+            if placement.slot != self.slot:
+                continue
+            is_live = self.ready_ms[placement.task, placement.incarnation] <= world.now_ms
+            tasks.append(TaskStatus(placement.task, placement.incarnation, "live" if is_live else "replaying", ()))
+            if is_live:
+                self._acknowledge(placement.task, placement.incarnation)
+        standbys = tuple((p.task, self.completed) for p in self.view.placements if self.slot in p.standbys)
+        keepers = tuple((p.task, p.incarnation) for p in self.view.placements if self.slot in p.keepers)
+        status = SlotStatus(self.slot, self.view.number, self.completed, tuple(tasks), standbys, keepers)
+        world.say(self.slot, status)
+
+    def _acknowledge(self, task: TaskId, incarnation: int) -> None:
+        world = self.world
+        aligned = min(world.triggered.get(source, START) for source in world.plan.sources)
+        is_final = world.now_ms > INPUT_UNTIL_MS
+        checkpoint = CheckpointId(aligned + 1) if is_final else aligned
+        if checkpoint <= self.completed and not is_final:
+            return
+        world.watch.acknowledged.add((task, incarnation, checkpoint))
+        name = f"{task}-{checkpoint}-{incarnation:x}"
+        parts = ((checkpoint, name.encode()),) if world.plan.vertex_of[task] == 2 else ()
+        message = Snapshotted(task, incarnation, checkpoint, (name,), 10, parts, is_final)  # type: ignore[arg-type]
+        world.say(self.slot, message)
+
+
+class World:
+    """Virtual time, a lossy network, a slow store, and luck from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.luck = Random(seed)
+        self.plan = chain_plan(self.luck.randint(1, 3), has_effects=self.luck.random() < 0.5)
+        self.coordinator = Coordinator(self.plan, OPTIONS)
+        self.watch = Watch(self.plan)
+        self.now_ms = 0
+        self.slots: dict[SlotId, IdealSlot] = {}
+        self.triggered: dict[TaskId, CheckpointId] = {}
+        self.ending: c.Effect | None = None
+        self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+
+    def after(self, milliseconds: int, function: Callable[..., None], *arguments: Any) -> None:
+        """Calls later."""
+        self._count += 1
+        heappush(self._queue, (self.now_ms + milliseconds, self._count, function, arguments))
+
+    def say(self, slot: SlotId, message: object) -> None:
+        """A slot to the coordinator: late, and sometimes never."""
+        if self.luck.random() > 0.05:
+            self.after(self.luck.randint(0, 20), self.do, c.Received(slot, message))  # type: ignore[arg-type]
+
+    def do(self, event: c.Event) -> None:
+        """An event and all that it leads to."""
+        for effect in self.coordinator.handle(event):
+            self.watch.see(effect)
+            self._perform(effect)
+
+    def _perform(self, effect: c.Effect) -> None:
+        luck = self.luck
+        match effect:
+            case c.Send(slot, message) if slot in self.slots and luck.random() > 0.05:
+                self.after(luck.randint(0, 20), self._receive, slot, message)
+            case c.RequestSlots(count):
+                for _ in range(count):
+                    self.after(luck.randint(10, 600), self.add_slot)
+            case c.ReleaseSlot(slot):
+                self.watch.dead.add(slot)
+                if slot in self.slots:
+                    self.slots[slot].is_dead = True
+            case c.WriteMetadata(metadata):
+                self.after(luck.randint(5, 400), self._written, metadata)
+            case c.CommitOutput(checkpoint):
+                self.after(luck.randint(5, 400), self._committed, checkpoint)
+            case c.JobDone() | c.JobFailed():
+                self.ending = effect
+
+    def _receive(self, slot: SlotId, message: object) -> None:
+        if not self.slots[slot].is_dead:
+            self.slots[slot].receive(message)
+
+    def _written(self, metadata: CheckpointMetadata) -> None:
+        number = metadata.checkpoint
+        if self.luck.random() < 0.1:
+            self.do(c.MetadataWritten(number, c.WriteOutcome.FAILED, "luck"))
+            return
+        self.watch.completed.append(metadata)
+        self.watch.writing = None
+        self.do(c.MetadataWritten(number, c.WriteOutcome.DURABLE))
+
+    def _committed(self, checkpoint: CheckpointId) -> None:
+        if self.luck.random() < 0.1:
+            self.do(c.OutputCommitFailed(checkpoint, "luck"))
+            return
+        self.watch.committing = False
+        self.do(c.OutputCommitted(checkpoint))
+
+    def add_slot(self) -> None:
+        """A slot is born."""
+        slot = SlotId(self.luck.getrandbits(40) + 1)
+        self.slots[slot] = IdealSlot(self, slot, "abc"[len(self.slots) % 3])
+        self.slots[slot].beat()
+
+    def _tick(self) -> None:
+        self.do(c.Ticked(self.now_ms * MILLISECOND_NS))
+        self.after(50, self._tick)
+
+    # ------------------------------------------------------------------ faults
+
+    def _fault(self) -> None:
+        luck, view = self.luck, self.coordinator.view
+        living = [slot for slot in self.slots.values() if not slot.is_dead]
+        if self.now_ms > FAULTS_UNTIL_MS or self.ending is not None:
+            return
+        self.after(luck.randint(50, 2_000), self._fault)
+        if view is None or not living:
+            return
+        slot = luck.choice(living)
+        task = luck.choice(view.placements)
+        match luck.randint(0, 5):
+            case 0 | 1:
+                slot.is_dead = True
+                self.watch.dead.add(slot.slot)
+                self.do(c.SlotGone(slot.slot, "killed"))
+            case 2:
+                slot.is_dead = True  # silence alone
+            case 3:
+                self.say(task.slot, self._failure(task.task, task.incarnation))
+            case 4 if luck.random() < 0.3:
+                self.say(task.slot, LogLost(task.task, task.incarnation, 0, 0, 0))  # type: ignore[arg-type]
+            case _:
+                other = luck.choice(living)
+                self.say(other.slot, Accusation(other.slot, slot.slot, view.number, True))
+
+    def _failure(self, task: int, incarnation: int) -> TaskFailed:
+        first_seq = self.luck.randint(0, 10**9)
+        return TaskFailed(task, incarnation, 0, first_seq, 1, "map", "", "error", "", False)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ running
+
+    def run(self) -> None:
+        """Until the job has ended, which it must."""
+        self._tick()
+        self.do(c.Begin(1, "job"))
+        self.after(500, self._fault)
+        while self.ending is None and self.now_ms < END_MS:
+            self.now_ms, _, function, arguments = heappop(self._queue)
+            function(*arguments)

@@ -1,0 +1,157 @@
+"""Who is gone: the provider's word, silence, broken connections, quarrels of peers (protocol 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clonos.core import coordination as c
+from clonos.core.ids import SlotId
+from clonos.core.messages import Release, View
+from clonos.core.options import Options
+from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, of_kind, sent
+
+SHORT = Options(lease_ms=1_000, checkpoint_every_ms=1_000_000)
+
+
+def _desk() -> Desk:
+    desk = Desk(options=SHORT)
+    desk.form()
+    desk.tick(300)
+    return desk
+
+
+def _home(desk: Desk, task: int) -> int:
+    return desk.of(task).slot
+
+
+def test_the_providers_word_is_enough() -> None:
+    desk = _desk()
+    slot = _home(desk, 0)
+    effects = desk.gone(slot)
+    assert len(sent(effects, View)) == 5
+    assert desk.of(0).slot != slot
+    assert of_kind(effects, c.ReleaseSlot) == []  # its process has ended
+
+
+def test_silence_for_a_lease_is_a_death_and_less_is_none() -> None:
+    desk = _desk()
+    slot = desk.slots[SlotId(_home(desk, 0))]
+    slot.is_mute = True
+    assert sent(desk.tick(800), View) == []
+    slot.is_mute = False
+    desk.tick(100)
+    slot.is_mute = True
+    assert sent(desk.tick(800), View) == []
+    effects = desk.tick(200)
+    assert len(sent(effects, View)) == 5
+    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == [slot.slot]  # it may be paused only: its end is seen to
+
+
+def test_a_pause_of_the_coordinator_kills_nobody() -> None:
+    desk = _desk()
+    desk.now_ns += 3_600_000 * MILLISECOND_NS  # ticks stop for an hour, and what slots said is still in the socket
+    effects = desk.do(c.Ticked(desk.now_ns))
+    assert of_kind(effects, c.Told) == []
+    assert of_kind(desk.tick(300), c.Told) == []
+
+
+def test_a_clock_that_is_set_back_kills_nobody() -> None:
+    desk = _desk()
+    desk.now_ns -= 200 * MILLISECOND_NS
+    assert of_kind(desk.do(c.Ticked(desk.now_ns)), c.Told) == []
+
+
+def test_a_slot_that_was_replaced_is_released_whenever_it_speaks() -> None:
+    desk = _desk()
+    slot = desk.slots[SlotId(_home(desk, 0))]
+    slot.is_mute = slot.is_deaf = True
+    desk.tick(1_200)
+    status = slot.status()
+    for _ in range(2):
+        effects = desk.say(slot.slot, status)
+        assert [(to, type(message)) for to, message in sent(effects, Release)] == [(slot.slot, Release)]
+
+
+def test_a_slot_that_nobody_knows_is_released() -> None:
+    desk = _desk()
+    effects = desk.say(4711, desk.slots[SlotId(1)].status())
+    assert [to for to, _ in sent(effects, Release)] == [4711]
+
+
+def test_a_broken_connection_and_silence_since_are_a_death_within_a_few_heartbeats() -> None:
+    desk = _desk()
+    slot = _home(desk, 0)
+    desk.slots[SlotId(slot)].is_mute = True
+    assert sent(desk.accuse(_home(desk, 1), slot), View) == []
+    assert sent(desk.tick(200), View) == []
+    assert len(sent(desk.tick(200), View)) == 5
+
+
+def test_a_broken_connection_of_a_slot_that_is_heard_is_no_death() -> None:
+    desk = _desk()
+    desk.accuse(_home(desk, 1), _home(desk, 0))
+    assert sent(desk.tick(800), View) == []
+
+
+def test_two_peers_that_saw_a_connection_break_are_not_enough() -> None:
+    desk = _desk()
+    accused = _home(desk, 0)
+    accusers = [slot for slot in desk.slots if slot != accused]
+    desk.accuse(accusers[0], accused)
+    assert sent(desk.accuse(accusers[1], accused), View) == []
+
+
+def test_a_peer_and_the_coordinator_that_saw_connections_break_are_enough_at_once() -> None:
+    desk = _desk()
+    accused = _home(desk, 0)
+    assert sent(desk.do(c.SlotUnreachable(SlotId(accused))), View) == []
+    assert len(sent(desk.accuse(_home(desk, 1), accused), View)) == 5
+
+
+def test_a_connection_of_the_coordinator_that_comes_back_is_no_death() -> None:
+    desk = _desk()
+    desk.do(c.SlotUnreachable(SlotId(_home(desk, 0))))
+    assert sent(desk.tick(600), View) == []
+
+
+def _quarrel(desk: Desk, pairs: Sequence[tuple[int, int]], milliseconds: int) -> list[c.Told]:
+    told: list[c.Told] = []
+    for _ in range(milliseconds // 100):
+        for accuser, accused in pairs:
+            if SlotId(accused) in desk.view_slots() and SlotId(accuser) in desk.view_slots():
+                desk.accuse(accuser, accused)
+        told += of_kind(desk.tick(100), c.Told)
+    return [entry for entry in told if entry.milestone is c.Milestone.DETECTED]
+
+
+def test_of_two_living_peers_that_cannot_reach_each_other_one_is_replaced_after_a_lease() -> None:
+    desk = _desk()
+    one, other = sorted((_home(desk, 0), _home(desk, 1)))
+    assert _quarrel(desk, [(one, other), (other, one)], 900) == []
+    told = _quarrel(desk, [(one, other), (other, one)], 300)
+    assert len(told) == 1
+    assert other not in desk.view_slots()  # the higher id, where both are accused by one
+    assert one in desk.view_slots()
+    assert _quarrel(desk, [(one, other), (other, one)], 3_000) == []
+
+
+def test_the_one_accused_by_most_is_replaced() -> None:
+    desk = _desk()
+    low, *others = sorted(desk.view_slots())
+    pairs = [(other, low) for other in others[:2]] + [(low, other) for other in others[:2]]
+    _quarrel(desk, pairs, 1_200)
+    assert low not in desk.view_slots()
+    assert set(others) <= set(desk.view_slots())
+
+
+def test_an_accusation_that_is_not_repeated_falls() -> None:
+    desk = _desk()
+    for _ in range(5):
+        desk.accuse(1, 2)
+        assert of_kind(desk.tick(700), c.Told) == []
+
+
+def test_an_accusation_of_somebody_who_is_gone_already_means_nothing() -> None:
+    desk = _desk()
+    desk.gone(1)
+    assert desk.accuse(2, 1) == ()

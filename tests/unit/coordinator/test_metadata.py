@@ -1,0 +1,85 @@
+"""The metadata of a checkpoint as bytes, and the fingerprint of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.metadata import (
+    METADATA_FORMAT,
+    CheckpointMetadata,
+    MetadataMalformed,
+    PlanChanged,
+    TaskEntry,
+    check_resumable,
+    decode_metadata,
+    encode_metadata,
+    metadata_of_start,
+    plan_fingerprint,
+)
+from tests.unit.coordinator.desk import chain_plan
+
+
+def _metadata() -> CheckpointMetadata:
+    plan = chain_plan()
+    entries = tuple(
+        TaskEntry(TaskId(t), Incarnation(9), CheckpointId(3), ("a", "b"), 17, t == 0, ((CheckpointId(3), b"\x00x"),))
+        for t in plan.tasks
+    )
+    return msgspec.structs.replace(
+        metadata_of_start(plan, "job-1", 4),
+        tasks=entries,
+        checkpoint=CheckpointId(3),
+        highest_checkpoint=CheckpointId(5),
+        generation=2,
+    )
+
+
+def test_metadata_comes_back_as_it_was() -> None:
+    assert decode_metadata(encode_metadata(_metadata()), "e") == _metadata()
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, -1])
+def test_metadata_that_is_cut_off_is_refused_by_name(length: int) -> None:
+    with pytest.raises(MetadataMalformed, match="chain/7"):
+        decode_metadata(encode_metadata(_metadata())[:length], "chain/7")
+
+
+def test_a_newer_format_is_refused_by_its_number_though_its_fields_are_unknown() -> None:
+    newer = msgspec.msgpack.encode({"format": METADATA_FORMAT + 1, "surprise": [1, 2]})
+    with pytest.raises(MetadataMalformed, match=f"format {METADATA_FORMAT + 1} is newer than {METADATA_FORMAT}"):
+        decode_metadata(newer, "chain/7")
+
+
+def test_tasks_in_another_order_are_refused() -> None:
+    metadata = _metadata()
+    mixed = msgspec.structs.replace(metadata, tasks=metadata.tasks[::-1])
+    with pytest.raises(MetadataMalformed, match="not numbered"):
+        decode_metadata(encode_metadata(mixed), "chain/7")
+
+
+def test_the_fingerprint_is_the_same_in_every_process() -> None:
+    assert plan_fingerprint(chain_plan()) == "7e8667f5cb88d2cdbd50f5f2eddb450c"
+
+
+def test_the_fingerprint_changes_with_whatever_state_depends_on() -> None:
+    plan = chain_plan()
+    others = [
+        chain_plan(3),
+        chain_plan(2, has_effects=True),
+        replace(plan, max_parallelism=64),
+        replace(plan, edges=plan.edges[::-1]),
+        replace(plan, vertices=(replace(plan.vertices[0], name="lines"), *plan.vertices[1:])),
+    ]
+    found = {plan_fingerprint(other) for other in (plan, *others)}
+    assert len(found) == len(others) + 1
+    assert plan_fingerprint(replace(plan, sharing_depth=1, job_name="renamed")) == plan_fingerprint(plan)
+
+
+def test_a_checkpoint_of_another_plan_refuses_to_resume() -> None:
+    check_resumable(chain_plan(), _metadata())
+    with pytest.raises(PlanChanged, match="resume with the job as it was"):
+        check_resumable(chain_plan(3), _metadata())

@@ -1,0 +1,85 @@
+"""Seeded schedules of failures around idealised slots: what must hold holds, and every job ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos.core import checkpoints, coordinator, running, succession
+from clonos.core import coordination as c
+from clonos.core.coordinator_state import CoordinatorState
+from tests.unit.coordinator.idealised import World
+
+
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_whatever_fails_the_job_ends_and_no_rule_is_broken(seed: int) -> None:
+    world = World(seed)
+    world.run()
+    assert isinstance(world.ending, c.JobDone), world.ending
+    assert world.watch.completed[-1].is_final
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    def story(seed: int) -> tuple[object, ...]:
+        world = World(seed)
+        world.run()
+        return world.now_ms, world.watch.view, world.watch.completed
+
+    assert story(7) == story(7)
+
+
+# ------------------------------------------------------------------ negative controls: a rule taken away is noticed
+
+
+def _is_noticed(seeds: range) -> bool:
+    for seed in seeds:
+        world = World(seed)
+        try:
+            world.run()
+        except AssertionError:
+            return True
+        if not isinstance(world.ending, c.JobDone):
+            return True
+    return False
+
+
+def test_a_view_that_does_not_wait_while_committing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(succession.GATE, checkpoints.Committing, succession.GATE[checkpoints.Collecting])
+    assert _is_noticed(range(1, 41))
+
+
+def test_a_dead_incarnation_that_is_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count_anyone(state: checkpoints.Collecting, event: checkpoints.Acknowledged) -> checkpoints.Step:
+        return checkpoints.count(state, event.message)
+
+    for state in (checkpoints.Collecting, checkpoints.Committing, checkpoints.Publishing):
+        monkeypatch.setitem(checkpoints.HANDLERS, (state, checkpoints.Acknowledged), count_anyone)
+    assert _is_noticed(range(1, 41))
+
+
+def test_acknowledgements_that_are_not_forgotten_at_a_death_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for state in (checkpoints.Collecting, checkpoints.Committing, checkpoints.Publishing):
+        monkeypatch.setitem(checkpoints.HANDLERS, (state, checkpoints.Died), lambda state, _event: (state, ()))
+    assert _is_noticed(range(1, 41))
+
+
+def test_messages_that_are_never_repeated_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def repeat_nothing(_state: CoordinatorState) -> None:
+        return
+
+    monkeypatch.setattr(running, "REPEAT", repeat_nothing)
+    assert _is_noticed(range(1, 41))
+
+
+def test_every_pair_of_phase_and_event_has_a_row_or_cannot_be() -> None:
+    phases = {phase for phase, _ in coordinator.HANDLERS}
+    events = {event for _, event in coordinator.HANDLERS} - {c.Begin}
+    missing = {
+        (phase.__name__, event.__name__)
+        for phase in phases
+        for event in events
+        if (phase, event) not in coordinator.HANDLERS
+    }
+    before_begin = {("Idle", event.__name__) for event in events}
+    # Nobody is known any more in these: whoever speaks is dismissed before the table is asked.
+    strangers = {(phase, message.__name__) for phase in ("Closing", "Over") for message in coordinator.MESSAGES}
+    assert missing <= before_begin | strangers
