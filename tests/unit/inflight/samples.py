@@ -1,0 +1,25 @@
+"""Small things that several tests of in-flight logs need."""
+
+from __future__ import annotations
+
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
+
+
+def snapshot(checkpoint: int, outputs: tuple[tuple[int, int], ...], task: int = 0, incarnation: int = 1) -> Snapshot:
+    """A full snapshot of a task without state."""
+    return Snapshot(
+        format=SNAPSHOT_FORMAT,
+        task=TaskId(task),
+        incarnation=Incarnation(incarnation),
+        checkpoint=CheckpointId(checkpoint),
+        previous=CheckpointId(-1),
+        inputs=(),
+        outputs=tuple((ChannelId(channel), seq) for channel, seq in outputs),
+        ended=(),
+        log_offset_bytes=0,
+        instant_ns=0,
+        final=False,
+        position=b"",
+        changes=b"",
+    )
