@@ -98,8 +98,7 @@ class Effects:
         self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot) for slot in slots if slot > 0}
         for link in self.keepers.values():
             if not link.is_ready:
-                link.rewind(self.hosted.logs)
-                self._keep(link)
+                self._keep_all(link)
         self.pump()
 
     def grown(self, task: TaskId) -> None:
@@ -118,14 +117,19 @@ class Effects:
         if self.outside is None and not self.calls:
             return
         for link in self.keepers.values():
-            if link.dirty:
-                self._keep(link)
+            if link.dirty and link.is_ready:
+                self._keep(link, is_whole=False)
         self._release_output()
         self._release_calls()
 
-    def _keep(self, link: KeeperLink) -> None:
+    def _keep(self, link: KeeperLink, is_whole: bool) -> None:
         hosted = self.hosted
-        hosted.shell.send(link.slot, Keep(hosted.task, hosted.incarnation, link.deltas(hosted.logs)))
+        hosted.shell.send(link.slot, Keep(hosted.task, hosted.incarnation, is_whole, link.deltas(hosted.logs)))
+
+    def _keep_all(self, link: KeeperLink) -> None:
+        link.rewind(self.hosted.logs)
+        if link.dirty or not link.is_ready:
+            self._keep(link, is_whole=True)
 
     def on_kept(self, kept: Kept) -> None:
         """A keeper has acknowledged."""
@@ -161,9 +165,7 @@ class Effects:
     def tick(self) -> None:
         """What a keeper has not acknowledged is sent again."""
         for link in self.keepers.values():
-            link.rewind(self.hosted.logs)
-            if link.dirty or not link.is_ready:
-                self._keep(link)
+            self._keep_all(link)
 
     def close(self) -> None:
         """The incarnation is over."""

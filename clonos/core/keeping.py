@@ -27,7 +27,7 @@ class KeeperLink:
         self.acknowledged: dict[TaskId, int] = {}
         self.shipped: dict[TaskId, int] = {}
         self.dirty: dict[TaskId, None] = {}
-        self.is_ready = False  # has acknowledged once, so holds all that its task held then
+        self.is_ready = False  # has acknowledged a whole ``Keep``, so holds all that its task held then
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What has not been shipped yet."""
@@ -42,13 +42,15 @@ class KeeperLink:
 
     def acknowledge(self, kept: Kept) -> None:
         """Takes an acknowledgement in."""
-        self.is_ready = True
+        self.is_ready = kept.is_ready
+        if not kept.is_ready:
+            self.acknowledged.clear()
         for length in kept.lengths:
             if length.end_bytes > self.acknowledged.get(length.task, -1):
                 self.acknowledged[length.task] = length.end_bytes
 
     def rewind(self, logs: CausalLogs) -> None:
-        """At the heartbeat: what has not been acknowledged counts as not shipped."""
+        """At the heartbeat, and to a keeper that is not ready: what it has not acknowledged counts as not shipped."""
         for task in logs.replicas:
             if self.acknowledged.get(task, -1) < logs.end_bytes(task):
                 self.shipped[task] = self.acknowledged.get(task, -1)
@@ -77,20 +79,24 @@ class Keeper:
             self.is_ready = False
 
     def keep(self, message: Keep, slot: SlotId) -> Kept | None:
-        """Appends and acknowledges; None for a message of another incarnation."""
+        """Appends and acknowledges; None for a message of another incarnation.
+
+        A keeper that is new to the incarnation takes a whole message first: what was lost with an earlier one leaves
+        no gap where logs begin anew behind a completed checkpoint.
+        """
         if message.incarnation != self.incarnation:
             return None
-        if any(self.logs.has_gap(delta) for delta in message.deltas):
+        if not (self.is_ready or message.is_whole) or any(self.logs.has_gap(delta) for delta in message.deltas):
             return self.kept(slot)
         for delta in message.deltas:
             self.logs.receive(delta)
         self.is_ready = True
         lengths = tuple(Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas)
-        return Kept(self.task, self.incarnation, slot, lengths)
+        return Kept(self.task, self.incarnation, slot, True, lengths)
 
     def kept(self, slot: SlotId) -> Kept:
         """All lengths."""
-        return Kept(self.task, self.incarnation, slot, self.logs.lengths())
+        return Kept(self.task, self.incarnation, slot, self.is_ready, self.logs.lengths())
 
 
 class OutsideEnd:

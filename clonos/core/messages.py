@@ -119,19 +119,28 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
 
 
 class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
-    """A task with effects outside to its keeper: deltas of its own log and of every log that it holds."""
+    """A task with effects outside to its keeper: deltas of its own log and of every log that it holds.
+
+    ``is_whole``: they are all that the keeper lacks of all that the task holds.
+    """
 
     task: TaskId
     incarnation: Incarnation
+    is_whole: bool
     deltas: tuple[Delta, ...]
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
-    """Keeper to its task: how far it holds each log. Sent on each ``Keep`` and at the heartbeat."""
+    """Keeper to its task: how far it holds each log. Sent on each ``Keep`` and at the heartbeat.
+
+    ``is_ready``: it has had a whole ``Keep`` of this incarnation. Otherwise ``lengths`` is all that it has: whatever
+    else was acknowledged is held no more.
+    """
 
     task: TaskId
     incarnation: Incarnation
     slot: SlotId
+    is_ready: bool
     lengths: tuple[Length, ...]
 
 
@@ -234,6 +243,14 @@ class Accusation(msgspec.Struct, frozen=True, array_like=True, tag="accusation")
     is_gone: bool
 
 
+class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
+    """Slot to the coordinator's process: a warning for the driver's log, with its numbers. Sent once; may be lost."""
+
+    slot: SlotId
+    text: Text
+    fields: tuple[tuple[Name, Text], ...]
+
+
 class SlotAddress(msgspec.Struct, frozen=True, array_like=True):
     """A slot in a view."""
 
@@ -328,6 +345,7 @@ Message = (
     | LogLost
     | TaskFailed
     | Accusation
+    | Warned
     | View
     | Trigger
     | Hold

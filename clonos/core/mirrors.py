@@ -1,4 +1,4 @@
-"""Standbys: passive mirrors of a task's state, fed with incremental snapshots, applied when their checkpoint completes."""
+"""Standbys: passive mirrors of a task's state, fed with snapshots that are applied when their checkpoint completes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clonos.core.snapshots import Snapshot, decode_snapshot
 class Standby:
     """The mirror of one task. It holds the state of exactly ``applied``, and later changes beside it."""
 
-    __slots__ = ("_new_mirror", "applied", "held", "incarnation", "mirror", "reading", "task")
+    __slots__ = ("_new_mirror", "applied", "held", "incarnation", "mirror", "task")
 
     def __init__(self, task: TaskId, incarnation: Incarnation, new_mirror: Callable[[], Mirror]) -> None:
         self.task = task
@@ -21,7 +21,6 @@ class Standby:
         self.applied: Snapshot | None = None
         self.mirror: Mirror | None = None
         self.held: list[tuple[StandbyUpdate, bytes]] = []
-        self.reading: CheckpointId | None = None  # being fetched from the store
         self._new_mirror = new_mirror
 
     @property
@@ -42,10 +41,12 @@ class Standby:
 
     def complete(self, checkpoint: CheckpointId) -> tuple[str, ...]:
         """Brings the mirror to ``checkpoint``; if changes are missing, the objects to fetch from the store instead."""
-        ripe = [(update, data) for update, data in self.held if update.checkpoint <= checkpoint]
+        # A write that failed and was tried again may be told after a later one.
+        held = sorted(self.held, key=lambda item: item[0].checkpoint)
+        ripe = [item for item in held if item[0].checkpoint <= checkpoint]
         if not ripe:
             return ()
-        self.held = self.held[len(ripe) :]
+        self.held = held[len(ripe) :]
         fulls = [i for i, (update, _) in enumerate(ripe) if update.previous < 0]
         if fulls and (self.applied is None or ripe[fulls[-1]][0].checkpoint > self.checkpoint):
             ripe = ripe[fulls[-1] :]

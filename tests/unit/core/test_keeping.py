@@ -1,0 +1,251 @@
+"""Keepers and the outside (protocol 3 and 7): an effect leaves when its causes are kept, in order, by number once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.ids import Incarnation, SlotId, TaskId
+from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd, Requirement
+from clonos.core.messages import Keep, Kept, Length
+from tests.unit.core.channel_pair import inflight_log
+
+SINK, MAP = TaskId(2), TaskId(1)
+HERE, THERE = SlotId(7), SlotId(8)
+LIFE = Incarnation(5)
+
+
+def held(**logs: bytes) -> CausalLogs:
+    found = CausalLogs()
+    for name, data in logs.items():
+        found.begin({"sink": SINK, "map_": MAP}[name], 0, data)
+    return found
+
+
+def whole(link: KeeperLink, logs: CausalLogs, life: Incarnation = LIFE) -> Keep:
+    """What a task sends to a keeper that is new to it, and to any at the heartbeat."""
+    link.rewind(logs)
+    return Keep(SINK, life, True, link.deltas(logs))
+
+
+def more(link: KeeperLink, logs: CausalLogs) -> Keep:
+    """What a task sends when its logs have grown."""
+    return Keep(SINK, LIFE, False, link.deltas(logs))
+
+
+def grow(link: KeeperLink, logs: CausalLogs, task: TaskId, data: bytes) -> None:
+    logs.append(task, data)
+    link.dirty[task] = None
+
+
+def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
+    kept = keeper.keep(whole(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)
+    assert link.is_ready
+    return link, logs, keeper
+
+
+def test_a_new_keeper_gets_all_that_the_task_holds_and_acknowledges_every_length() -> None:
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
+    message = whole(link, logs)
+    assert not link.meets({})
+    kept = keeper.keep(message, HERE)
+    assert kept == Kept(SINK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
+    assert kept is not None
+    link.acknowledge(kept)
+    assert link.meets({SINK: 3, MAP: 4})
+    assert not link.meets({SINK: 4})
+
+
+def test_afterwards_only_what_has_grown_is_sent() -> None:
+    link, logs, keeper = ready()
+    grow(link, logs, SINK, b"S")
+    message = more(link, logs)
+    assert [(d.task, d.offset_bytes, d.data) for d in message.deltas] == [(SINK, 3, b"S")]
+    kept = keeper.keep(message, HERE)
+    assert kept is not None
+    assert kept.lengths == (Length(SINK, 4),)
+
+
+def test_what_was_not_acknowledged_is_sent_again_at_the_heartbeat() -> None:
+    link, logs, keeper = ready()
+    grow(link, logs, SINK, b"S")
+    more(link, logs)  # lost
+    grow(link, logs, SINK, b"T")
+    kept = keeper.keep(more(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)  # a gap: it says how far it is
+    assert (link.is_ready, link.meets({SINK: 4})) == (True, False)
+    again = keeper.keep(whole(link, logs), HERE)
+    assert again is not None
+    link.acknowledge(again)
+    assert link.meets({SINK: 5})
+
+
+def test_a_keeper_acknowledges_only_the_incarnation_of_its_view() -> None:
+    link, logs, keeper = ready()
+    keeper.meet(Incarnation(6))
+    grow(link, logs, SINK, b"S")
+    assert keeper.keep(more(link, logs), HERE) is None
+    assert not keeper.is_ready
+
+
+def test_a_keeper_whose_first_message_was_lost_is_not_ready_though_later_ones_leave_no_gap() -> None:
+    """Where a log begins anew behind a completed checkpoint a delta alone shows no gap; the map's log is missing."""
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
+    whole(link, logs)  # lost
+    logs.truncate(SINK, 3)
+    grow(link, logs, SINK, b"S")
+    kept = keeper.keep(more(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)
+    assert (keeper.is_ready, link.is_ready, link.meets({SINK: 4})) == (False, False, False)
+    kept = keeper.keep(whole(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)
+    assert link.meets({SINK: 4, MAP: 4})
+
+
+def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None:
+    """Its slot installed a view without it and another with it again; the task's slot skipped the first."""
+    link, logs, _ = ready()
+    keeper = Keeper(SINK, LIFE)
+    grow(link, logs, SINK, b"S")
+    kept = keeper.keep(more(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)
+    assert not link.meets({SINK: 3})
+    kept = keeper.keep(whole(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)
+    assert link.meets({SINK: 4, MAP: 4})
+    assert bytes(keeper.logs.replicas[MAP].data) == b"mmmm"
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 1 << 32))
+def test_whatever_is_lost_what_is_acknowledged_is_held(seed: int) -> None:
+    luck = random.Random(seed)
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"", map_=b""), Keeper(SINK, LIFE)
+    to_keeper: list[Keep] = [whole(link, logs)]
+    to_task: list[Kept] = []
+    for _ in range(60):
+        match luck.choice(("grow", "more", "heartbeat", "keep", "keep", "acknowledge", "lose", "truncate", "anew")):
+            case "grow":
+                grow(link, logs, luck.choice((SINK, MAP)), luck.randbytes(luck.randrange(3)))
+            case "more" if link.is_ready:
+                to_keeper.append(more(link, logs))
+            case "heartbeat":
+                to_keeper.append(whole(link, logs))
+                if keeper.is_ready:
+                    to_task.append(keeper.kept(HERE))
+            case "keep" if to_keeper:
+                kept = keeper.keep(to_keeper.pop(0), HERE)
+                assert kept is not None
+                to_task.append(kept)
+            case "acknowledge" if to_task:
+                link.acknowledge(to_task.pop(0))
+            case "lose":
+                to_keeper, to_task = to_keeper[luck.randrange(3) :], to_task[luck.randrange(3) :]
+            case "truncate":
+                task = luck.choice((SINK, MAP))
+                end = logs.end_bytes(task)
+                logs.truncate(task, luck.randint(end // 2, end))
+            case "anew" if luck.random() < 0.1:
+                keeper, to_keeper, to_task = Keeper(SINK, LIFE), [], []
+                link.acknowledge(keeper.kept(HERE))
+        if link.is_ready:
+            for task, end in link.acknowledged.items():
+                assert keeper.logs.end_bytes(task) >= end
+                replica, own = keeper.logs.replicas[task], logs.replicas[task]
+                first = max(replica.start_bytes, own.start_bytes)
+                last = min(replica.end_bytes, own.end_bytes)
+                if first < last:
+                    assert replica.start_bytes <= own.start_bytes
+                    theirs = replica.data[first - replica.start_bytes : last - replica.start_bytes]
+                    assert theirs == own.data[first - own.start_bytes : last - own.start_bytes]
+
+
+# ------------------------------------------------------------------ the outside
+
+
+def links_at(*lengths: Requirement) -> list[KeeperLink]:
+    found = []
+    for number, requirement in enumerate(lengths):
+        link = KeeperLink(SlotId(number + 1))
+        ends = tuple(Length(task, end) for task, end in requirement.items())
+        link.acknowledge(Kept(SINK, LIFE, link.slot, True, ends))
+        found.append(link)
+    return found
+
+
+def released(end: OutsideEnd, *lengths: Requirement, has_keepers: bool = True) -> list[bytes]:
+    return [chunk.payload for chunk in end.release(links_at(*lengths), has_keepers)]
+
+
+def outside_at(next_number: int, next_seq: int = 0) -> OutsideEnd:
+    end = OutsideEnd(inflight_log(next_seq))
+    end.open(next_number)
+    return end
+
+
+def test_output_leaves_in_order_as_far_as_every_keeper_has_acknowledged() -> None:
+    end = outside_at(0)
+    for number in (1, 2, 3):
+        end.append(0, 1, b"%d" % number, {SINK: number})
+    assert released(end, {SINK: 0}, {SINK: 3}) == []
+    assert released(end, {SINK: 2}, {SINK: 3}) == [b"1", b"2"]
+    assert released(end, {SINK: 2}, {SINK: 3}) == []
+    assert released(end, {SINK: 3}, {SINK: 3}) == [b"3"]
+
+
+def test_a_sink_without_a_keeper_releases_nothing_new_unless_the_job_has_none() -> None:
+    end = outside_at(0)
+    end.append(0, 1, b"1", {})
+    assert released(end) == []
+    assert released(end, has_keepers=False) == [b"1"]
+
+
+def test_nothing_leaves_before_the_outside_has_registered_the_incarnation() -> None:
+    end = OutsideEnd(inflight_log())
+    end.append(0, 1, b"1", {})
+    assert released(end, {}) == []
+    end.open(0)
+    assert released(end, {}) == [b"1"]
+
+
+def test_output_that_the_outside_has_is_dropped_by_number_and_needs_no_keeper() -> None:
+    end = outside_at(3)
+    for number in range(5):
+        end.append(0, 1, b"%d" % number, {SINK: number + 10})
+    assert released(end, {SINK: 0}) == []
+    assert end.log.start_seq == 3
+    assert released(end, {SINK: 13}) == [b"3"]
+
+
+def test_a_chunk_that_the_outside_has_in_part_leaves_whole_with_its_first_number() -> None:
+    end = outside_at(2)
+    end.append(0, 4, b"0123", {})
+    assert [(c.first_seq, c.count) for c in end.release(links_at({}), True)] == [(0, 4)]
+
+
+def test_what_is_confirmed_is_forgotten() -> None:
+    end = outside_at(0)
+    for number in range(4):
+        end.append(0, 1, b"%d" % number, {})
+    released(end, {})
+    end.confirm(3)
+    end.confirm(1)  # an earlier one, late
+    assert (end.confirmed_seq, end.log.start_seq) == (3, 3)
+
+
+@pytest.mark.parametrize("next_number", [0, 4])
+def test_output_before_the_restored_number_is_never_asked_for(next_number: int) -> None:
+    end = outside_at(4, next_seq=4) if next_number else outside_at(0)
+    assert released(end, {}) == []

@@ -1,0 +1,123 @@
+"""Standbys (protocol 5, 6.2, conformance G 33): at exactly the checkpoint that a view names, or from the store."""
+
+from __future__ import annotations
+
+import itertools
+
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.messages import StandbyUpdate
+from clonos.core.mirrors import Standby
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot
+
+TASK, LIFE = TaskId(2), Incarnation(7)
+
+
+class Story:
+    """A mirror that remembers what was applied to it."""
+
+    def __init__(self) -> None:
+        self.applied = b""
+
+    def apply(self, changes: bytes) -> None:
+        self.applied += changes
+
+
+def snapshot(checkpoint: int, previous: int = -1, final: bool = False, life: int = LIFE) -> Snapshot:
+    changes = b"<%d>" % checkpoint
+    number, base = CheckpointId(checkpoint), CheckpointId(previous)
+    return Snapshot(SNAPSHOT_FORMAT, TASK, Incarnation(life), number, base, (), (), (), 0, 0, final, b"", changes)
+
+
+def update(checkpoint: int, previous: int = -1, life: int = LIFE) -> tuple[StandbyUpdate, bytes]:
+    names = tuple(f"object-{c}" for c in range(1, checkpoint + 1))
+    message = StandbyUpdate(TASK, Incarnation(life), CheckpointId(checkpoint), CheckpointId(previous), names)
+    return message, encode_snapshot(snapshot(checkpoint, previous, life=life))
+
+
+def standby(*updates: tuple[StandbyUpdate, bytes]) -> Standby:
+    found = Standby(TASK, LIFE, Story)
+    for message, data in updates:
+        found.hold(message, data)
+    return found
+
+
+def story(found: Standby) -> bytes:
+    assert isinstance(found.mirror, Story)
+    return found.mirror.applied
+
+
+CHAIN = (update(1), update(2, 1), update(3, 2))
+
+
+def test_changes_are_applied_when_their_checkpoint_completes_and_not_before() -> None:
+    found = standby(*CHAIN)
+    assert (found.checkpoint, found.mirror) == (0, None)
+    assert found.complete(CheckpointId(2)) == ()
+    assert (found.checkpoint, story(found)) == (2, b"<1><2>")
+    assert found.complete(CheckpointId(3)) == ()
+    assert story(found) == b"<1><2><3>"
+
+
+def test_changes_that_come_in_another_order_make_the_same_mirror() -> None:
+    for order in itertools.permutations(CHAIN):
+        found = standby(*order)
+        assert [found.complete(CheckpointId(c)) for c in (1, 2, 3)] == [(), (), ()]
+        assert story(found) == b"<1><2><3>"
+
+
+def test_changes_that_come_twice_are_applied_once() -> None:
+    found = standby(*CHAIN[:1], *CHAIN, *CHAIN[1:])
+    found.complete(CheckpointId(3))
+    assert story(found) == b"<1><2><3>"
+
+
+def test_a_full_snapshot_begins_the_mirror_anew() -> None:
+    found = standby(update(1), update(2, 1), update(3), update(4, 3))
+    found.complete(CheckpointId(2))
+    found.complete(CheckpointId(4))
+    assert story(found) == b"<3><4>"
+
+
+def test_missing_changes_are_asked_for_by_the_names_of_the_latest_chain() -> None:
+    found = standby(update(1))
+    found.complete(CheckpointId(1))
+    for message, data in (update(4, 3), update(3, 2)):
+        found.hold(message, data)
+    assert found.complete(CheckpointId(4)) == ("object-1", "object-2", "object-3", "object-4")
+    found.adopt([snapshot(1), snapshot(2, 1), snapshot(3, 2), snapshot(4, 3)])
+    assert (found.checkpoint, story(found)) == (4, b"<1><2><3><4>")
+
+
+def test_g33_an_activated_standby_that_missed_the_completion_brings_itself_to_it() -> None:
+    found = standby(*CHAIN)
+    found.complete(CheckpointId(1))
+    assert not found.is_at(CheckpointId(2))
+    assert found.complete(CheckpointId(2)) == ()  # what a slot does when the view names 2
+    assert found.is_at(CheckpointId(2))
+    assert story(found) == b"<1><2>"  # and not 3
+
+
+def test_a_standby_without_the_changes_of_the_checkpoint_is_not_at_it() -> None:
+    found = standby(update(1))
+    found.complete(CheckpointId(1))
+    assert found.complete(CheckpointId(2)) == ()
+    assert not found.is_at(CheckpointId(2))
+
+
+def test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped() -> None:
+    found = standby(*CHAIN)
+    found.complete(CheckpointId(1))
+    found.meet(Incarnation(9), CheckpointId(2))
+    found.hold(*update(4, 3))  # late, of the dead one
+    found.hold(*update(5, 2, life=9))
+    assert found.complete(CheckpointId(5)) == ()
+    assert story(found) == b"<1><2><5>"
+
+
+def test_a_final_state_is_what_every_later_checkpoint_restores() -> None:
+    found = Standby(TASK, LIFE, Story)
+    message, _ = update(3, -1)
+    found.hold(message, encode_snapshot(snapshot(3, final=True)))
+    found.complete(CheckpointId(6))
+    assert found.is_at(CheckpointId(6))
+    assert not found.is_at(CheckpointId(2))
