@@ -76,7 +76,7 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Running, LogLost): running.take_lost,
     (Running, TaskFailed): running.take_failure,
     (Running, Accusation): running.take_accusation,
-    (Running, View): _stay,
+    (Running, View): running.take_view,
     (Running, StopAsked): running.stop,
     (Running, Ticked): running.tick,
     # Outcomes of what a resume has asked for may come in each of these phases.

@@ -21,7 +21,7 @@ from clonos.core.coordination import (
     Ticked,
 )
 from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
-from clonos.core.ids import CheckpointId
+from clonos.core.ids import CheckpointId, ViewNumber
 from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Register, Release, SlotAddress, SlotStatus, View
@@ -247,9 +247,12 @@ def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
 
 
 def hear_status(state: CoordinatorState, event: Received) -> None:
-    """What a living slot hosts."""
+    """What a living slot hosts. Until it has said which view that is by, it is asked: a slot answers an older view with
+    its own."""
     assert isinstance(event.message, SlotStatus)
     state.statuses[event.slot] = event.message
+    if event.slot not in state.addresses:
+        state.emit(Send(event.slot, View(ViewNumber(0), 0, state.job_id, (), ())))
 
 
 def listen_on(state: CoordinatorState, _event: Ticked) -> None:

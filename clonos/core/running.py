@@ -21,9 +21,9 @@ from clonos.core.coordination import (
 )
 from clonos.core.coordinator_state import CoordinatorState, Replaced
 from clonos.core.forming import check_slots, refuse
-from clonos.core.ids import COORDINATOR
+from clonos.core.ids import COORDINATOR, term_of
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.messages import Accusation, Hold, LogLost, Release, SlotStatus, Snapshotted, TaskFailed, Trigger
+from clonos.core.messages import Accusation, Hold, LogLost, Release, SlotStatus, Snapshotted, TaskFailed, Trigger, View
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
     advance_checkpoints,
@@ -42,6 +42,9 @@ def take_status(state: CoordinatorState, event: Received) -> None:
     """A slot's heartbeat."""
     status = event.message
     assert isinstance(status, SlotStatus)
+    if term_of(status.view) > state.term:
+        stand_down(state)
+        return
     before = state.statuses.get(event.slot)
     state.statuses[event.slot] = status
     state.note_view(event.slot, status.view)
@@ -54,6 +57,19 @@ def take_status(state: CoordinatorState, event: Received) -> None:
         state.over_soft_limit.pop(event.slot, None)
     if not state.is_mended and (before is None or _riders(before) != _riders(status)):
         state.is_mending_due = True
+
+
+def take_view(state: CoordinatorState, event: Received) -> None:
+    """A slot answers an older view with its own."""
+    assert isinstance(event.message, View)
+    if term_of(event.message.number) > state.term:
+        stand_down(state)
+
+
+def stand_down(state: CoordinatorState) -> None:
+    """A slot obeys a later term: somebody else is coordinator."""
+    state.emit(StoodDown(state.completed.checkpoint))
+    state.phase = Replaced()
 
 
 def _riders(status: SlotStatus) -> tuple[object, object]:

@@ -169,6 +169,8 @@ class Slot:
     def _on_view(self, _sender: SlotId, view: m.View, _payload: object) -> None:
         """Installs a view: stops what it no longer has here, then starts what it has; slots may skip views."""
         if view.number <= self.view.number:
+            if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
+                self.tell_coordinator(self.view)
             return
         is_new_generation = view.generation != self.view.generation
         self.view = view

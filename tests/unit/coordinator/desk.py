@@ -103,7 +103,9 @@ class Desk:
         if slot.is_deaf:
             return
         slot.received.append(message)
-        if isinstance(message, View) and message.number > slot.view.number:
+        if isinstance(message, View) and message.number < slot.view.number:
+            self.say(slot.slot, slot.view)
+        elif isinstance(message, View):
             slot.view = message
         elif isinstance(message, Completed) and message.generation == slot.view.generation:
             slot.completed = max(slot.completed, message.checkpoint)

@@ -434,8 +434,6 @@ def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
     again.do(c.Ticked(0))
     again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
     again.slots = {slot: state for slot, state in desk.slots.items() if slot not in silent}
-    for slot in again.slots.values():
-        again.say(slot.slot, slot.view)
     again.tick(5_000)
     return again
 
@@ -496,8 +494,21 @@ def test_a_slot_that_registers_while_a_new_coordinator_listens_is_a_spare() -> N
     again.do(c.Ticked(0))
     again.do(c.Begin(2, "job-1", 6, awaits_slots=True))
     again.slots = dict(desk.slots)
-    for slot in again.slots.values():
-        again.say(slot.slot, slot.view)
     again.say(70, Register(SlotId(70), "a", "h", "", "", b"", "", 1, ()))
     again.tick(5_000)
     assert 70 in again.view_slots()
+
+
+def test_an_old_coordinator_stands_down_when_a_slot_obeys_a_later_term() -> None:
+    desk = _desk()
+    again = _restart(desk)
+    woken = desk.say(1, again.slots[SlotId(1)].status())
+    assert of_kind(woken, c.StoodDown)
+    assert desk.coordinator.phase == "replaced"
+    assert desk.gone(2) == ()
+
+
+def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_later_one() -> None:
+    desk = _desk()
+    again = _restart(desk)
+    assert of_kind(desk.say(1, again.view), c.StoodDown)
