@@ -145,6 +145,11 @@ class Transport:
         if not self._peers.connection(peer, plane_of(message)).send(packets):
             peer.count_dropped()
 
+    def is_open(self, slot: SlotId) -> bool:
+        """Whether all connections to it that were needed are open: its process lives and can be reached."""
+        peer = self._peers.find(slot)
+        return peer is not None and bool(peer.connections) and peer.is_open()
+
     def wake(self) -> None:
         """Ends a ``poll`` that waits; any thread may call it."""
         self._wakeup.wake()

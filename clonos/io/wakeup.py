@@ -43,7 +43,8 @@ class Wakeup:
             self._is_awake = False
 
     def close(self) -> None:
-        """Gives the descriptor back."""
+        """Gives the descriptor back; a later ``wake`` does nothing."""
+        self._is_awake = True
         os.close(self._read_end)
         if self._write_end != self._read_end:
             os.close(self._write_end)

@@ -1,0 +1,275 @@
+"""The driver's side of a job: the thread of the coordinator, its sockets, and the slots that it orders.
+
+The coordinator's machine is called by this thread alone. Progress goes to ``listener`` and the end to ``result``;
+``ask`` lets others look at the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Thread
+from typing import TypeVar
+
+import cloudpickle
+
+from clonos.core import coordination as c
+from clonos.core.coordinator import Coordinator
+from clonos.core.errors import EnvironmentFault
+from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.messages import Message, Register, Warned
+from clonos.io.binding import Binding
+from clonos.io.curve import new_keys
+from clonos.io.entropy import random_bytes
+from clonos.io.frames import slot_name
+from clonos.io.peers import PeerAddress
+from clonos.io.providers import Listener, SlotEnded, SlotProvider
+from clonos.io.store import CheckpointStore
+from clonos.io.transport import Transport
+from clonos.io.wall_clock import SlewedClock
+from clonos.operators.connect import TransactionalSink
+from clonos.operators.image import JobImage
+from clonos_standby.birth import SlotBirth
+from clonos_standby.errands import Errands
+from clonos_standby.host import SWITCH_INTERVAL_S, run_slot
+from clonos_standby.inbox import Inbox
+
+logger = logging.getLogger("clonos.coordinator")
+
+RELEASE_TIMEOUT_S = 5.0
+"""What slots have to end by themselves after the job; then the provider ends them."""
+
+Progress = c.Alarm | c.Told | c.SlotsRefused
+JobEnd = c.JobDone | c.JobFailed | c.StoodDown
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class DriverPlan:
+    """What a coordinator needs to know. ``birth``: a pattern; address, key and token are filled in for each slot.
+
+    ``store``: opened, its term is in ``begin``. ``provider`` makes the provider of slots for a listener.
+    """
+
+    image: JobImage
+    begin: c.Begin
+    store: CheckpointStore
+    birth: SlotBirth
+    binding: Binding
+    provider: Callable[[Listener], SlotProvider]
+    listener: Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class _Order:
+    """A slot that was asked for: who has registered with its token, if anybody has."""
+
+    number: int
+    token: str
+    slot: SlotId | None = None
+    has_ended: bool = False
+
+
+class Driver:
+    """``start`` begins the job; ``result`` has its end. ``close`` ends everything, the job too if it still runs."""
+
+    def __init__(self, plan: DriverPlan) -> None:
+        self._plan = plan
+        self._options = plan.image.options
+        self._coordinator = Coordinator(plan.image.plan, self._options)
+        self._clock = SlewedClock()
+        self._transport = Transport(
+            COORDINATOR, plan.binding, new_keys(), silence_ms=self._options.lease_ms, admits_strangers=True
+        )
+        self._inbox = Inbox(self._transport.wake)
+        self._orders: dict[int, _Order] = {}
+        self._order_of_token: dict[str, _Order] = {}
+        self._events: list[c.Event] = []
+        self._is_closing = False
+        self.result: Future[JobEnd] = Future()
+        sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
+        self._errands = Errands(plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell)
+        self._provider = plan.provider(self._hear_end)
+        self._thread = Thread(target=self._run, name="coordinator", daemon=True)
+
+    # ------------------------------------------------------------------ for any thread
+
+    def start(self) -> None:
+        """Begins the job."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._thread.start()
+
+    def stop(self, drain: bool) -> None:
+        """Ends the job: with a last checkpoint, or at once."""
+        self._tell(c.StopAsked(drain, self._clock.now_ns()))
+
+    def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
+        """What the coordinator's machine says, asked in its own thread while that lives."""
+        if not self._thread.is_alive():
+            return question(self._coordinator)
+        answer: Future[Answer] = Future()
+        self._inbox.put(self._answer, question, answer)
+        while True:
+            try:
+                return answer.result(timeout=0.1)
+            except TimeoutError:
+                if not self._thread.is_alive() and not answer.done():
+                    return question(self._coordinator)
+
+    def _answer(self, question: Callable[[Coordinator], Answer], answer: Future[Answer]) -> None:
+        try:
+            answer.set_result(question(self._coordinator))
+        except Exception as error:  # noqa: BLE001 it belongs to whoever has asked
+            answer.set_exception(error)
+
+    def close(self) -> None:
+        """Ends all slots and threads; waits for them."""
+        self._inbox.put(self._abandon)
+        if self._thread.ident is not None:
+            self._thread.join()
+        else:
+            self._shut()
+
+    def _abandon(self) -> None:
+        self._is_closing = True
+
+    def _tell(self, event: c.Event) -> None:
+        self._inbox.put(self._events.append, event)
+
+    def _hear_end(self, ended: SlotEnded) -> None:
+        self._inbox.put(self._take_end, ended)
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        try:
+            self._handle([replace(self._plan.begin, now_ns=self._clock.now_ns())])
+            self._loop(lambda: self._is_closing or self.result.done())
+            deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
+            self._loop(lambda: not self._living() or time.monotonic() > deadline_s)
+        except BaseException as error:
+            if not self.result.done():
+                self.result.set_exception(error)
+            else:
+                logger.exception("the coordinator failed after the job had ended")
+        finally:
+            self._shut()
+
+    def _loop(self, is_over: Callable[[], bool]) -> None:
+        tick_s = self._options.heartbeat_ms / 2_000
+        due_s = time.monotonic()
+        is_busy = False
+        while not is_over():
+            now_s = time.monotonic()
+            if now_s >= due_s:
+                due_s = now_s + tick_s
+                self._transport.look_for_resets()
+                self._events.append(c.Ticked(self._clock.now_ns()))
+            self._transport.poll(0 if is_busy else (due_s - now_s) * 1e3, self)
+            is_busy = self._inbox.drain()
+            if self._events:
+                events, self._events = self._events, []
+                self._handle(events)
+
+    def _living(self) -> list[_Order]:
+        return [order for order in self._orders.values() if not order.has_ended]
+
+    def _shut(self) -> None:
+        self._provider.close()
+        self._errands.close()
+        self._inbox.close()
+        self._transport.close()
+        if not self.result.done():
+            self.result.cancel()
+
+    # ------------------------------------------------------------------ TransportEvents
+
+    def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
+        """From a slot."""
+        if isinstance(message, Warned):
+            logger.warning("%s: %s %s", slot_name(sender), message.text, dict(message.fields) or "")
+            self._plan.listener(c.Alarm(message.text, (("slot", sender), *message.fields)))
+        elif not isinstance(message, Register) or self._admit(message):
+            self._events.append(c.Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
+
+    def _admit(self, register: Register) -> bool:
+        """Whether it was born by this driver: a token is good for the first slot that shows it."""
+        order = self._order_of_token.get(register.token)
+        if order is None or order.has_ended or order.slot not in (None, register.slot):
+            logger.warning("%s of %s is refused: its token is not good", slot_name(register.slot), register.host)
+            return False
+        order.slot = register.slot
+        self._transport.add_peer(
+            PeerAddress(register.slot, register.data_address, register.control_address, register.public_key)
+        )
+        return True
+
+    def on_peer_gone(self, slot: SlotId) -> None:
+        """The connection to a slot broke for good."""
+        self._events.append(c.SlotUnreachable(slot, self._clock.now_ns()))
+
+    def on_peer_back(self, slot: SlotId) -> None:
+        """It will be heard again."""
+
+    # ------------------------------------------------------------------ slots
+
+    def _take_end(self, ended: SlotEnded) -> None:
+        order = self._orders.get(ended.order)
+        if order is None or order.has_ended:
+            return
+        order.has_ended = True
+        reason = ended.reason or "its process has ended"
+        if order.slot is None:
+            self._events.append(c.SlotRefused(f"{reason} before it had registered", self._clock.now_ns()))
+        else:
+            self._events.append(c.SlotGone(order.slot, reason, self._clock.now_ns()))
+
+    def _order(self, avoid_domains: tuple[str, ...]) -> None:
+        token = random_bytes(16).hex()
+        birth = replace(
+            self._plan.birth,
+            coordinator_address=self._transport.control_address,
+            coordinator_key=self._transport.public_key,
+            token=token,
+        )
+        try:
+            number = self._provider.order(cloudpickle.dumps(partial(run_slot, birth)), avoid_domains)
+        except EnvironmentFault as error:
+            self._tell(c.SlotRefused(str(error), self._clock.now_ns()))
+            return
+        self._orders[number] = self._order_of_token[token] = _Order(number, token)
+
+    # ------------------------------------------------------------------ effects
+
+    def _handle(self, events: list[c.Event]) -> None:
+        for effect in self._coordinator.handle(*events):
+            self._perform(effect)
+
+    def _perform(self, effect: c.Effect) -> None:
+        match effect:
+            case c.Send(slot, message):
+                self._transport.send(slot, message)
+            case c.RequestSlots(count, avoid_domains):
+                for _ in range(count):
+                    self._order(avoid_domains)
+            case c.ReleaseSlot(slot, reason):
+                logger.info("%s is released: %s", slot_name(slot), reason or "the job is done")
+            case c.WriteMetadata():
+                self._errands.write_metadata(effect)
+            case c.CommitOutput():
+                self._errands.commit_output(effect)
+            case c.DeleteObjects():
+                self._errands.delete_objects(effect)
+            case c.Alarm(text, fields):
+                logger.warning("%s %s", text, dict(fields) or "")
+                self._plan.listener(effect)
+            case c.Told() | c.SlotsRefused():
+                self._plan.listener(effect)
+            case c.JobDone() | c.JobFailed() | c.StoodDown():
+                if not self.result.done():
+                    self.result.set_result(effect)

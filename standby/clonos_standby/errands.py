@@ -1,0 +1,92 @@
+"""Work of the driver that blocks, done in threads of its own: the chain of checkpoints, commits, deletions.
+
+Outcomes come back as events of the coordinator. A failure is an event too: the coordinator tries again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from clonos.core.coordination import (
+    CommitOutput,
+    DeleteObjects,
+    Event,
+    MetadataWritten,
+    OutputCommitFailed,
+    OutputCommitted,
+    WriteMetadata,
+    WriteOutcome,
+)
+from clonos.core.errors import EnvironmentFault
+from clonos.core.metadata import encode_metadata
+from clonos.io.object_files import StoreFailed
+from clonos.io.store import CheckpointStore
+from clonos.io.store_chain import AppendOutcome
+from clonos.operators.connect import TransactionalSink
+from clonos_standby.store_thread import StoreThread
+
+logger = logging.getLogger("clonos.coordinator")
+
+
+class Errands:
+    """``tell`` is called with each outcome, in the thread that has done the work."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        sinks: Mapping[int, TransactionalSink],
+        job_id: str,
+        now_ns: Callable[[], int],
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._store, self._sinks, self._job_id = store, sinks, job_id
+        self._now_ns, self._tell = now_ns, tell
+        self._chain = StoreThread("checkpoint chain")
+        self._committer = StoreThread("output committer")
+        self._remover = StoreThread("object remover")
+
+    def write_metadata(self, effect: WriteMetadata) -> None:
+        """Completes a checkpoint."""
+        self._chain.put(lambda: self._write_metadata(effect))
+
+    def _write_metadata(self, effect: WriteMetadata) -> None:
+        checkpoint = effect.metadata.checkpoint
+        outcome, text = WriteOutcome.DURABLE, ""
+        try:
+            if self._store.append_checkpoint(checkpoint, encode_metadata(effect.metadata)) is AppendOutcome.TAKEN:
+                outcome = WriteOutcome.TAKEN
+        except StoreFailed as error:
+            outcome, text = WriteOutcome.FAILED, str(error)
+        self._tell(MetadataWritten(checkpoint, outcome, text, self._now_ns()))
+
+    def commit_output(self, effect: CommitOutput) -> None:
+        """Makes prepared output visible."""
+        self._committer.put(lambda: self._commit_output(effect))
+
+    def _commit_output(self, effect: CommitOutput) -> None:
+        for vertex, parts in ((entry.vertex, entry.parts) for entry in effect.parts):
+            try:
+                self._sinks[vertex].commit(self._job_id, effect.checkpoint, list(parts))
+            except Exception as error:
+                text = f"output of vertex {vertex} is not committed: {type(error).__name__}: {error}"
+                logger.warning("checkpoint %d: %s", effect.checkpoint, text, exc_info=True)
+                self._tell(OutputCommitFailed(effect.checkpoint, text, self._now_ns()))
+                return
+        self._tell(OutputCommitted(effect.checkpoint, self._now_ns()))
+
+    def delete_objects(self, effect: DeleteObjects) -> None:
+        """Removes what no checkpoint needs any more."""
+        self._remover.put(lambda: self._delete_objects(effect))
+
+    def _delete_objects(self, effect: DeleteObjects) -> None:
+        for name in effect.names:
+            try:
+                self._remover.persist(lambda name=name: self._store.delete_objects([name]))  # type: ignore[misc]
+            except EnvironmentFault as error:  # it stays and takes room, nothing else
+                logger.warning("%s", error)
+
+    def close(self) -> None:
+        """Ends the threads, each after what it is doing."""
+        for thread in (self._chain, self._committer, self._remover):
+            thread.close()

@@ -1,0 +1,145 @@
+"""The connection of one immediate sink task to its outside, in a thread of its own: registered, in order, confirmed.
+
+A failed call is made again for a while; then the incarnation fails aloud. One that is fenced falls silent: a later
+incarnation lives, and the view that says so is on its way.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+from clonos.core.chain import Kind
+from clonos.core.errors import ClonosError, EnvironmentFault
+from clonos.core.ids import ChannelId, Incarnation, TaskId
+from clonos.core.messages import TaskFailed
+from clonos.core.slot import Slot
+from clonos.core.values import decode_columns, decode_rows
+from clonos.operators.connect import ImmediateSink, Outside, OutsideFenced, OutsideIdentity
+from clonos_standby.inbox import Inbox
+
+logger = logging.getLogger("clonos.slot")
+
+ATTEMPTS_MAX = 9
+BACKOFF_FIRST_S = 0.05
+BACKOFF_S_MAX = 5.0
+
+Result = TypeVar("Result")
+
+
+class _Ended(Exception):
+    """The thread shall end."""
+
+
+class OutsideThread:
+    """``write`` queues; the slot's machine is called with what the outside has confirmed."""
+
+    def __init__(
+        self,
+        sink: ImmediateSink,
+        identity: OutsideIdentity,
+        restored_number: int,
+        task: TaskId,
+        channel: ChannelId,
+        slot: Slot,
+        inbox: Inbox,
+    ) -> None:
+        self._sink, self._identity, self._restored_number = sink, identity, restored_number
+        self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
+        self._slot, self._inbox = slot, inbox
+        self._writes: SimpleQueue[tuple[int, int, int, bytes] | None] = SimpleQueue()
+        self._end = Event()
+        self._outside: Outside | None = None
+        self._at = (0, 0)
+        self.thread = Thread(target=self._run, name=f"outside {identity.task_name}", daemon=True)
+        self.thread.start()
+
+    def write(self, first_seq: int, count: int, kind: int, payload: bytes) -> None:
+        """Soon, behind what was queued before."""
+        self._writes.put((first_seq, count, kind, payload))
+
+    def close(self) -> None:
+        """Ends after the call that is being made."""
+        self._end.set()
+        self._writes.put(None)
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except (_Ended, OutsideFenced) as end:
+            logger.debug("the outside of %s is left: %r", self._identity, end)
+        except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
+            self._inbox.put(self._slot.on_raised, self._describe(error))
+        finally:
+            self._leave()
+
+    def _serve(self) -> None:
+        registration = self._persist(lambda outside: outside.register(self._identity, self._restored_number))
+        self._inbox.put(
+            self._slot.on_outside_opened,
+            self._task,
+            self._incarnation,
+            registration.next_number,
+            registration.superseded_next,
+        )
+        while (write := self._writes.get()) is not None and not self._end.is_set():
+            first_seq, count, kind, payload = write
+            self._at = (first_seq, count)
+            rows = decode_rows(payload) if kind == Kind.ROWS else decode_columns(payload).to_pylist()
+            next_number = self._persist(lambda outside, f=first_seq, r=rows: outside.write(f, r))
+            self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
+
+    def _persist(self, call: Callable[..., Result]) -> Result:
+        """A call to the outside; after a failure on a new connection, registered anew."""
+        backoff_s = BACKOFF_FIRST_S
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return call(self._connected(is_registered=attempt > 0))
+            except (OutsideFenced, _Ended):
+                raise
+            except Exception as error:
+                is_ours = isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault)
+                if is_ours or attempt == ATTEMPTS_MAX - 1:
+                    raise
+                logger.warning("the outside of %s failed, trying again: %r", self._identity.task_name, error)
+                self._leave()
+            if self._end.wait(backoff_s):
+                raise _Ended
+            backoff_s = min(BACKOFF_S_MAX, backoff_s * 2)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _connected(self, is_registered: bool) -> Outside:
+        if self._outside is None:
+            self._outside = self._sink.outside()
+            if is_registered:
+                self._outside.register(self._identity, self._restored_number)
+        return self._outside
+
+    def _leave(self) -> None:
+        outside, self._outside = self._outside, None
+        if outside is not None:
+            try:
+                outside.close()
+            except Exception:
+                logger.debug("closing the outside of %s", self._identity.task_name, exc_info=True)
+
+    def _describe(self, error: Any) -> TaskFailed:
+        first_seq, count = self._at
+        return TaskFailed(
+            task=self._task,
+            incarnation=self._incarnation,
+            channel=self._channel,
+            first_seq=first_seq,
+            count=count,
+            step=self._identity.task_name,
+            record="",
+            error=f"{type(error).__name__}: {error}"[:10_000],
+            traceback="".join(traceback.format_exception(error))[-100_000:],
+            is_fatal=isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault),
+        )

@@ -1,0 +1,195 @@
+"""One incarnation of a task in a thread of its own: the door between user code and the slot's I/O thread.
+
+A thread cannot be ended from outside: a stopped one ends at its next call here, and user code that waits for the world
+until then does no harm, since what it would emit is dropped by incarnation.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any
+
+from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
+from clonos.core.messages import TaskFailed
+from clonos.core.ports import Activation, Command, Emission, Stopped, TaskStopped
+from clonos.core.slot import Slot
+from clonos.core.task import Task, describe_failure
+from clonos.io.entropy import random_bytes
+from clonos.io.wall_clock import SlewedClock
+from clonos.operators.image import JobImage
+from clonos_standby.inbox import Inbox
+
+logger = logging.getLogger("clonos.slot")
+
+WAIT_S_MAX = 3600.0
+
+
+class TaskThread:
+    """``TaskPort`` for the task, ``TaskHandle`` for the slot."""
+
+    def __init__(
+        self,
+        slot: Slot,
+        inbox: Inbox,
+        image: JobImage,
+        clock: SlewedClock,
+        task: TaskId,
+        incarnation: Incarnation,
+        activation: Activation,
+        folder: Path,
+    ) -> None:
+        self._slot, self._inbox, self._image, self._clock = slot, inbox, image, clock
+        self._task, self._incarnation = task, incarnation
+        self._activation: Activation | None = activation
+        self._folder = folder
+        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._is_stopped = False
+        self._live = Event()
+        self._kept_moved = Event()
+        self._kept_bytes = -1
+        self.is_gate_closed = False
+        self.name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
+        self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)
+
+    # ------------------------------------------------------------------ the slot's side
+
+    def put(self, command: Command) -> None:
+        """Queues a command; never blocks."""
+        self._commands.put(command)
+
+    def stop(self) -> None:
+        """The incarnation is over."""
+        self._is_stopped = True
+        self._commands.put(Stopped())
+        self._live.set()
+        self._kept_moved.set()
+
+    def release(self) -> None:
+        """``go_live`` may return."""
+        self._live.set()
+
+    def keep_to(self, end_bytes: int) -> None:
+        """``await_kept`` may return up to here."""
+        self._kept_bytes = max(self._kept_bytes, end_bytes)
+        self._kept_moved.set()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _live_and_tell(self) -> None:
+        task: Task | None = None
+        activation, self._activation = self._activation, None
+        assert activation is not None, self.name
+        try:
+            chain = self._image.new_chain(self._image.plan.vertex_of[self._task])
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            task = Task(
+                self._image.plan,
+                self._task,
+                self._incarnation,
+                chain,
+                self,
+                activation,
+                self._image.options,
+                str(self._folder),
+            )
+            del activation
+            task.run()
+        except TaskStopped:
+            return
+        except BaseException as error:  # user code may raise anything; the coordinator decides
+            if self._is_stopped:
+                logger.debug("task %s raised after it was stopped", self.name, exc_info=True)
+                return
+            failed = describe_failure(task, error) if task is not None else self._describe_birth(error)
+            self._inbox.put(self._slot.on_raised, failed)
+
+    def _describe_birth(self, error: BaseException) -> TaskFailed:
+        return TaskFailed(
+            task=self._task,
+            incarnation=self._incarnation,
+            channel=-1,
+            first_seq=0,
+            count=0,
+            step="",
+            record="",
+            error=f"{type(error).__name__}: {error}"[:10_000],
+            traceback="".join(traceback.format_exception(error))[-100_000:],
+            is_fatal=True,
+        )
+
+    # ------------------------------------------------------------------ TaskPort
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        """The next command, waited for until the instant; None: for ever; 0: not at all."""
+        if self._is_stopped:
+            raise TaskStopped
+        try:
+            if until_ns is None:
+                command = self._commands.get()
+            elif until_ns == 0:
+                command = self._commands.get_nowait()
+            else:
+                wait_s = (until_ns - self._clock.now_ns()) / 1e9
+                command = self._commands.get(timeout=min(max(wait_s, 0.0), WAIT_S_MAX))
+        except Empty:
+            return None
+        if type(command) is Stopped:
+            raise TaskStopped
+        return command
+
+    def emit(self, emission: Emission) -> None:
+        """Hands over; is held up only when the I/O thread has far too much to do."""
+        self._inbox.put(self._slot.on_emission, self._task, self._incarnation, emission)
+        self._inbox.wait_for_room()
+
+    def is_gated(self) -> bool:
+        """Whether a new step is forbidden."""
+        return self.is_gate_closed
+
+    def needs(self, channel: ChannelId, next_seq: int) -> None:
+        """Asks for credit up to ``next_seq``."""
+        self._inbox.put(self._slot.on_needs, self._task, self._incarnation, channel, next_seq)
+
+    def go_live(self, positions: dict[ChannelId, int]) -> None:
+        """Blocks until new determinants may be recorded."""
+        self._inbox.put(self._slot.on_log_end, self._task, self._incarnation, positions)
+        self._live.wait()
+        if self._is_stopped:
+            raise TaskStopped
+
+    def await_kept(self, log_end_bytes: int) -> None:
+        """Blocks until the keepers hold the log up to here."""
+        self._inbox.put(self._slot.on_await_kept, self._task, self._incarnation, log_end_bytes)
+        while True:
+            self._kept_moved.clear()  # before the look, so that no later move is missed
+            if self._is_stopped:
+                raise TaskStopped
+            if self._kept_bytes >= log_end_bytes:
+                return
+            self._kept_moved.wait()
+
+    def now_ns(self) -> int:
+        """Slewed wall clock."""
+        return self._clock.now_ns()
+
+    def cost_clock_ns(self) -> int:
+        """Real time: a step that waits for the world is as dear as one that computes."""
+        return time.monotonic_ns()
+
+    def entropy(self, count: int) -> bytes:
+        """True randomness."""
+        return random_bytes(count)
+
+    def perform(self, function: Any, key: str) -> object:
+        """A call to the outside; none is begun by an incarnation that is over."""
+        if self._is_stopped:
+            raise TaskStopped
+        outcome: object = function(key)
+        if self._is_stopped:
+            raise TaskStopped
+        return outcome

@@ -1,0 +1,146 @@
+"""A job on slot processes, driven by the real driver: for tests that look at processes, sockets and stores."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clonos.api.graph import JobGraph
+from clonos.core import coordination as c
+from clonos.core.coordinator import Coordinator
+from clonos.core.ids import TaskId
+from clonos.core.metadata import decode_metadata
+from clonos.core.options import Options
+from clonos.io.binding import Binding
+from clonos.io.local_folder import LocalFolder
+from clonos.io.processes import ProcessSlots
+from clonos.io.shipping import pack
+from clonos.io.store import CheckpointStore
+from clonos.operators.connect import TransactionalSink
+from clonos_standby.birth import SlotBirth, versions
+from clonos_standby.driver import Driver, DriverPlan, Progress
+from clonos_standby.host import run_slot
+
+LIMIT_S = 40.0
+WARM_MODULES = (run_slot.__module__, "clonos.connectors", "clonos.api")
+
+
+@dataclass
+class RunningJob:
+    """A job that has begun. ``progress`` has everything that the driver told."""
+
+    driver: Driver
+    provider: ProcessSlots
+    folder: Path
+    progress: list[Progress] = field(default_factory=list)
+    _told: threading.Condition = field(default_factory=threading.Condition)
+
+    def hear(self, progress: Progress) -> None:
+        """Called in the coordinator's thread."""
+        with self._told:
+            self.progress.append(progress)
+            self._told.notify_all()
+
+    def end(self) -> c.JobDone | c.JobFailed | c.StoodDown:
+        """Waits for the end."""
+        return self.driver.result.result(timeout=LIMIT_S)
+
+    def wait_for(self, condition: Callable[[Coordinator], bool]) -> None:
+        """Waits until the coordinator looks so; it is asked again whenever its machine may have moved."""
+        moved = threading.Event()
+        for _ in range(int(LIMIT_S * 100)):
+            if self.driver.ask(condition):
+                return
+            assert not self.driver.result.done(), self.driver.result
+            moved.wait(0.01)
+        raise AssertionError([*self.progress, self.driver.ask(lambda coordinator: coordinator.phases)])
+
+    def wait_for_told(self, milestone: c.Milestone, count: int = 1) -> None:
+        """Waits until so many recoveries have come so far."""
+        with self._told:
+            assert self._told.wait_for(lambda: self.count_told(milestone) >= count, LIMIT_S), self.progress
+
+    def count_told(self, milestone: c.Milestone) -> int:
+        return sum(isinstance(told, c.Told) and told.milestone is milestone for told in self.progress)
+
+    def pid_of(self, task: int) -> int:
+        """Process of the slot in which a task lives."""
+
+        def find(coordinator: Coordinator) -> int:
+            assert coordinator.view is not None
+            slot = coordinator.view.placements[task].slot
+            return next((register.pid for register in coordinator.slots if register.slot == slot), 0)
+
+        return self.driver.ask(find)
+
+    def incarnations(self) -> dict[TaskId, int]:
+        """Of all tasks in the view that stands."""
+
+        def find(coordinator: Coordinator) -> dict[TaskId, int]:
+            view = coordinator.view
+            return {} if view is None else {placement.task: placement.incarnation for placement in view.placements}
+
+        return self.driver.ask(find)
+
+
+@contextmanager
+def running(
+    graph: JobGraph,
+    folder: Path,
+    options: Options | None = None,
+    parallelism: int = 1,
+    *,
+    tcp: bool = False,
+    store: str = "",
+    resume: bool = False,
+    domains: int = 0,
+    slots_needed: int = 0,
+) -> Iterator[RunningJob]:
+    """Begins a job; at the end of the block all its processes are gone."""
+    options = options or Options(checkpoint_every_ms=200)
+    os.chmod(folder, 0o700)
+    store_url = store or str(folder / "store")
+    opened = CheckpointStore(store_url)
+    image = graph.compile(options, parallelism=parallelism)
+    record = opened.open_job(graph.name, resume=resume, splits={n: tuple(s) for n, s in image.splits.items()})
+    for sink in image.sinks.values():
+        if isinstance(sink, TransactionalSink):
+            sink.prepare_output(record.job_id, resume, False)
+    metadata = decode_metadata(opened.checkpoint_metadata(), "chain") if resume else None
+    local = LocalFolder(folder, "d")
+    jobs: list[RunningJob] = []
+    providers: list[ProcessSlots] = []
+
+    def provide(listener: Callable[..., None]) -> ProcessSlots:
+        providers.append(ProcessSlots(listener, domains=domains, warm_modules=WARM_MODULES))
+        return providers[-1]
+
+    plan = DriverPlan(
+        image=image,
+        begin=c.Begin(opened.term, record.job_id, slots_needed, metadata, versions(hash_seed="0"), can_spread=False),
+        store=opened,
+        birth=SlotBirth(
+            coordinator_address="",
+            coordinator_key=b"",
+            token="",
+            image=pack(image),
+            store_url=store_url,
+            binding=Binding() if tcp else Binding(folder="ipc"),
+            folder_root=str(folder),
+        ),
+        binding=Binding() if tcp else Binding(folder=str(local.path)),
+        provider=provide,
+        listener=lambda progress: jobs[0].hear(progress),
+    )
+    driver = Driver(plan)
+    jobs.append(RunningJob(driver, providers[0], folder))
+    try:
+        driver.start()
+        yield jobs[0]
+    finally:
+        driver.close()
+        local.close()
