@@ -365,5 +365,5 @@ def decode_message(data: bytes | memoryview, peer: str) -> Message:
         raise MessageMalformed(peer, f"{len(data)} bytes, the limit is {MESSAGE_BYTES_MAX}")
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageMalformed(peer, str(error)) from None

@@ -1,0 +1,103 @@
+"""Messages on the wire: each reads back, and bytes that are none are a malformed message of that peer, nothing else."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from contextlib import suppress
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core import messages as m
+from clonos.core.errors import MessageMalformed
+
+KINDS: tuple[type[m.Message], ...] = get_args(m.Message)
+
+
+def example(kind: Any, luck: random.Random) -> Any:
+    """A random value of a message's field, or a random message."""
+    info = kind if isinstance(kind, msgspec.inspect.Type) else msgspec.inspect.type_info(kind)
+    match info:
+        case msgspec.inspect.StructType(cls=cls, fields=fields):
+            return cls(*(example(found.type, luck) for found in fields))
+        case msgspec.inspect.IntType():
+            return luck.choice((0, 1, 127, 128, 1 << 31, (1 << 63) - 1))
+        case msgspec.inspect.StrType():
+            return luck.choice(("", "map/0", "ä" * 20))
+        case msgspec.inspect.BytesType():
+            return luck.randbytes(luck.randrange(40))
+        case msgspec.inspect.BoolType():
+            return luck.random() < 0.5
+        case msgspec.inspect.VarTupleType(item_type=item):
+            return tuple(example(item, luck) for _ in range(luck.randrange(4)))
+        case msgspec.inspect.TupleType(item_types=items):
+            return tuple(example(item, luck) for item in items)
+    raise AssertionError(info)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a1_every_message_reads_back_as_it_was_written(kind: type[m.Message]) -> None:
+    for seed in range(20):
+        message = example(kind, random.Random(seed))
+        assert m.decode_message(m.encode_message(message), "slot 1") == message
+
+
+def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
+    for kind in KINDS:
+        assert kind.__struct_config__.tag, kind
+        assert kind.__struct_config__.frozen, kind
+        assert " to " in (kind.__doc__ or "").split("\n")[0], kind
+    assert len({kind.__struct_config__.tag for kind in KINDS}) == len(KINDS)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> None:
+    with suppress(MessageMalformed):
+        m.decode_message(data, "slot 7")
+
+
+@settings(deadline=None)
+@given(st.sampled_from(KINDS), st.integers(0, 1 << 32))
+def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kind: type[m.Message], seed: int) -> None:
+    luck = random.Random(seed)
+    data = bytearray(m.encode_message(example(kind, luck)))
+    for _ in range(luck.randrange(1, 4)):
+        data[luck.randrange(len(data))] = luck.randrange(256)
+    del data[luck.randrange(len(data) + 1) :]
+    with suppress(MessageMalformed):
+        assert isinstance(m.decode_message(bytes(data), "slot 7"), KINDS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        msgspec.msgpack.encode(["batch"]),
+        msgspec.msgpack.encode(["nothing", 1, 2]),
+        msgspec.msgpack.encode(["release", 1, "x"]).replace(b"x", b"\xc3"),
+        msgspec.msgpack.encode(["release", 1, 2]),
+        msgspec.msgpack.encode(["release", 1, "x" * ((1 << 20) + 1)]),
+        msgspec.msgpack.encode(["position", 0, 1, 1, -1, 0, 0, []]),
+        msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, -5, []]),
+        b"\x91" * 100_000,
+    ],
+)
+def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
+    with pytest.raises(MessageMalformed):
+        m.decode_message(data, "slot 7")
+
+
+def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:
+    with pytest.raises(MessageMalformed, match=f"the limit is {m.MESSAGE_BYTES_MAX}"):
+        m.decode_message(memoryview(bytes(m.MESSAGE_BYTES_MAX + 1)), "slot 7")
+
+
+def test_the_error_survives_the_way_from_an_executor() -> None:
+    error = MessageMalformed("slot 7", "why")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
