@@ -48,6 +48,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     state.slots_needed = event.slots_needed or slots_wanted(state)
     start = metadata_of_start(plan, event.job_id, event.term)
     completed = event.resume or start
+    assert completed.job_id == event.job_id, f"job {event.job_id} cannot resume job {completed.job_id}"
     try:
         check_resumable(plan, completed)
     except PlanChanged as error:

@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterable
 
 from clonos.core import coordination as c
 from clonos.core.ids import CheckpointId, SlotId, view_name
-from clonos.core.messages import Completed, Hold, Message, Placement, Release, Trigger, View
+from clonos.core.messages import (
+    Completed,
+    Hold,
+    Message,
+    Placement,
+    Release,
+    Trigger,
+    View,
+    decode_message,
+    encode_message,
+)
 from clonos.core.options import Options
 from tests.unit.coordinator.desk import Desk, chain_plan
 
@@ -87,6 +97,7 @@ class Dialogue:
 
     def _message(self, message: Message) -> str:
         plan = self.desk.plan
+        assert decode_message(encode_message(message), "the coordinator") == message
         match message:
             case View():
                 return self._view(message)
