@@ -129,6 +129,8 @@ class Task:
                 self._remember_positions()
                 while not self.is_final:
                     self._follow() if self.log.peek() is not None else self._live_step()
+            if (entry := self.log.peek()) is not None:
+                raise self.log.diverged(entry, "nothing more at the end of its stream")
             self.log.go_live()  # a final state has nothing to replay: its claims are compared all the same
             while True:
                 self.port.receive(None)
@@ -149,7 +151,7 @@ class Task:
         entry = self.log.peek()
         assert entry is not None
         tag, first, count, _ = entry
-        if tag == d.STEP:
+        if tag == d.STEP and first < len(self.inputs):
             queue = self.inputs[first]
             self._await(queue, count)
             self.log.take()
@@ -165,6 +167,7 @@ class Task:
             self._barrier(CheckpointId(first))
         elif tag == d.END and self.is_source:
             self.log.take()
+            self.log.begin_step()
             self._end()
         elif tag == d.CLOCK and self.options.clock_tick_ms:
             self.log.take()

@@ -1,0 +1,298 @@
+"""Lives of one task behind a scripted port: arrival, clock, luck and death are the test's, the rest is real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from clonos.core.chain import Kind
+from clonos.core.determinants import LogReader
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from clonos.core.ports import Activation, Command, Delivered, Emission, TaskPort, TaskStopped, Triggered
+from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.task import Task
+from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+from tests.unit.core.telling_chain import TellingChain, TellingMirror
+
+DAY_NS = 86_400 * 10**9
+FIRST_INSTANT_NS = 1_700_000_000 * 10**9
+
+
+class Element(NamedTuple):
+    """What a channel carries: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
+
+    kind: Kind
+    content: Any
+
+
+def rows(*values: Any) -> list[Element]:
+    return [Element(Kind.ROWS, value) for value in values]
+
+
+def columns(*values: int) -> list[Element]:
+    return [Element(Kind.COLUMNS, value) for value in values]
+
+
+def barrier(checkpoint: int) -> list[Element]:
+    return [Element(Kind.BARRIER, checkpoint)]
+
+
+END = [Element(Kind.END, 0)]
+
+
+def encoded(elements: Sequence[Element]) -> bytes:
+    kind = elements[0].kind
+    if kind == Kind.ROWS:
+        return encode_rows([element.content for element in elements])
+    if kind == Kind.COLUMNS:
+        return encode_columns(pa.RecordBatch.from_pydict({"n": [element.content for element in elements]}))
+    return b""
+
+
+def decoded(kind: int, checkpoint: int, payload: bytes | memoryview) -> list[tuple[int, int, str]]:
+    """Elements of an output, each with what it says to the last digit."""
+    if kind == Kind.ROWS:
+        return [(kind, 0, repr(row)) for row in decode_rows(payload)]
+    if kind == Kind.COLUMNS:
+        return [(kind, 0, repr(row)) for row in decode_columns(payload).to_pylist()]
+    return [(kind, checkpoint, "")]
+
+
+@dataclass
+class Job:
+    """A task under test with what it will ever get."""
+
+    plan: Plan
+    task: TaskId
+    new_chain: Callable[[Random], TellingChain]
+    inputs: dict[int, list[Element]] = field(default_factory=dict)  # per channel, from its first element on
+    triggers: tuple[int, ...] = ()
+    options: Options = field(default_factory=lambda: Options(step_records_first=4))
+
+
+@dataclass
+class Start:
+    """What a life begins with."""
+
+    log: bytes = b""
+    snapshots: Sequence[Snapshot] = ()  # a chain, oldest (full) first; none at the job's start
+    offset_bytes: int = 0
+    is_cautious: bool = False
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return decode_snapshot(encode_snapshot(self.snapshots[-1]), "") if self.snapshots else None
+
+    @property
+    def mirror(self) -> TellingMirror | None:
+        if not self.snapshots:
+            return None
+        mirror = TellingMirror()
+        for snapshot in self.snapshots:
+            mirror.apply(snapshot.changes)
+        return mirror
+
+
+class Life(TaskPort):
+    """One incarnation, its world, and afterwards the story of it."""
+
+    def __init__(self, job: Job, number: int, start: Start | None = None, dies_at_emission: int = -1) -> None:
+        self.job, self.number, self.start = job, number, start or Start()
+        self.luck = Random(number)
+        self.log = b""  # what this life has added
+        self.outputs: dict[ChannelId, list[tuple[int, int, str]]] = {}
+        self.first_seqs = dict(self.start.snapshots[-1].outputs) if self.start.snapshots else {}
+        self.snapshots: list[Snapshot] = []
+        self.performed: list[str] = []
+        self.kept_to: list[int] = []  # what calls with an effect have waited for
+        self.live_at: dict[ChannelId, int] | None = None
+        self.outputs_when_live: dict[ChannelId, int] = {}
+        self.emissions = 0
+        self.events: list[str] = []
+        self._dies_at_emission = dies_at_emission
+        self._now_ns = FIRST_INSTANT_NS - number * DAY_NS  # behind that of all earlier lives
+        first = dict(self.start.snapshots[-1].inputs) if self.start.snapshots else {}
+        self._next = {channel: first.get(ChannelId(channel), 0) for channel in job.inputs}
+        self._triggers = list(job.triggers)
+        self.task = Task(
+            job.plan,
+            job.task,
+            Incarnation(number + 1),
+            job.new_chain(self.luck),
+            self,
+            Activation(
+                self.start.snapshot,
+                self.start.mirror,
+                self.start.log,
+                self.start.offset_bytes,
+                1,
+                self.start.is_cautious,
+                "job",
+            ),
+            job.options,
+        )
+
+    def run(self) -> Life:
+        """Until nothing can happen any more, or until it dies."""
+        try:
+            self.task.run()
+        except TaskStopped:
+            pass
+        return self
+
+    @property
+    def whole_log(self) -> bytes:
+        """What the next incarnation would gather if nothing were lost."""
+        return self.start.log + self.log
+
+    # ------------------------------------------------------------------ arrival
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        if self._dies_at_emission >= 0 and self.emissions >= self._dies_at_emission:
+            raise TaskStopped
+        can_come = [channel for channel, elements in self.job.inputs.items() if self._next[channel] < len(elements)]
+        if until_ns == 0:
+            return self._arrive(can_come) if self.luck.random() < 0.4 else None
+        if until_ns is not None and (self.luck.random() < 0.3 or not (can_come or self._triggers)):
+            self._now_ns = max(self._now_ns, until_ns)
+            return None
+        command = self._arrive(can_come)
+        if command is None:
+            raise TaskStopped  # nothing will ever come
+        return command
+
+    def _arrive(self, channels: list[int]) -> Command | None:
+        if self._triggers and (not channels or self.luck.random() < 0.3):
+            repeats = self.luck.random() < 0.3
+            return Triggered(CheckpointId(self._triggers[0] if repeats else self._triggers.pop(0)), False)
+        return self._delivered(self.luck.choice(channels)) if channels else None
+
+    def _delivered(self, channel: int) -> Delivered:
+        """The next elements, cut anywhere; some that are known may come again before them."""
+        elements, first = self.job.inputs[channel], self._next[channel]
+        kind = elements[first].kind
+        longest = 1
+        while kind < Kind.BARRIER and first + longest < len(elements) and elements[first + longest].kind == kind:
+            longest += 1
+        count, skip = self.luck.randint(1, longest), 0
+        while kind < Kind.BARRIER and skip < first and elements[first - skip - 1].kind == kind:
+            if self.luck.random() < 0.7:
+                break
+            skip += 1
+        cut = elements[first - skip : first + count]
+        self._next[channel] += count
+        checkpoint = CheckpointId(cut[0].content if kind == Kind.BARRIER else 0)
+        return Delivered(ChannelId(channel), int(kind), len(cut), skip, checkpoint, memoryview(encoded(cut)))
+
+    # ------------------------------------------------------------------ the rest of the port
+
+    def emit(self, emission: Emission) -> None:
+        self.emissions += 1
+        self.log += emission.log
+        for output in emission.outputs:
+            found = decoded(output.kind, output.checkpoint, output.payload)
+            assert len(found) == output.count
+            self.outputs.setdefault(output.channel, []).extend(found)
+            self.events += [f"barrier {output.checkpoint}"] * (output.kind == Kind.BARRIER)
+        if emission.snapshot is not None:
+            self.snapshots.append(emission.snapshot)
+        if self.emissions == self._dies_at_emission:
+            raise TaskStopped
+
+    def is_gated(self) -> bool:
+        return False
+
+    def needs(self, channel: ChannelId, next_seq: int) -> None:
+        assert self.live_at is None
+
+    def go_live(self, positions: dict[ChannelId, int]) -> None:
+        assert self.live_at is None
+        self.live_at = positions
+        self.outputs_when_live = {channel: len(elements) for channel, elements in self.outputs.items()}
+
+    def await_kept(self, log_end_bytes: int) -> None:
+        assert self.start.offset_bytes + len(self.whole_log) >= log_end_bytes
+        self.kept_to.append(log_end_bytes)
+        self.events.append(f"kept {log_end_bytes}")
+
+    def now_ns(self) -> int:
+        self._now_ns += self.luck.randrange(1, 2_000_000)
+        return self._now_ns
+
+    def cost_clock_ns(self) -> int:
+        return 0
+
+    def entropy(self, count: int) -> bytes:
+        return self.luck.randbytes(count)
+
+    def perform(self, function: Callable[[str], object], key: str) -> object:
+        self.performed.append(key)
+        self.events.append(f"call {key}")
+        return function(key)
+
+
+# ------------------------------------------------------------------ what lives are compared by
+
+
+def ends_of_entries(log: bytes) -> list[int]:
+    """Where each entry of a log ends; 0 first."""
+    reader = LogReader(log)
+    ends = [0]
+    while not reader.at_end:
+        reader.next()
+        ends.append(reader.offset_bytes)
+    return ends
+
+
+@cache
+def tags_of(log: bytes) -> tuple[int, ...]:
+    reader = LogReader(log)
+    tags = []
+    while not reader.at_end:
+        tags.append(reader.next()[0])
+    return tuple(tags)
+
+
+def check_continuation(first: Life, second: Life) -> None:
+    """The second life, which began with a part of the first's log, repeats it as far as the log goes."""
+    assert second.live_at is not None
+    assert second.whole_log.startswith(second.start.log)
+    for channel, position in second.live_at.items():
+        count = position - second.first_seqs.get(channel, 0)
+        assert second.outputs_when_live.get(channel, 0) == count
+        skipped = second.first_seqs.get(channel, 0) - first.first_seqs.get(channel, 0)
+        theirs = first.outputs.get(channel, [])[skipped : skipped + count]
+        assert second.outputs.get(channel, [])[:count] == theirs
+
+
+def check_repeats(first: Life, again: Life) -> None:
+    """Another life with the whole log does everything again, asks nobody, and records nothing new."""
+    assert again.log == b""
+    assert again.performed == []
+    for channel, elements in first.outputs.items():
+        skipped = again.first_seqs.get(channel, 0) - first.first_seqs.get(channel, 0)
+        assert again.outputs.get(channel, []) == elements[skipped:], channel
+
+
+def chain_of_snapshots(life: Life, checkpoint: int) -> list[Snapshot]:
+    """The snapshots that restore a checkpoint, oldest (full) first."""
+    by_checkpoint = {snapshot.checkpoint: snapshot for snapshot in life.snapshots}
+    found = [by_checkpoint[CheckpointId(checkpoint)]]
+    while found[0].previous >= 0:
+        found.insert(0, by_checkpoint[found[0].previous])
+    return found
+
+
+def restored_at(life: Life, checkpoint: int, log_end_bytes: int | None = None) -> Start:
+    """What an incarnation starts from that restores a checkpoint, with the log up to an (absolute) end."""
+    chain = chain_of_snapshots(life, checkpoint)
+    offset = chain[-1].log_offset_bytes
+    base = life.start.offset_bytes
+    return Start(life.whole_log[offset - base : log_end_bytes and log_end_bytes - base], chain, offset)

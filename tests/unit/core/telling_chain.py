@@ -1,0 +1,194 @@
+"""User code for the tests of a task: each row that it emits tells what was drawn for it, so a contradiction shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
+from clonos.core.recorder import current
+from clonos.core.values import decode_value, encode_value
+
+MILLISECOND_NS = 1_000_000
+
+Use = Callable[["TellingChain", Any], object]
+"""What is drawn for a row."""
+
+
+class Refused(Exception):
+    """The outside says no."""
+
+
+def clock(chain: TellingChain, row: Any) -> object:
+    return chain.recorder.instant_ns(False)
+
+
+def exact_clock(chain: TellingChain, row: Any) -> object:
+    return chain.recorder.instant_ns(True)
+
+
+def luck(chain: TellingChain, row: Any) -> object:
+    return chain.stream().random()
+
+
+def ask(chain: TellingChain, row: Any) -> object:
+    """A read of the outside, which answers at random, or refuses."""
+    return _call(chain, row, effect=False)
+
+
+def pay(chain: TellingChain, row: Any) -> object:
+    """A call with an effect that is not idempotent: in doubt it is an exception."""
+    return _call(chain, row, effect=True)
+
+
+def pay_idempotent(chain: TellingChain, row: Any) -> object:
+    return _call(chain, row, effect=True, is_idempotent=True)
+
+
+def _call(chain: TellingChain, row: Any, effect: bool, is_idempotent: bool = False) -> object:
+    def perform(key: str) -> object:
+        return chain.outside(row, key)
+
+    try:
+        in_doubt = perform if is_idempotent else None
+        return chain.recorder.call("ask", encode_value(row), perform, effect=effect, in_doubt=in_doubt)
+    except Exception as error:  # noqa: BLE001  user code that sees every outcome
+        return type(error).__name__, str(error.args[0]) if error.args else ""
+
+
+def timer(chain: TellingChain, row: Any) -> object:
+    """Sets two timers for the same instant and one later."""
+    instant = chain.recorder.instant_ns(False)
+    for delay_ms in (3, 3, 8):
+        chain.set_timer(instant + delay_ms * MILLISECOND_NS, row)
+    return "timer"
+
+
+EVERYTHING: tuple[Use, ...] = (clock, luck, ask, timer, exact_clock, ask, clock)
+
+
+class TellingMirror:
+    def __init__(self) -> None:
+        self.state: dict[Any, Any] = {}
+
+    def apply(self, changes: bytes) -> None:
+        self.state.update(decode_value(changes))  # type: ignore[call-overload]
+
+
+class TellingChain:
+    """Implements ``clonos.core.chain.Chain``. Row k is served by ``uses[k mod n]``.
+
+    ``splits``: of a source, the records of each; ``poll_luck`` chooses among them as arrival would.
+    """
+
+    def __init__(
+        self,
+        uses: tuple[Use, ...] = EVERYTHING,
+        outside: Callable[[Any, str], object] = lambda row, key: None,
+        splits: dict[int, list[Any]] | None = None,
+        poll_luck: Random | None = None,
+        routes_errors: bool = False,
+    ) -> None:
+        self.uses, self.outside = uses, outside
+        self.splits = splits or {}
+        self.poll_luck = poll_luck or Random(0)
+        self.routes_errors = routes_errors
+        self.state: dict[Any, Any] = {}
+        self.changed: dict[Any, None] = {}
+        self.timers: list[tuple[int, int, Any]] = []
+        self.served: int = 0
+        self.offsets: dict[int, int] = dict.fromkeys(sorted(self.splits), 0)
+        self.is_closed = False
+        self.batches: list[int] = []  # the length of each batch as it came
+        self._stream: tuple[int, Random] | None = None
+
+    # ------------------------------------------------------------------ services
+
+    @property
+    def recorder(self) -> Any:
+        recorder = current()
+        assert recorder is self.context.recorder
+        return recorder
+
+    def stream(self) -> Random:
+        """One stream of luck an epoch."""
+        epoch = self.recorder.epoch
+        if self._stream is None or self._stream[0] != epoch:
+            self._stream = epoch, Random(self.recorder.seed())
+        return self._stream[1]
+
+    def set_timer(self, due_ns: int, row: Any) -> None:
+        self.timers.append((due_ns, len(self.timers) + self.served * 10, row))
+
+    # ------------------------------------------------------------------ Chain
+
+    def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
+        self.context = context
+        if mirror is not None:
+            assert isinstance(mirror, TellingMirror)
+            self.state = mirror.state
+        if position is not None:
+            restored: Any = decode_value(position)
+            self.served, self.timers, self.offsets = restored
+
+    def process_rows(self, port: int, rows: list[Any]) -> None:
+        self.batches.append(len(rows))
+        self._emit([self._told(port, row) for row in rows])
+
+    def process_columns(self, port: int, batch: Any) -> None:
+        self.batches.append(batch.num_rows)
+        assert batch.num_rows
+        assert all(len(column.buffers()) for column in batch.columns)
+        self._emit([self._told(port, row["n"]) for row in batch.to_pylist()])
+
+    def _told(self, port: int, row: Any) -> Any:
+        use = self.uses[self.served % len(self.uses)]
+        self.served += 1
+        seen = self.state.get(port, 0) + 1
+        self.state[port] = seen
+        self.changed[port] = None
+        return row, port, self.served, seen, use(self, row)
+
+    def _emit(self, rows: list[Any]) -> None:
+        self.context.collector.rows(0, rows, [row[2] for row in rows])
+
+    def fire_timers(self, instant_ns: int) -> None:
+        due = sorted(timer for timer in self.timers if timer[0] <= instant_ns)
+        self.timers = [timer for timer in self.timers if timer[0] > instant_ns]
+        for due_ns, order, row in due:
+            self._emit([("fired", row, due_ns, order, instant_ns, luck(self, row), ask(self, ("fired", order)))])
+
+    def next_timer_ns(self) -> int | None:
+        return min((timer[0] for timer in self.timers), default=None)
+
+    def end_of_input(self) -> None:
+        self._emit([("end", 0, self.served, clock(self, None), self.stream().random())])
+
+    def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
+        keys = self.state if full else self.changed
+        changes = encode_value({key: self.state[key] for key in keys})
+        self.changed = {}
+        return ChainSnapshot(changes, encode_value((self.served, self.timers, self.offsets)))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    # ------------------------------------------------------------------ source
+
+    def poll(self, records_max: int) -> tuple[int, int] | None:
+        left = [split for split, records in self.splits.items() if self.offsets[split] < len(records)]
+        if not left:
+            return (-1, 0)
+        if self.poll_luck.random() < 0.2:
+            return None
+        split = self.poll_luck.choice(left)
+        count = min(records_max, len(self.splits[split]) - self.offsets[split])
+        return split, self.poll_luck.randint(1, count)
+
+    def read(self, split: int, count: int) -> None:
+        offset = self.offsets[split]
+        self.offsets[split] += count
+        records = self.splits[split][offset : offset + count]
+        assert len(records) == count
+        self.process_rows(split, records)

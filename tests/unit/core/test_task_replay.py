@@ -1,0 +1,232 @@
+"""Conformance C 11 to C 18: a task is a function of its input and its causal log, wherever the log is cut.
+
+A life is recorded; others begin with its log cut at an entry, their input arrives in other pieces and another order,
+their clock is behind and their luck another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from clonos.core import determinants as d
+from clonos.core.errors import ReplayDiverged
+from clonos.core.ids import TaskId
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from tests.unit.core.lives import (
+    END,
+    Job,
+    Life,
+    Start,
+    barrier,
+    check_continuation,
+    check_repeats,
+    columns,
+    ends_of_entries,
+    restored_at,
+    rows,
+    tags_of,
+)
+from tests.unit.core.telling_chain import EVERYTHING, Refused, TellingChain, Use
+
+JOIN = Plan(
+    "join",
+    (
+        Vertex("left", 2, is_source=True),
+        Vertex("right", 1, is_source=True),
+        Vertex("work", 1, has_effects=True),
+        Vertex("hashed", 3),
+        Vertex("spread", 2),
+        Vertex("copied", 2),
+    ),
+    (
+        Edge(0, 2, Partitioning.HASH, 0),
+        Edge(1, 2, Partitioning.HASH, 0),
+        Edge(2, 3, Partitioning.HASH, 0),
+        Edge(2, 4, Partitioning.REBALANCE, 0),
+        Edge(2, 5, Partitioning.BROADCAST, 0),
+        Edge(2, -1, Partitioning.OUTSIDE, 0),
+    ),
+)
+WORK = TaskId(3)
+READER = Plan(
+    "reader",
+    (Vertex("reader", 1, is_source=True), Vertex("spread", 3)),
+    (Edge(0, 1, Partitioning.REBALANCE, 0),),
+)
+
+
+def fickle(luck: Random) -> Callable[[Any, str], object]:
+    """An outside that answers at random and refuses now and then."""
+
+    def answer(row: Any, key: str) -> object:
+        if luck.random() < 0.3:
+            raise Refused(str(luck.random()))
+        return luck.random()
+
+    return answer
+
+
+def work(uses: tuple[Use, ...] = EVERYTHING, **options: int) -> Job:
+    """Two inputs from one vertex and one from another: union, with barriers between."""
+    inputs = {
+        0: [*rows(1, 2, 3), *barrier(1), *rows(4, 5, 6, 7), *barrier(2), *rows(8, 9), *END],
+        1: [*rows(10, 11), *columns(12, 13, 14), *barrier(1), *barrier(2), *rows(15, 16), *END],
+        2: [*barrier(1), *columns(*range(20, 27)), *rows(27, 28), *barrier(2), *END],
+    }
+    return Job(
+        JOIN,
+        WORK,
+        lambda luck: TellingChain(uses, fickle(luck)),
+        inputs,
+        options=replace(Options(step_records_first=3), **options),  # type: ignore[arg-type]
+    )
+
+
+def reader(uses: tuple[Use, ...] = EVERYTHING, **options: int) -> Job:
+    """A source with three splits."""
+    splits = {0: list(range(9)), 1: list(range(10, 23)), 4: list(range(40, 45))}
+    return Job(
+        READER,
+        TaskId(0),
+        lambda luck: TellingChain(uses, fickle(luck), splits, luck),
+        triggers=(1, 2, 5),
+        options=replace(Options(step_records_first=4), **options),  # type: ignore[arg-type]
+    )
+
+
+JOBS = {"work": work, "reader": reader}
+
+
+@pytest.mark.parametrize("clock_tick_ms", [0, 2])
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("seed", range(4))
+def test_c11_c13_a_life_with_the_whole_log_repeats_it_whatever_arrives_when(
+    job: str, seed: int, clock_tick_ms: int
+) -> None:
+    made = JOBS[job](clock_tick_ms=clock_tick_ms)
+    first = Life(made, seed).run()
+    assert first.task.is_final
+    for number in range(10, 14):
+        check_repeats(first, Life(made, number + seed, Start(first.log)).run())
+
+
+@pytest.mark.parametrize("clock_tick_ms", [0, 2])
+@pytest.mark.parametrize("job", JOBS)
+def test_c11_to_c14_wherever_the_log_is_cut_the_next_life_repeats_it_and_goes_on_from_there(
+    job: str, clock_tick_ms: int
+) -> None:
+    made = JOBS[job](clock_tick_ms=clock_tick_ms)
+    first = Life(made, 1).run()
+    for number, end in enumerate(ends_of_entries(first.log), 100):
+        second = Life(made, number, Start(first.log[:end])).run()
+        check_continuation(first, second)
+        check_repeats(second, Life(made, number + 1000, Start(second.whole_log)).run())
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("seed", range(2))
+def test_c16_from_every_barrier_and_wherever_the_log_is_cut_the_next_life_goes_on(job: str, seed: int) -> None:
+    made = JOBS[job]()
+    first = Life(made, seed).run()
+    assert len(first.snapshots) >= 3
+    for snapshot in first.snapshots[:-1]:
+        ends = [end for end in ends_of_entries(first.log) if end >= snapshot.log_offset_bytes]
+        for number, end in enumerate(ends[:: 1 + seed], 100):
+            second = Life(made, number, restored_at(first, snapshot.checkpoint, end)).run()
+            check_continuation(first, second)
+            assert second.task.is_final
+    whole = Life(made, 99, restored_at(first, first.snapshots[0].checkpoint)).run()
+    check_repeats(first, whole)
+    theirs = [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in first.snapshots[1:]]
+    assert [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in whole.snapshots] == theirs
+
+
+def test_c16_a_barrier_stands_at_the_same_place_of_the_output_in_every_life_that_has_its_log() -> None:
+    made = reader()
+    first = Life(made, 5).run()
+    for number, end in enumerate(ends_of_entries(first.log), 100):
+        second = Life(made, number, Start(first.log[:end])).run()
+        logged = [s for s in first.snapshots if s.log_offset_bytes <= end]
+        assert [(s.checkpoint, s.outputs) for s in second.snapshots[: len(logged)]] == [
+            (s.checkpoint, s.outputs) for s in logged
+        ]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_life_that_dies_anywhere_has_shipped_a_log_that_its_successor_continues(job: str) -> None:
+    made = JOBS[job]()
+    whole = Life(made, 3).run()
+    for emission in range(1, whole.emissions, 2):
+        first = Life(made, 3, dies_at_emission=emission).run()
+        assert first.task.chain.is_closed  # type: ignore[attr-defined]
+        assert whole.log.startswith(first.log)
+        second = Life(made, 50 + emission, Start(first.log)).run()
+        check_continuation(whole, second)  # in mid-step the log may be ahead of the output
+        third = Life(made, 500 + emission, Start(second.whole_log)).run()
+        check_repeats(second, third)
+
+
+def test_g34_the_log_ends_with_the_step_that_completes_an_alignment_and_so_does_the_epoch() -> None:
+    first = Life(work(), 2).run()
+    ends = ends_of_entries(first.log)
+    for snapshot in first.snapshots[:-1]:
+        entry = ends.index(snapshot.log_offset_bytes)
+        assert tags_of(first.log)[entry - 1] == d.STEP
+
+
+def test_the_end_of_a_source_is_the_last_entry_that_chooses() -> None:
+    first = Life(reader(), 2).run()
+    tags = tags_of(first.log)
+    assert tags.count(d.END) == 1
+    assert set(tags[tags.index(d.END) + 1 :]) <= {d.CLOCK, d.SEED}
+
+
+def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_outside_everything() -> None:
+    first = Life(work(), 2).run()
+    by_edge: dict[int, list[list[tuple[int, int, str]]]] = {}
+    for channel in JOIN.outputs[WORK]:
+        by_edge.setdefault(channel.edge, []).append(
+            [element for element in first.outputs[channel.id] if not element[1] and element[2]]
+        )
+    (everything,) = by_edge[5]
+    assert by_edge[4] == [everything, everything]
+    assert by_edge[3] == [everything[0::2], everything[1::2]]
+    assert sorted(e for part in by_edge[2] for e in part) == sorted(everything)
+
+
+def test_an_operator_gets_each_step_as_one_batch_of_the_same_size_however_it_was_cut() -> None:
+    made = work()
+    first = Life(made, 2).run()
+    again = Life(made, 9, Start(first.log)).run()
+    assert again.task.chain.batches == first.task.chain.batches  # type: ignore[attr-defined]
+
+
+def test_a_replay_without_its_input_waits_and_says_what_it_needs() -> None:
+    made = work()
+    first = Life(made, 2).run()
+    starved = replace(made, inputs={channel: [] for channel in made.inputs})
+    needed: list[tuple[int, int]] = []
+
+    class Noting(Life):
+        def needs(self, channel: int, next_seq: int) -> None:
+            needed.append((channel, next_seq))
+
+    life = Noting(starved, 8, Start(first.log)).run()
+    assert life.live_at is None
+    reader_ = d.LogReader(first.log)
+    _, index, count, _ = reader_.next()
+    assert needed == [(index, count)]
+
+
+def test_a_log_of_other_choices_is_a_divergence_and_never_a_guess() -> None:
+    made = reader(uses=EVERYTHING[:1])
+    with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a new step"):
+        Life(made, 1, Start(d.step(0, 1))).run()
+    with pytest.raises(ReplayDiverged, match="logged CALL, replay asked for CLOCK"):
+        Life(made, 1, Start(d.numbers(d.READ, 0, 1) + d.blob(d.CALL, b""))).run()
