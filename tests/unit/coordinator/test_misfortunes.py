@@ -1,0 +1,181 @@
+"""What user code raises, deaths in a row, and the timeline of each recovery (decisions 21)."""
+
+from __future__ import annotations
+
+from clonos.core import coordination as c
+from clonos.core.options import Options
+from tests.unit.coordinator.desk import Desk, chain_plan, of_kind
+
+
+def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
+    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+    desk.form(domains, slots=len(domains))
+    desk.tick(300)
+    return desk
+
+
+def test_a_task_that_raised_gets_a_cautious_successor_in_the_same_slot() -> None:
+    desk = _desk()
+    before = desk.of(3)
+    desk.raise_in(3)
+    after = desk.of(3)
+    assert after.incarnation > before.incarnation
+    assert after.slot == before.slot
+    assert after.is_cautious
+    assert not after.is_fresh
+
+
+def test_an_exception_that_is_repeated_counts_once() -> None:
+    desk = _desk()
+    failure = desk.failure(3)
+    slot = desk.of(3).slot
+    desk.tick(5_000)
+    desk.acknowledge(1)  # the view waits
+    for _ in range(3):
+        desk.say(slot, failure)
+    desk.durable(1)
+    desk.say(slot, failure)
+    assert desk.coordinator.phase == "running"
+    assert len({p.incarnation for p in desk.view.placements}) == 2
+
+
+def test_the_same_input_element_raising_in_two_incarnations_is_poison() -> None:
+    desk = _desk()
+    desk.raise_in(3, channel=3, first_seq=10, count=64)
+    effects = desk.raise_in(3, channel=3, first_seq=37, count=1)
+    (failed,) = of_kind(effects, c.JobFailed)
+    assert failed.fault is c.Fault.JOB
+    assert (failed.task_name, failed.step, failed.record) == ("map/1", "split", "'x'")
+    assert (failed.channel, failed.first_seq, failed.count) == (3, 37, 1)
+    assert failed.traceback == "Traceback ..."
+    assert "poison" in failed.reason
+    assert len(of_kind(effects, c.ReleaseSlot)) == 6
+
+
+def test_other_elements_and_channels_are_no_poison() -> None:
+    desk = _desk()
+    desk.raise_in(3, channel=3, first_seq=10, count=5)
+    desk.raise_in(3, channel=3, first_seq=15, count=1)
+    desk.raise_in(3, channel=2, first_seq=10, count=5)
+    assert desk.coordinator.phase == "running"
+
+
+def test_poison_is_known_again_after_a_checkpoint_has_completed() -> None:
+    desk = _desk()
+    desk.raise_in(3, first_seq=10, count=5)
+    desk.tick(200)
+    desk.complete(1)
+    assert of_kind(desk.raise_in(3, first_seq=12, count=1), c.JobFailed)
+
+
+def test_a_timer_that_raises_the_same_twice_is_poison() -> None:
+    desk = _desk()
+    desk.raise_in(3, channel=-1, first_seq=0, count=0)
+    assert of_kind(desk.raise_in(3, channel=-1, first_seq=0, count=0), c.JobFailed)
+
+
+def test_an_exception_that_no_second_try_helps_fails_the_job_at_once() -> None:
+    desk = _desk()
+    (failed,) = of_kind(desk.raise_in(3, fatal=True), c.JobFailed)
+    assert failed.error == "ValueError: x"
+
+
+def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:
+    desk = _desk(failures_per_epoch_max=3)
+    failed: list[c.JobFailed] = []
+    for attempt in range(4):
+        assert not failed
+        failed = of_kind(desk.raise_in(3, first_seq=100 * attempt), c.JobFailed)
+    assert failed
+
+
+def test_a_completed_checkpoint_begins_the_count_anew() -> None:
+    desk = _desk(failures_per_epoch_max=3)
+    for epoch in range(1, 4):
+        for attempt in range(3):
+            desk.raise_in(3, first_seq=1_000 * epoch + 100 * attempt)
+        desk.tick(200)
+        desk.complete(epoch)
+    assert desk.coordinator.phase == "running"
+
+
+def test_two_deaths_of_the_process_in_one_epoch_make_the_successor_cautious() -> None:
+    desk = _desk()
+    desk.gone(desk.of(2).slot)
+    assert not desk.of(2).is_cautious
+    desk.tick(200)
+    desk.gone(desk.of(2).slot)
+    assert desk.of(2).is_cautious
+
+
+def test_deaths_during_replay_never_make_the_successor_cautious() -> None:
+    desk = _desk()
+    for slot in desk.slots.values():
+        slot.phase = "replaying"
+    desk.gone(desk.of(2).slot)
+    desk.tick(200)
+    desk.gone(desk.of(2).slot)
+    assert not desk.of(2).is_cautious
+
+
+def test_deaths_in_two_epochs_do_not_make_the_successor_cautious() -> None:
+    desk = _desk()
+    desk.gone(desk.of(2).slot)
+    desk.tick(200)
+    desk.complete(1)
+    desk.gone(desk.of(2).slot)
+    assert not desk.of(2).is_cautious
+
+
+# ------------------------------------------------------------------ timeline
+
+
+def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
+    desk = _desk()
+    slot = desk.slots[desk.of(2).standbys[0]]
+    dead = desk.of(2)
+    told = of_kind(desk.do(c.SlotGone(dead.slot, "killed", now_ns=10**12)), c.Told)
+    for phase in ("recovering", "connecting", "replaying", "live", "live"):
+        slot.phase = phase
+        told += of_kind(desk.do(c.Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), c.Told)
+    told = [entry for entry in told if entry.task == 2]
+    assert [entry.milestone for entry in told] == list(c.Milestone)
+    assert told[0].incarnation == dead.incarnation
+    assert {entry.incarnation for entry in told[1:]} == {desk.of(2).incarnation}
+    assert [entry.now_ns for entry in told] == sorted(entry.now_ns for entry in told)
+    assert all(entry.cause == "killed" for entry in told)
+    (recovery,) = [r for r in desk.coordinator.recoveries if r.task == 2]
+    assert recovery.is_over
+    assert tuple(milestone for milestone, _ in recovery.reached) == tuple(c.Milestone)
+
+
+def test_a_live_task_that_is_behind_has_not_caught_up() -> None:
+    desk = _desk()
+    slot = desk.slots[desk.of(2).standbys[0]]
+    desk.gone(desk.of(2).slot)
+    slot.counters = (("behind", 5),)
+    milestones = [entry.milestone for entry in of_kind(desk.tick(100), c.Told) if entry.task == 2]
+    assert milestones == [c.Milestone.GATHERED, c.Milestone.REPLAYED]
+    slot.counters = (("behind", 0),)
+    assert [e.milestone for e in of_kind(desk.tick(100), c.Told) if e.task == 2] == [c.Milestone.CAUGHT_UP]
+
+
+def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() -> None:
+    desk = _desk()
+    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).slot)
+    desk.tick(200)
+    recoveries = [r for r in desk.coordinator.recoveries if r.task == 2]
+    assert [r.is_over for r in recoveries] == [False, True]
+    assert recoveries[0].incarnation == recoveries[1].failed
+
+
+def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
+    desk = _desk()
+    desk.slots[desk.of(3).slot].counters = (("records_in", 12),)
+    desk.tick(100)
+    assert desk.coordinator.counters[desk.of(3).task] == {"records_in": 12}
+    assert desk.coordinator.phases[desk.of(3).task] == "live"
+    assert [register.slot for register in desk.coordinator.slots] == sorted(desk.slots)
+    desk.gone(desk.of(3).slot)
+    assert desk.of(3).task not in desk.coordinator.counters

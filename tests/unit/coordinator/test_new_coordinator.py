@@ -1,0 +1,104 @@
+"""The coordinator's own death while tasks live on (protocol 9)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from clonos.core import coordination as c
+from clonos.core.ids import SlotId, term_of
+from clonos.core.messages import Register, Release
+from clonos.core.options import Options
+from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
+
+
+def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
+    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+    desk.form(domains, slots=len(domains))
+    desk.tick(300)
+    return desk
+
+
+def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
+    """Another coordinator while the slots live on; those that are not silent tell it what they have."""
+    again = Desk(desk.plan, Options())
+    again.do(c.Ticked(0))
+    again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+    again.slots = {slot: state for slot, state in desk.slots.items() if slot not in silent}
+    again.tick(5_000)
+    return again
+
+
+def test_a_new_coordinator_goes_on_with_the_highest_view_heard() -> None:
+    desk = _desk()
+    desk.complete(1)
+    before = desk.view
+    again = _restart(desk)
+    assert term_of(again.number) == 2
+    assert again.view.generation == before.generation
+    assert again.view.placements == before.placements
+    again.complete(2)
+
+
+def test_a_new_coordinator_replaces_what_has_not_spoken_for_a_lease() -> None:
+    desk = _desk()
+    desk.complete(1)
+    before = desk.view
+    silent = desk.of(2).slot
+    again = _restart(desk, (silent,))
+    assert [p.task for p in again.view.placements if p.incarnation == again.number] == [2]
+    assert again.of(2).restore == 1
+    assert again.of(0) == msgspec.structs.replace(before.placements[0], standbys=again.of(0).standbys)
+    late = desk.slots[silent]
+    assert [slot for slot, _ in sent(again.say(silent, late.status()), Release)] == [silent]
+
+
+def test_a_new_coordinator_that_hears_nobody_starts_like_a_resume() -> None:
+    desk = _desk()
+    desk.complete(1)
+    again = Desk(desk.plan, Options())
+    again.do(c.Ticked(0))
+    assert again.do(c.Begin(2, "job-1", 2, desk.coordinator.completed, awaits_slots=True)) == ()
+    effects = again.tick(5_100)
+    assert of_kind(effects, c.RequestSlots) == [c.RequestSlots(2)]
+    again.register(50, "a")
+    again.register(51, "b")
+    assert again.view.generation == 2
+
+
+def test_numbers_that_the_old_coordinator_gave_are_not_given_again() -> None:
+    desk = _desk()
+    desk.complete(1)
+    desk.tick(10_000)
+    assert desk.pending() == [2, 3]
+    again = _restart(desk)
+    for slot in again.slots.values():
+        for placement in slot.hosted():
+            again.say(slot.slot, desk.acknowledgement(placement.task, 3))
+    again.tick(5_100)
+    assert again.pending() == [4]
+
+
+def test_a_slot_that_registers_while_a_new_coordinator_listens_is_a_spare() -> None:
+    desk = _desk()
+    again = Desk(desk.plan, Options())
+    again.do(c.Ticked(0))
+    again.do(c.Begin(2, "job-1", 6, awaits_slots=True))
+    again.slots = dict(desk.slots)
+    again.say(70, Register(SlotId(70), "a", "h", "", "", b"", "", 1, ()))
+    again.tick(5_000)
+    assert 70 in again.view_slots()
+
+
+def test_an_old_coordinator_stands_down_when_a_slot_obeys_a_later_term() -> None:
+    desk = _desk()
+    again = _restart(desk)
+    woken = desk.say(1, again.slots[SlotId(1)].status())
+    assert of_kind(woken, c.StoodDown)
+    assert desk.coordinator.phase == "replaced"
+    assert desk.gone(2) == ()
+
+
+def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_later_one() -> None:
+    desk = _desk()
+    again = _restart(desk)
+    assert of_kind(desk.say(1, again.view), c.StoodDown)
