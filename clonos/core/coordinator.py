@@ -206,6 +206,29 @@ class Coordinator:
         """The timeline of each recovery, oldest first; those that are not over last."""
         return (*self._state.recoveries, *self._state.open_recoveries.values())
 
+    @property
+    def plan(self) -> Plan:
+        """The job's tasks and channels."""
+        return self._state.plan
+
+    def standbys_ready(self, task: TaskId) -> int:
+        """How many standbys could take the task over now, at some checkpoint."""
+        wanted = set(self._state.view.placements[task].standbys) if self.view is not None else set()
+        return sum(1 for slot in sorted(wanted) for known, _ in self._standbys_of(slot) if known == task)
+
+    def _standbys_of(self, slot: SlotId) -> tuple[tuple[TaskId, CheckpointId], ...]:
+        said = self._state.statuses.get(slot)
+        return tuple(entry for entry in said.standbys if entry[1] > 0) if said is not None else ()
+
+    def keepers_ready(self, task: TaskId) -> int:
+        """How many keepers hold all that the task's incarnation holds."""
+        if self.view is None:
+            return 0
+        placement = self.view.placements[task]
+        held = (task, placement.incarnation)
+        said = (self._state.statuses.get(slot) for slot in placement.keepers)
+        return sum(1 for status in said if status is not None and held in status.keepers)
+
     def lives(self) -> dict[SlotId, str]:
         """What is held of every slot that was ever known: alive, doubted or gone."""
         return {slot: type(life).__name__.lower() for slot, life in sorted(self._state.lives.items())}

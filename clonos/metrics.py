@@ -1,0 +1,59 @@
+"""The metrics file of a job: one JSON line a second with the counters of all tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from clonos.core.errors import EnvironmentFault
+from clonos.io.wall_clock import wall_ns
+from clonos.status import Status
+
+INTERVAL_S = 1.0
+
+
+class MetricsFile:
+    """Writes until it is closed, and once more then. ``EnvironmentFault`` where the file cannot be written."""
+
+    def __init__(self, path: Path, status: Callable[[], Status]) -> None:
+        self._status = status
+        try:
+            self._file = open(path, "ab")  # noqa: SIM115 closed with this object
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the metrics file {path} cannot be written: {error.strerror}. Name another one with metrics=."
+            ) from None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write_on, name="metrics", daemon=True)
+        self._thread.start()
+
+    def _write_on(self) -> None:
+        while not self._over.wait(INTERVAL_S):
+            self._write_line()
+
+    def _write_line(self) -> None:
+        status = self._status()
+        line = {
+            "at_ns": wall_ns(),
+            "phase": status.phase.value,
+            "checkpoint": status.checkpoint,
+            "generation": status.generation,
+            "slots": status.slots,
+            "recoveries": len(status.recoveries),
+            "totals": status.totals,
+            "tasks": [
+                {"task": t.name, "incarnation": t.incarnation, "phase": t.phase, **t.counters} for t in status.tasks
+            ],
+        }
+        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Writes the last line."""
+        self._over.set()
+        self._thread.join()
+        self._write_line()
+        self._file.close()
