@@ -199,6 +199,9 @@ class TaskLog:
         key = self._intend(service) if effect else (self._request_key(service, request), False)
         entry = self.follow(d.CALL)
         if entry is None:
+            if key[1]:
+                # Its causes may have been found with a holder downstream only: the keepers need not have had them.
+                self._port.await_kept(self._end_bytes)
             outcome = self._perform(service, key[0], perform, in_doubt if key[1] else None, is_in_doubt=key[1])
             self.append(d.blob(d.CALL, outcome))
             self.flush()

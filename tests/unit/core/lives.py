@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -221,6 +221,12 @@ class Life(TaskPort):
         assert self.start.offset_bytes + len(self.whole_log) >= log_end_bytes
         self.kept_to.append(log_end_bytes)
         self.events.append(f"kept {log_end_bytes}")
+
+    def open_journal(self) -> None:
+        raise AssertionError("these sources can be read again")
+
+    def lose_journal(self) -> NoReturn:
+        raise AssertionError("these sources can be read again")
 
     def now_ns(self) -> int:
         self._now_ns += self.luck.randrange(1, 2_000_000)

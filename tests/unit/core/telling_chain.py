@@ -88,12 +88,12 @@ class TellingChain:
         outside: Callable[[Any, str], object] = lambda row, key: None,
         splits: dict[int, list[Any]] | None = None,
         poll_luck: Random | None = None,
-        routes_errors: bool = False,
+        draws_at_timers: bool = True,
     ) -> None:
         self.uses, self.outside = uses, outside
         self.splits = splits or {}
         self.poll_luck = poll_luck or Random(0)
-        self.routes_errors = routes_errors
+        self.draws_at_timers = draws_at_timers
         self.state: dict[Any, Any] = {}
         self.changed: dict[Any, None] = {}
         self.timers: list[tuple[int, int, Any]] = []
@@ -157,7 +157,8 @@ class TellingChain:
         due = sorted(timer for timer in self.timers if timer[0] <= instant_ns)
         self.timers = [timer for timer in self.timers if timer[0] > instant_ns]
         for due_ns, order, row in due:
-            self._emit([("fired", row, due_ns, order, instant_ns, luck(self, row), ask(self, ("fired", order)))])
+            drawn = (luck(self, row), ask(self, ("fired", order))) if self.draws_at_timers else ()
+            self._emit([("fired", row, due_ns, order, instant_ns, drawn)])
 
     def next_timer_ns(self) -> int | None:
         return min((timer[0] for timer in self.timers), default=None)

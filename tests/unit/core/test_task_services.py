@@ -1,0 +1,272 @@
+"""Conformance C 12 to C 14 and G 47 inside a task: timers, the clock, luck, calls and effects, over several lives."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from clonos.core import determinants as d
+from clonos.core.ids import TaskId
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from tests.unit.core.lives import (
+    END,
+    Job,
+    Life,
+    Start,
+    barrier,
+    check_continuation,
+    check_repeats,
+    ends_of_entries,
+    restored_at,
+    rows,
+    tags_of,
+)
+from tests.unit.core.telling_chain import (
+    Refused,
+    TellingChain,
+    Use,
+    ask,
+    clock,
+    exact_clock,
+    luck,
+    pay,
+    pay_idempotent,
+    timer,
+)
+
+LINE = Plan(
+    "line",
+    (Vertex("source", 1, is_source=True), Vertex("work", 1, has_effects=True), Vertex("next", 1)),
+    (Edge(0, 1, Partitioning.FORWARD, 0), Edge(1, 2, Partitioning.FORWARD, 0)),
+)
+WORK = TaskId(1)
+INPUT = [*rows(*range(6)), *barrier(1), *rows(*range(6, 12)), *barrier(2), *rows(12, 13), *END]
+
+
+def line(
+    *uses: Use,
+    outside: Callable[[Any, str], object] = lambda row, key: key,
+    tick_ms: int = 0,
+    draws_at_timers: bool = True,
+) -> Job:
+    """One input, one output: each row in its turn."""
+
+    def new_chain(_: Random) -> TellingChain:
+        return TellingChain(uses, outside, draws_at_timers=draws_at_timers)
+
+    return Job(LINE, WORK, new_chain, {0: INPUT}, options=Options(step_records_first=2, clock_tick_ms=tick_ms))
+
+
+def told(life: Life) -> list[Any]:
+    """The rows of the output, in order."""
+    return [ast.literal_eval(content) for kind, _, content in life.outputs.get(1, []) if content]  # type: ignore[call-overload]
+
+
+def drawn(life: Life) -> dict[Any, Any]:
+    """What was drawn for each row of the input."""
+    return {row[0]: row[4] for row in told(life) if isinstance(row[0], int)}
+
+
+def cuts(job: Job, first: Life, behind: int | None = None) -> list[Life]:
+    """A next life for each place at which the log can end, or for those behind one kind of entry."""
+    tags, ends = (0, *tags_of(first.log)), ends_of_entries(first.log)
+    chosen = [end for tag, end in zip(tags, ends, strict=True) if behind in (None, tag)]
+    lives = [Life(job, number, Start(first.log[:end])).run() for number, end in enumerate(chosen, 50)]
+    for life in lives:
+        check_continuation(first, life)
+        check_repeats(life, Life(job, 999, Start(life.whole_log)).run())
+    return lives
+
+
+# ------------------------------------------------------------------ timers
+
+
+def test_c12_timers_fire_first_several_at_one_place_and_last_with_fresh_calls_behind_them() -> None:
+    seen: set[tuple[int, int]] = set()
+    for number in range(4):
+        job = line(timer, clock, draws_at_timers=number % 2 == 0)
+        first = Life(job, number).run()
+        cuts(job, first, behind=d.TIMER)
+        tags = tags_of(first.log)
+        seen |= set(pairwise(tags))
+        for snapshot in first.snapshots[:-1]:
+            ends = ends_of_entries(first.log)
+            place = ends.index(snapshot.log_offset_bytes)
+            if tags[place : place + 1] == (d.TIMER,):
+                seen.add((0, d.TIMER))  # at position 0
+                for end in ends[place::5]:
+                    life = Life(job, end, restored_at(first, snapshot.checkpoint, end)).run()
+                    check_continuation(first, life)
+    assert seen >= {(0, d.TIMER), (d.TIMER, d.TIMER), (d.TIMER, d.SEED), (d.TIMER, d.CALL), (d.STEP, d.CLOCK)}
+
+
+def test_c12_timers_of_one_instant_fire_in_the_order_in_which_they_were_set() -> None:
+    life = Life(line(timer), 3).run()
+    fired = [(row[2], row[3]) for row in told(life) if row[0] == "fired"]
+    assert len(fired) > 10
+    assert fired == sorted(fired)
+
+
+def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
+    job = line(timer)
+    first = Life(job, 3).run()
+    again = Life(job, -1000, Start(first.log)).run()  # its clock is far ahead: every timer would be due
+    assert told(again) == told(first)
+
+
+# ------------------------------------------------------------------ clock and luck
+
+
+def test_c13_the_clock_never_runs_backwards_though_each_lifes_own_clock_is_behind() -> None:
+    for tick_ms in (0, 3):
+        job = line(clock, exact_clock, tick_ms=tick_ms)
+        for life in cuts(job, Life(job, 2).run()):
+            instants = [row[4] for row in told(life) if isinstance(row[0], int)]
+            assert instants == sorted(instants)
+            assert instants[0] > 0
+
+
+def test_c13_the_clock_goes_on_from_the_snapshots_instant() -> None:
+    job = line(clock)
+    first = Life(job, 2).run()
+    life = Life(job, 60, restored_at(first, 2, first.snapshots[1].log_offset_bytes)).run()
+    assert first.snapshots[1].instant_ns > 0
+    assert min(drawn(life).values()) >= first.snapshots[1].instant_ns
+
+
+def test_c13_one_instant_a_step_and_one_a_read_where_it_is_exact() -> None:
+    first = Life(line(clock), 2).run()
+    steps = list(first.task.chain.batches)  # type: ignore[attr-defined]
+    instants = [row[4] for row in told(first) if isinstance(row[0], int)]
+    for count in steps:
+        assert len(set(instants[:count])) == 1
+        del instants[:count]
+    exact = Life(line(exact_clock), 2).run()
+    assert len(set(drawn(exact).values())) == len(drawn(exact))
+
+
+def test_c13_luck_is_the_same_in_each_life_and_begins_anew_with_each_epoch_and_in_each_task() -> None:
+    job = line(luck)
+    first = Life(job, 2).run()
+    assert tags_of(first.log).count(d.SEED) == 3
+    for life in cuts(job, first):
+        known = {row: value for row, value in drawn(first).items() if row in drawn(life)}
+        seeds = tags_of(life.start.log).count(d.SEED)
+        bound = (0, 6, 12, 14)[seeds]
+        assert {row: drawn(life)[row] for row in range(bound)} == {row: known[row] for row in range(bound)}
+    assert set(drawn(first).values()).isdisjoint(drawn(Life(job, 3).run()).values())
+
+
+# ------------------------------------------------------------------ calls
+
+
+def test_c14_a_logged_call_is_not_made_again_also_when_it_raised() -> None:
+    answers = Random(0)
+
+    def outside(row: Any, key: str) -> object:
+        if answers.random() < 0.5:
+            raise Refused(str(answers.random()))
+        return answers.random()
+
+    job = line(ask, outside=outside)
+    first = Life(job, 2).run()
+    assert {type(value) for value in drawn(first).values()} == {tuple, float}
+    for life in cuts(job, first):
+        assert len(life.performed) == tags_of(life.log).count(d.CALL)
+        logged = tags_of(life.start.log).count(d.CALL)
+        assert len(life.performed) == 14 - logged
+        assert list(drawn(life).items())[:logged] == list(drawn(first).items())[:logged]
+
+
+def test_c14_a_call_that_is_made_again_has_the_same_key() -> None:
+    keys: dict[Any, set[str]] = {}
+
+    def outside(row: Any, key: str) -> object:
+        keys.setdefault(row, set()).add(key)
+        return None
+
+    job = line(ask, outside=outside)
+    cuts(job, Life(job, 2).run())
+    assert [len(found) for found in keys.values()] == [1] * 14
+    assert len(set.union(*keys.values())) == 14
+
+
+def test_c14_equal_requests_have_keys_of_their_own() -> None:
+    job = line(lambda chain, row: ask(chain, "same"))
+    first = Life(job, 2).run()
+    assert len(set(first.performed)) == 14
+    assert Life(job, 3).run().performed == first.performed
+
+
+# ------------------------------------------------------------------ effects
+
+
+def effects_in_order(life: Life) -> None:
+    """Before each call with an effect the keeper has the log up to its INTENT."""
+    intents = [
+        end
+        for tag, end in zip(tags_of(life.whole_log), ends_of_entries(life.whole_log)[1:], strict=True)
+        if tag == d.INTENT
+    ]
+    made = [event for event in life.events if event.startswith("call")]
+    assert len(made) <= len(intents)
+    kept = -1
+    waiting = intents[len(intents) - len(made) :]
+    for event in life.events:
+        word, argument = event.split()
+        if word == "kept":
+            kept = int(argument)
+        elif word == "call":
+            assert kept >= waiting.pop(0), life.events
+
+
+def test_g47_an_effect_waits_for_the_keeper_to_have_its_intent() -> None:
+    job = line(pay)
+    first = Life(job, 2).run()
+    assert len(first.performed) == 14
+    effects_in_order(first)
+
+
+def test_g47_an_effect_in_doubt_is_not_made_again_unless_it_is_idempotent() -> None:
+    for use, times in ((pay, 1), (pay_idempotent, 2)):
+        made: list[tuple[Any, str]] = []
+
+        def outside(row: Any, key: str, made: list[tuple[Any, str]] = made) -> object:
+            made.append((row, key))
+            return "paid"
+
+        job = line(use, outside=outside)
+        first = Life(job, 2).run()
+        tags, ends = tags_of(first.log), ends_of_entries(first.log)
+        for place, end in enumerate(ends[1:]):
+            if tags[place] != d.INTENT:
+                continue
+            made.clear()
+            row = tags[:place].count(d.INTENT)
+            life = Life(job, 50 + row, Start(first.log[:end])).run()
+            check_continuation(first, life)
+            check_repeats(life, Life(job, 999, Start(life.whole_log)).run())
+            assert [payment for payment in made if payment[0] == row] == [
+                (row, first.performed[row])  # the key is the same, for the log up to it was kept
+            ] * (times - 1)
+            assert drawn(life)[row] == ("paid" if times == 2 else ("CallInDoubt", "ask"))
+
+
+def test_g47_an_effect_in_doubt_that_is_made_again_waits_for_the_keepers_of_this_life() -> None:
+    """Its cause may have been found with a holder downstream that dies next: the keepers need not have had it."""
+    job = line(pay_idempotent)
+    first = Life(job, 2).run()
+    for number, end in enumerate(ends_of_entries(first.log), 50):
+        effects_in_order(Life(job, number, Start(first.log[:end])).run())
+
+
+def test_g47_wherever_the_log_is_cut_the_next_life_pays_only_what_was_not_logged() -> None:
+    job = line(pay)
+    first = Life(job, 2).run()
+    for life in cuts(job, first):
+        logged = tags_of(life.start.log).count(d.INTENT)
+        assert len(life.performed) == 14 - logged
