@@ -6,6 +6,7 @@ lines of that file are in the error when Spark does not start.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -24,6 +25,8 @@ from pyspark.java_gateway import launch_gateway
 
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos.spark.java import check_java
+
+logger = logging.getLogger("clonos.spark")
 
 LOG_LINES_SHOWN: Final = 20
 
@@ -111,13 +114,34 @@ def context_of(session: Any) -> SparkContext:
     return context
 
 
+def warn_if_open(context: SparkContext) -> None:
+    """A slot's birth travels through Spark: on a network that should be encrypted."""
+    configuration = context.getConf()
+    if configuration.get("spark.network.crypto.enabled", "false") != "true" and (
+        configuration.get("spark.ssl.rpc.enabled", "false") != "true"
+    ):
+        logger.warning(
+            "Spark's own connections are not encrypted, and the births of slots with their tokens travel over them:"
+            " set spark.authenticate and spark.network.crypto.enabled, or trust the network"
+        )
+
+
 def active_context() -> SparkContext | None:
     """The SparkContext that this process has, if any."""
     return SparkContext._active_spark_context
 
 
-def is_local(master: str) -> bool:
+def is_local(context: SparkContext) -> bool:
     """Whether all executors live on the driver's own machine, whatever happens."""
+    return _is_local(str(context.master))
+
+
+def has_executors(context: SparkContext) -> bool:
+    """Whether there may be more than one process that bears workers."""
+    return not is_local(context) or str(context.master).startswith("local-cluster")
+
+
+def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
@@ -127,13 +151,13 @@ def import_path() -> str:
 
 
 def _new_context(name: str, master: str, settings: Mapping[str, str], folder: Path) -> SparkContext:
-    logging, log = folder / "log4j2.properties", folder / "spark.log"
-    logging.write_text(LOGGING, "utf-8")
+    settings_file, log = folder / "log4j2.properties", folder / "spark.log"
+    settings_file.write_text(LOGGING, "utf-8")
     configuration = SparkConf().setAppName(name).setMaster(master)
     for key, value in (SETTINGS | _of_place(master) | {"spark.app.name": name} | dict(settings)).items():
         configuration.set(key, value)
-    quick = f"{QUICK_JAVA} " if is_local(master) else ""
-    configuration.set("spark.driver.extraJavaOptions", f"{quick}-Dlog4j2.configurationFile=file:{logging}")
+    quick = f"{QUICK_JAVA} " if _is_local(master) else ""
+    configuration.set("spark.driver.extraJavaOptions", f"{quick}-Dlog4j2.configurationFile=file:{settings_file}")
     with open(log, "ab") as output, _variables(_environment(master)):
         try:
             gateway = None
@@ -147,7 +171,7 @@ def _new_context(name: str, master: str, settings: Mapping[str, str], folder: Pa
 
 
 def _of_place(master: str) -> dict[str, str]:
-    if not is_local(master):
+    if not _is_local(master):
         return {}
     return {
         "spark.driver.host": "127.0.0.1",
@@ -159,7 +183,7 @@ def _of_place(master: str) -> dict[str, str]:
 def _environment(master: str) -> dict[str, str]:
     """What pyspark reads from the environment. A user who has set one of them knows why."""
     wanted = {"PYSPARK_PYTHON": sys.executable}
-    if is_local(master):
+    if _is_local(master):
         wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
     return {name: value for name, value in wanted.items() if name not in os.environ}
 

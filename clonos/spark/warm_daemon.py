@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Final
 
-WARM_MODULES: Final = ("pyspark.worker",)
+WARM_MODULES: Final = ("clonos_standby.host", "clonos.connectors", "clonos.api.stream", "pyspark.worker")
 """What a slot needs, and what pyspark's side of a worker needs."""
 
 

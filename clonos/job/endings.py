@@ -1,0 +1,94 @@
+"""How a job ends: with a result, or with an error whose class says whose fault it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clonos.core.coordination import Ending, Fault, JobDone, JobFailed, StoodDown
+from clonos.core.errors import ClonosError, EnvironmentFault, JobError
+from clonos.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A job that has ended and did not fail. ``checkpoint``: the last complete one. ``status``: its last picture."""
+
+    ending: Ending
+    checkpoint: int
+    job_id: str
+    status: Status
+
+    @property
+    def was_aborted(self) -> bool:
+        """Whether it was stopped without a final checkpoint."""
+        return self.ending is Ending.ABORTED
+
+    def counter(self, name: str, step: str | None = None) -> int:
+        """A counter, over all tasks or those of one step; each counts from where its last incarnation began."""
+        tasks = [task for task in self.status.tasks if step is None or task.name.rpartition("/")[0] == step]
+        return sum(task.counters.get(name, 0) for task in tasks)
+
+    def summary(self) -> str:
+        """One line for people."""
+        done = {
+            Ending.FINISHED: "has ended, all its output is committed",
+            Ending.DRAINED: "was stopped with a final checkpoint; --resume goes on from there",
+            Ending.ABORTED: "was aborted; --resume goes on from the last checkpoint",
+        }[self.ending]
+        recoveries = f", {len(self.status.recoveries)} recoveries" if self.status.recoveries else ""
+        return f"{self.status.job} {done} (checkpoint {self.checkpoint}{recoveries})"
+
+
+class JobCrashed(JobError):
+    """The job has failed, and its own code or plan is at fault. ``failed`` has step, record, position, traceback."""
+
+    def __init__(self, job: str, failed: JobFailed) -> None:
+        super().__init__(job, failed)
+        self.job = job
+        self.failed = failed
+
+    def __str__(self) -> str:
+        return _told(self.job, self.failed)
+
+
+class JobBroke(EnvironmentFault):
+    """The job has failed, and slots, disks, networks or stores are at fault."""
+
+    def __init__(self, job: str, failed: JobFailed) -> None:
+        super().__init__(job, failed)
+        self.job = job
+        self.failed = failed
+
+    def __str__(self) -> str:
+        return _told(self.job, self.failed)
+
+
+class JobSuperseded(EnvironmentFault):
+    """Another driver has taken the job over."""
+
+    def __init__(self, job: str, checkpoint: int) -> None:
+        super().__init__(job, checkpoint)
+        self.job = job
+        self.checkpoint = checkpoint
+
+    def __str__(self) -> str:
+        return (
+            f"another driver has taken over job {self.job} after checkpoint {self.checkpoint}: this one has stopped."
+            " Run a job from one driver at a time."
+        )
+
+
+def error_of(job: str, end: JobFailed | StoodDown) -> ClonosError:
+    """The error of a job that has not ended well."""
+    if isinstance(end, StoodDown):
+        return JobSuperseded(job, end.checkpoint)
+    return JobCrashed(job, end) if end.fault is Fault.JOB else JobBroke(job, end)
+
+
+def result_of(end: JobDone, status: Status) -> Result:
+    """The result of a job that has."""
+    return Result(end.ending, end.checkpoint, status.job_id, status)
+
+
+def _told(job: str, failed: JobFailed) -> str:
+    return f"job {job} has failed: {failed.reason}\n{failed.traceback}".rstrip()

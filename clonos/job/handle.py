@@ -1,0 +1,171 @@
+"""A job that has been started: wait for it, stop it, look at it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Self
+
+from clonos.api.graph import JobGraph
+from clonos.config import Settings
+from clonos.core.coordination import Alarm, JobDone
+from clonos.core.errors import EnvironmentFault, InternalError
+from clonos.io.wall_clock import wall_ns
+from clonos.job.endings import Result, error_of, result_of
+from clonos.job.launch import launch
+from clonos.job.picture import draw
+from clonos.status import Status
+from clonos_standby.driver import Progress
+
+logger = logging.getLogger("clonos.job")
+
+ALARMS_MAX: Final = 100
+METRICS_EVERY_S: Final = 1.0
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Handle:
+    """Starts the job when it is made. It is over when ``wait`` has returned or raised, or after ``close``."""
+
+    def __init__(self, graph: JobGraph, settings: Settings, session: Any = None) -> None:
+        self._alarms: deque[str] = deque(maxlen=ALARMS_MAX)
+        self._launched = launch(graph, settings, session, self._hear)
+        self._name = graph.name
+        self._is_closed = False
+        self._metrics = _MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
+        self._launched.driver.start()
+        if self._metrics is not None:
+            self._metrics.start()
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """The result, when the job has ended; its processes are gone then.
+
+        ``timeout`` in seconds: TimeoutError when it is still running. A job that has failed raises ``JobCrashed`` (its
+        own fault), ``JobBroke`` (its environment's) or ``JobSuperseded``.
+        """
+        try:
+            end = self._launched.driver.result.result(timeout)
+        except CancelledError:
+            raise InternalError(f"job {self._name} was closed before it had ended.") from None
+        except TimeoutError:
+            if not self._launched.driver.result.done():
+                raise
+            self.close()
+            raise
+        except BaseException:
+            if self._launched.driver.result.done():
+                self.close()
+            raise
+        self.close()
+        if isinstance(end, JobDone):
+            return result_of(end, self.status())
+        raise error_of(self._name, end)
+
+    def stop(self, drain: bool = True) -> None:
+        """Ends the job: with a final checkpoint that commits all output so far, or at once. Returns immediately."""
+        self._launched.driver.stop(drain)
+
+    def status(self) -> Status:
+        """The job as it is now."""
+        question = partial(draw, self._launched.image.plan, self._launched.job_id, tuple(self._alarms))
+        return self._launched.driver.ask(question)
+
+    def close(self) -> None:
+        """Ends everything that belongs to the job, the job too if it still runs. May be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._metrics is not None:
+            self._metrics.close()
+        self._launched.driver.close()
+        self._launched.place.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """Within it, the first SIGINT or SIGTERM stops the job with a final checkpoint, the second aborts it.
+
+        A third one does what it would without this. Only the main thread may heed signals; in another nothing changes.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+        seen = 0
+
+        def heed(number: int, _frame: FrameType | None) -> None:
+            nonlocal seen
+            seen += 1
+            name = signal.Signals(number).name
+            if seen == 1:
+                logger.warning("%s: stopping %s with a final checkpoint; a second one aborts it", name, self._name)
+                self.stop(drain=True)
+                return
+            logger.warning("%s again: aborting %s", name, self._name)
+            self.stop(drain=False)
+            _restore(before)
+
+        for number in STOP_SIGNALS:
+            signal.signal(number, heed)
+        try:
+            yield
+        finally:
+            _restore(before)
+
+    def _hear(self, progress: Progress) -> None:
+        if isinstance(progress, Alarm):
+            fields = " ".join(f"{name}={value}" for name, value in progress.fields)
+            self._alarms.append(f"{progress.text} {fields}".rstrip())
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+class _MetricsFile:
+    """Appends a JSON line with the job's status each second, and a last one at the end."""
+
+    def __init__(self, path: Path, status: Any) -> None:
+        try:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 closed by close()
+        except OSError as error:
+            raise EnvironmentFault(f"the metrics file {path} cannot be written: {error}.") from None
+        self._status = status
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """From now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Writes the last line."""
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._file.close()
+
+    def _run(self) -> None:
+        while True:
+            is_last = self._is_over.wait(METRICS_EVERY_S)
+            line = {"time_ns": wall_ns(), **asdict(self._status())}
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            if is_last:
+                return

@@ -1,0 +1,140 @@
+"""Brings a job to its start: settles options, compiles, opens the store and the outputs, makes the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from clonos.api.graph import JobGraph
+from clonos.config import RunOptions, Settings
+from clonos.core import coordination as c
+from clonos.core.errors import JobError
+from clonos.core.ids import CheckpointId
+from clonos.core.metadata import CheckpointMetadata, decode_metadata
+from clonos.io.object_files import ObjectMissing
+from clonos.io.shipping import pack
+from clonos.io.store import CheckpointStore
+from clonos.job.places import Place, is_one_machine, open_place
+from clonos.operators.connect import TransactionalSink
+from clonos.operators.image import JobImage
+from clonos_standby.birth import SlotBirth, versions
+from clonos_standby.driver import Driver, DriverPlan, Progress
+
+logger = logging.getLogger("clonos.job")
+
+DEFAULT_STORE: Final = "./.clonos"
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A driver that is ready to start, and what it runs on."""
+
+    driver: Driver
+    image: JobImage
+    job_id: str
+    place: Place
+
+
+def launch(graph: JobGraph, settings: Settings, session: Any, listener: Callable[[Progress], None]) -> Launched:
+    """Everything that can be refused is refused here, the store being claimed as late as possible."""
+    run = settings.run
+    if run.checkpoint is not None and not run.resume:
+        raise JobError("checkpoint= names the one to go back to, so it needs resume=True (--resume).")
+    if run.resume and run.overwrite:
+        raise JobError("resume goes on from what the store holds, overwrite forgets it: take one of them.")
+    store_url = _store_url(graph.name, run, session)
+    store = CheckpointStore(store_url)
+    image = None if run.resume else graph.compile(settings.core, parallelism=run.parallelism)
+    place = open_place(graph.name, settings, session)
+    try:
+        record = store.open_job(graph.name, run.resume, run.overwrite, None if image is None else _splits(image.splits))
+        if image is None:
+            image = graph.compile(settings.core, parallelism=run.parallelism, splits=record.splits)
+        resumed = _resumed(store, run) if run.resume else None
+        _prepare_outputs(image, record.job_id, run)
+        begin = c.Begin(
+            term=store.term,
+            job_id=record.job_id,
+            slots_needed=_slots_needed(image, settings),
+            resume=resumed,
+            versions=versions(hash_seed=place.hash_seed),
+            can_spread=place.can_spread,
+        )
+        birth = SlotBirth("", b"", "", pack(image), store.url, place.slot_binding)
+        plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener)
+        return Launched(Driver(plan), image, record.job_id, place)
+    except BaseException:
+        place.close()
+        raise
+
+
+def _store_url(name: str, run: RunOptions, session: Any) -> str:
+    if run.store:
+        return run.store
+    if not is_one_machine(run, session):
+        raise JobError(
+            "executors on other machines need a checkpoint store that all of them reach:"
+            " name one with store= (--store), for example s3://bucket/path."
+        )
+    return f"{DEFAULT_STORE}/{name}"
+
+
+def _splits(splits: Mapping[str, Any]) -> dict[str, tuple[bytes, ...]]:
+    return {name: tuple(found) for name, found in splits.items()}
+
+
+def _slots_needed(image: JobImage, settings: Settings) -> int:
+    """0 leaves it to the coordinator: one a task."""
+    spare = settings.run.spare_slots
+    return len(image.plan.tasks) + spare if spare else 0
+
+
+def _resumed(store: CheckpointStore, run: RunOptions) -> CheckpointMetadata | None:
+    """What to go on from. A job that died before its first checkpoint begins anew, with the splits that it had."""
+    if not store.checkpoints():
+        if run.checkpoint is not None:
+            store.checkpoint_metadata(run.checkpoint)
+        return None
+    latest = decode_metadata(store.checkpoint_metadata(), f"the chain of {store.url}")
+    if run.checkpoint is None:
+        return latest
+    chosen = decode_metadata(store.checkpoint_metadata(run.checkpoint), f"the chain of {store.url}")
+    missing = [name for name in sorted(chosen.objects()) if not _is_there(store, name)]
+    if missing:
+        raise JobError(
+            f"checkpoint {run.checkpoint} of {store.url} is not whole any more: {missing[0]} is gone."
+            f" There are: {', '.join(map(str, store.checkpoints()))}."
+        )
+    # A number is used once: what comes next goes on above all that were ever used.
+    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
+
+
+def _is_there(store: CheckpointStore, name: str) -> bool:
+    try:
+        store.read_object(name)
+    except ObjectMissing:
+        return False
+    return True
+
+
+def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions) -> None:
+    for vertex, sink in sorted(image.sinks.items()):
+        name = image.plan.vertices[vertex].name
+        if isinstance(sink, TransactionalSink):
+            sink.prepare_output(job_id, run.resume, run.overwrite)
+        if run.checkpoint is not None:
+            _withdraw(name, sink, job_id, CheckpointId(run.checkpoint))
+
+
+def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId) -> None:
+    withdraw: Callable[[str, int], list[int]] | None = getattr(sink, "withdraw", None)
+    if withdraw is None:
+        logger.warning("the output of %s after checkpoint %d cannot be taken back: it stays", name, checkpoint)
+        return
+    taken = withdraw(job_id, checkpoint)
+    if taken:
+        logger.warning("the output of %s was taken back for checkpoints %s", name, ", ".join(map(str, sorted(taken))))

@@ -1,0 +1,86 @@
+"""The picture of a job: drawn from the coordinator's machine, in the coordinator's thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from clonos.core.coordinator import Coordinator
+from clonos.core.ids import TaskId
+from clonos.core.plan import Plan
+from clonos.core.recoveries import Recovery
+from clonos.status import Phase, RecoveryState, Status, TaskState
+
+PHASES = {
+    "idle": Phase.STARTING,
+    "listening": Phase.STARTING,
+    "forming": Phase.STARTING,
+    "running": Phase.RUNNING,
+    "closing": Phase.STOPPING,
+    "over": Phase.ENDED,
+    "replaced": Phase.ENDED,
+}
+
+
+def draw(plan: Plan, job_id: str, alarms: tuple[str, ...], coordinator: Coordinator) -> Status:
+    """What the coordinator knows now."""
+    view = coordinator.view
+    counters = coordinator.counters
+    totals: Counter[str] = Counter()
+    for found in counters.values():
+        totals.update(found)
+    return Status(
+        job=plan.job_name,
+        phase=PHASES[coordinator.phase],
+        job_id=job_id,
+        checkpoint=coordinator.checkpoint,
+        generation=coordinator.generation,
+        view=0 if view is None else view.number,
+        slots=len(coordinator.slots),
+        tasks=_tasks(plan, coordinator, counters),
+        recoveries=tuple(_recovery(plan, recovery) for recovery in coordinator.recoveries),
+        alarms=alarms,
+        totals=dict(totals),
+    )
+
+
+def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str, int]]) -> tuple[TaskState, ...]:
+    view = coordinator.view
+    if view is None:
+        return ()
+    registers = {register.slot: register for register in coordinator.slots}
+    phases = coordinator.phases
+    standbys = Counter(task for said in coordinator.statuses for task, _ in said.standbys)
+    keepers = Counter(
+        task
+        for said in coordinator.statuses
+        for task, incarnation in said.keepers
+        if incarnation == view.placements[task].incarnation
+    )
+    found = []
+    for task in plan.tasks:
+        placement = view.placements[task]
+        register = registers.get(placement.slot)
+        found.append(
+            TaskState(
+                name=plan.task_name(task),
+                incarnation=placement.incarnation,
+                slot=placement.slot,
+                pid=0 if register is None else register.pid,
+                domain="" if register is None else register.domain,
+                phase=phases.get(task, "waiting") if register is not None else "waiting",
+                counters=counters.get(task, {}),
+                standbys=standbys[task],
+                keepers=keepers[task],
+            )
+        )
+    return tuple(found)
+
+
+def _recovery(plan: Plan, recovery: Recovery) -> RecoveryState:
+    return RecoveryState(
+        task=plan.task_name(recovery.task),
+        failed_incarnation=recovery.failed,
+        incarnation=recovery.incarnation,
+        cause=recovery.cause,
+        reached={milestone.value: at_ns for milestone, at_ns in recovery.reached},
+    )

@@ -1,0 +1,139 @@
+"""Where slots are born and how they reach each other: the machine's own processes, Spark on it, Spark on others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from clonos.config import RunOptions, Settings, SlotKind
+from clonos.core.errors import JobError
+from clonos.io.binding import Binding
+from clonos.io.entropy import random_bytes
+from clonos.io.local_folder import LocalFolder, default_root, sweep
+from clonos.io.providers import Listener, SlotProvider
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+WARM_MODULES: Final = ("clonos_standby.host", "clonos.connectors", "clonos.api.stream")
+"""What a slot needs, imported before it is born."""
+
+ANY_HOST: Final = "0.0.0.0"
+LOCAL_MASTERS: Final = "local"
+"""How masters begin whose executors are all on the driver's machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Made for one run. ``close`` gives back what belongs to it; the provider is closed before.
+
+    ``is_one_machine``: a path is the same file for driver and slots. ``can_spread``: a slot may come in another domain
+    than those before.
+    """
+
+    provider: Callable[[Listener], SlotProvider]
+    driver_binding: Binding
+    slot_binding: Binding
+    hash_seed: str
+    is_one_machine: bool
+    can_spread: bool
+    close: Callable[[], None]
+
+
+def open_place(name: str, settings: Settings, session: Any) -> Place:
+    """Starts Spark where it is needed and not given."""
+    if settings.run.slots is SlotKind.PROCESS:
+        if session is not None:
+            raise JobError("spark= is for slots on Spark: leave it out, or take slots='spark'.")
+        return _processes(settings.run)
+    return _spark(name, settings, session)
+
+
+def is_one_machine(run: RunOptions, session: Any) -> bool:
+    """Whether driver and slots share a file system for certain, told before anything is started."""
+    if run.slots is SlotKind.PROCESS:
+        return True
+    if session is None:
+        return run.master.startswith(LOCAL_MASTERS)
+    from clonos.spark.session import context_of, is_local
+
+    return is_local(context_of(session))
+
+
+def _processes(run: RunOptions) -> Place:
+    from clonos.io.processes import ProcessSlots
+
+    local = _local_folder()
+    return Place(
+        provider=lambda listener: ProcessSlots(listener, domains=run.domains, warm_modules=WARM_MODULES),
+        driver_binding=Binding(folder=str(local.path)),
+        slot_binding=Binding(folder="ipc"),
+        hash_seed="0",
+        is_one_machine=True,
+        can_spread=run.domains != 1,
+        close=local.close,
+    )
+
+
+def _spark(name: str, settings: Settings, session: Any) -> Place:
+    from clonos.spark.session import OwnContext, context_of, has_executors, is_local, warn_if_open
+    from clonos.spark.slots import SparkSlots
+
+    run = settings.run
+    own = OwnContext.start(name, run.master) if session is None else None
+    context = own.context if own is not None else context_of(session)
+    try:
+        for file in run.py_files:
+            context.addPyFile(file)
+        local = _local_folder() if is_local(context) else None
+        if local is None:
+            warn_if_open(context)
+        return Place(
+            provider=lambda listener: SparkSlots(context, listener),
+            driver_binding=_driver_binding(context, run) if local is None else Binding(folder=str(local.path)),
+            slot_binding=_slot_binding(run) if local is None else Binding(folder="ipc"),
+            hash_seed=str(context.environment.get("PYTHONHASHSEED", "0")),
+            is_one_machine=local is not None,
+            can_spread=has_executors(context),
+            close=lambda: _close(own, local),
+        )
+    except BaseException:
+        _close(own, None)
+        raise
+
+
+def _close(own: Any, local: LocalFolder | None) -> None:
+    if local is not None:
+        local.close()
+    if own is not None:
+        own.close()
+
+
+def _local_folder() -> LocalFolder:
+    root = default_root()
+    sweep(root)
+    return LocalFolder(root, f"driver-{random_bytes(6).hex()}")
+
+
+def _driver_binding(context: SparkContext, run: RunOptions) -> Binding:
+    host = str(context.getConf().get("spark.driver.host", "") or "")
+    return Binding(host=ANY_HOST, advertised_host=host)
+
+
+def _slot_binding(run: RunOptions) -> Binding:
+    return Binding(host=ANY_HOST, advertised_host=run.data_host, ports=ports_of(run.data_ports))
+
+
+def ports_of(text: str) -> range | None:
+    """The ports of "40000-40100" or "40000"; None for any."""
+    if not text:
+        return None
+    first, _, last = text.partition("-")
+    try:
+        ports = range(int(first), int(last or first) + 1)
+    except ValueError:
+        ports = range(0)
+    if not ports or ports[0] < 1 or ports[-1] > 65_535:
+        raise JobError(f'data_ports is {text!r}, but a range such as "40000-40100" is expected.')
+    return ports
