@@ -197,11 +197,6 @@ class Coordinator:
         }
 
     @property
-    def statuses(self) -> tuple[SlotStatus, ...]:
-        """What each living slot said last."""
-        return tuple(self._state.statuses.values())
-
-    @property
     def slots(self) -> tuple[Register, ...]:
         """The living slots, by id, as they registered."""
         return tuple(register for _, register in sorted(self._state.registers.items()))

@@ -91,4 +91,12 @@ def result_of(end: JobDone, status: Status) -> Result:
 
 
 def _told(job: str, failed: JobFailed) -> str:
-    return f"job {job} has failed: {failed.reason}\n{failed.traceback}".rstrip()
+    lines = [f"job {job} has failed: {failed.reason}"]
+    if failed.error:
+        first, last = failed.first_seq, failed.first_seq + failed.count - 1
+        place = f"element {first}" if last <= first else f"elements {first} to {last}"
+        where = f"{place} of channel {failed.channel}" if failed.channel >= 0 else "no input element"
+        lines.append(f"task {failed.task_name}, step {failed.step or 'unknown'}, {where}: {failed.error}")
+    if failed.record:
+        lines.append(f"record: {failed.record}")
+    return "\n".join([*lines, failed.traceback.rstrip()]).rstrip()

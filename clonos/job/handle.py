@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import threading
@@ -10,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -19,18 +17,17 @@ from typing import Any, Final, Self
 from clonos.api.graph import JobGraph
 from clonos.config import Settings
 from clonos.core.coordination import Alarm, JobDone
-from clonos.core.errors import EnvironmentFault, InternalError
-from clonos.io.wall_clock import wall_ns
+from clonos.core.errors import InternalError
 from clonos.job.endings import Result, error_of, result_of
 from clonos.job.launch import launch
+from clonos.job.metrics import MetricsFile
 from clonos.job.picture import draw
 from clonos.status import Status
 from clonos_standby.driver import Progress
 
-logger = logging.getLogger("clonos.job")
+logger = logging.getLogger("clonos.run")
 
 ALARMS_MAX: Final = 100
-METRICS_EVERY_S: Final = 1.0
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -42,10 +39,14 @@ class Handle:
         self._launched = launch(graph, settings, session, self._hear)
         self._name = graph.name
         self._is_closed = False
-        self._metrics = _MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
+        self._is_stopping = False
+        try:
+            self._metrics = MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
+        except BaseException:
+            self._launched.driver.close()
+            self._launched.place.close()
+            raise
         self._launched.driver.start()
-        if self._metrics is not None:
-            self._metrics.start()
 
     def wait(self, timeout: float | None = None) -> Result:
         """The result, when the job has ended; its processes are gone then.
@@ -73,11 +74,12 @@ class Handle:
 
     def stop(self, drain: bool = True) -> None:
         """Ends the job: with a final checkpoint that commits all output so far, or at once. Returns immediately."""
+        self._is_stopping = True
         self._launched.driver.stop(drain)
 
     def status(self) -> Status:
         """The job as it is now."""
-        question = partial(draw, self._launched.image.plan, self._launched.job_id, tuple(self._alarms))
+        question = partial(draw, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         return self._launched.driver.ask(question)
 
     def close(self) -> None:
@@ -85,9 +87,9 @@ class Handle:
         if self._is_closed:
             return
         self._is_closed = True
+        self._launched.driver.close()
         if self._metrics is not None:
             self._metrics.close()
-        self._launched.driver.close()
         self._launched.place.close()
 
     def __enter__(self) -> Self:
@@ -136,36 +138,3 @@ class Handle:
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)
-
-
-class _MetricsFile:
-    """Appends a JSON line with the job's status each second, and a last one at the end."""
-
-    def __init__(self, path: Path, status: Any) -> None:
-        try:
-            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 closed by close()
-        except OSError as error:
-            raise EnvironmentFault(f"the metrics file {path} cannot be written: {error}.") from None
-        self._status = status
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
-
-    def start(self) -> None:
-        """From now on."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Writes the last line."""
-        self._is_over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        self._file.close()
-
-    def _run(self) -> None:
-        while True:
-            is_last = self._is_over.wait(METRICS_EVERY_S)
-            line = {"time_ns": wall_ns(), **asdict(self._status())}
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
-            if is_last:
-                return

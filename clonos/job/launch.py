@@ -24,7 +24,7 @@ from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.driver import Driver, DriverPlan, Progress
 
-logger = logging.getLogger("clonos.job")
+logger = logging.getLogger("clonos.run")
 
 DEFAULT_STORE: Final = "./.clonos"
 

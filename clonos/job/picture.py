@@ -21,16 +21,17 @@ PHASES = {
 }
 
 
-def draw(plan: Plan, job_id: str, alarms: tuple[str, ...], coordinator: Coordinator) -> Status:
+def draw(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: Coordinator) -> Status:
     """What the coordinator knows now."""
-    view = coordinator.view
+    view, plan = coordinator.view, coordinator.plan
+    phase = PHASES[coordinator.phase]
     counters = coordinator.counters
     totals: Counter[str] = Counter()
     for found in counters.values():
         totals.update(found)
     return Status(
         job=plan.job_name,
-        phase=PHASES[coordinator.phase],
+        phase=Phase.STOPPING if is_stopping and phase is not Phase.ENDED else phase,
         job_id=job_id,
         checkpoint=coordinator.checkpoint,
         generation=coordinator.generation,
@@ -49,13 +50,6 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
         return ()
     registers = {register.slot: register for register in coordinator.slots}
     phases = coordinator.phases
-    standbys = Counter(task for said in coordinator.statuses for task, _ in said.standbys)
-    keepers = Counter(
-        task
-        for said in coordinator.statuses
-        for task, incarnation in said.keepers
-        if incarnation == view.placements[task].incarnation
-    )
     found = []
     for task in plan.tasks:
         placement = view.placements[task]
@@ -69,8 +63,8 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 domain="" if register is None else register.domain,
                 phase=phases.get(task, "waiting") if register is not None else "waiting",
                 counters=counters.get(task, {}),
-                standbys=standbys[task],
-                keepers=keepers[task],
+                standbys=coordinator.standbys_ready(task),
+                keepers=coordinator.keepers_ready(task),
             )
         )
     return tuple(found)
