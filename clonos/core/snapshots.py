@@ -30,7 +30,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     ``inputs``: per input channel the number of the first element behind the barrier; ``outputs``: per output channel
     the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
-    snapshot of ``previous``; -1 means that it is full.
+    snapshot of ``previous``; -1 means that it is full. ``chain_length``: snapshots from the full one
+    on. ``records_in``: what the task has taken in since the job's start.
     """
 
     format: int
@@ -46,6 +47,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     final: bool
     position: bytes
     changes: bytes
+    chain_length: int = 1
+    records_in: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -73,10 +73,10 @@ class Task:
         self._positions_at_step: dict[ChannelId, int] = {}
         self._turn = 0
         self._cost_ns = 0.0  # of one element
-        self._since_full = 0
+        self._since_full = snapshot.chain_length if snapshot else 0
         self._previous: int = snapshot.checkpoint if snapshot else -1
         self._parts: list[bytes] = []
-        self._records_in = 0
+        self._records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
         self._activation = activation
         self._context = ChainContext(
@@ -366,6 +366,8 @@ class Task:
             final=is_final,
             position=taken.position,
             changes=taken.changes,
+            chain_length=self._since_full,
+            records_in=self._records_in,
         )
 
     # ------------------------------------------------------------------ emission
