@@ -79,9 +79,11 @@ def test_a_completed_checkpoint_stands_for_earlier_ones_that_never_completed() -
     settling = Settling(())
     for checkpoint in (1, 2, 3):
         settling.written(settling.take(snapshot(checkpoint, checkpoint - 1 or -1), (), 0))
-    assert settling.complete(CheckpointId(2)) == ((0, 200),)
+    completed = settling.complete(CheckpointId(2))
+    assert completed is not None
+    assert completed.outputs == ((0, 200),)
     assert acknowledged(settling) == [3]
-    assert settling.complete(CheckpointId(2)) == ()
+    assert settling.complete(CheckpointId(2)) is None
 
 
 def test_parts_of_transactions_are_named_with_every_later_snapshot_until_they_are_committed() -> None:
@@ -99,7 +101,9 @@ def test_parts_of_transactions_are_named_with_every_later_snapshot_until_they_ar
 def test_g45_a_final_snapshot_goes_on_counting_for_every_later_checkpoint() -> None:
     settling = Settling(())
     settling.written(settling.take(snapshot(4, final=True), (), 0))
-    assert settling.complete(CheckpointId(6)) == ((0, 400),)
+    completed = settling.complete(CheckpointId(6))
+    assert completed is not None
+    assert completed.outputs == ((0, 400),)
     (message,) = settling.acknowledgements(TASK, LIFE, 0)
     assert (message.final, message.checkpoint) == (True, 4)
 

@@ -1,0 +1,363 @@
+"""Barriers, the end of stream, triggers, gates and failures of one task, command by command (protocol 4 and 5)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from clonos.core import determinants as d
+from clonos.core.chain import FailedAt, Kind, StepFailed
+from clonos.core.ids import ChannelId, CheckpointId, TaskId
+from clonos.core.messages import TaskFailed
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.ports import Command, Delivered, GateMoved, TaskStopped, Triggered
+from clonos.core.task import describe_failure
+from tests.unit.core.lives import (
+    END,
+    Element,
+    Job,
+    Life,
+    Start,
+    barrier,
+    chain_of_snapshots,
+    check_repeats,
+    encoded,
+    rows,
+    tags_of,
+)
+from tests.unit.core.telling_chain import TellingChain, clock, timer
+
+UNION = Plan(
+    "union",
+    (Vertex("source", 3, is_source=True), Vertex("union", 1), Vertex("next", 1)),
+    (Edge(0, 1, Partitioning.REBALANCE, 0), Edge(1, 2, Partitioning.FORWARD, 0)),
+)
+READER = Plan(
+    "reader", (Vertex("reader", 1, is_source=True), Vertex("next", 1)), (Edge(0, 1, Partitioning.FORWARD, 0),)
+)
+
+
+def nothing(chain: TellingChain, row: Any) -> object:
+    return None
+
+
+class Scripted(Life):
+    """Commands come one at a time, in the order of the script, whenever the task waits.
+
+    ``open`` opens the gate, ``time`` passes until the instant that is waited for. ``arrivals``: what comes whether the
+    task waits or not, before the script; None: nothing.
+    """
+
+    def __init__(self, job: Job, script: Sequence[Command | str], start: Start | None = None) -> None:
+        super().__init__(job, 0, start)
+        self.script = list(script)
+        self.gated = False
+        self.arrivals: list[Command | None] = []
+
+    def run(self) -> Scripted:
+        super().run()
+        return self
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        if self.arrivals:
+            return self.arrivals.pop(0)
+        if until_ns == 0:
+            return None
+        while self.script:
+            command = self.script.pop(0)
+            if command == "open":
+                self.gated = False
+                return GateMoved()
+            elif command == "time":
+                assert until_ns is not None
+                self._now_ns = max(self._now_ns, until_ns)
+                return None
+            else:
+                assert not isinstance(command, str)
+                return command
+        raise TaskStopped
+
+    def is_gated(self) -> bool:
+        return self.gated
+
+    @property
+    def story(self) -> list[Any]:
+        """The output: rows as they were numbered, ``b3`` for a barrier, ``end``."""
+        found: list[Any] = []
+        for kind, checkpoint, content in next(iter(self.outputs.values()), []):
+            if kind == Kind.BARRIER:
+                found.append(f"b{checkpoint}")
+            elif kind == Kind.END:
+                found.append("end")
+            else:
+                row = ast.literal_eval(content)
+                if row[0] != "end":
+                    found.append(row[0])
+        return found
+
+
+def sent(channel: int, elements: list[Element]) -> Delivered:
+    kind = elements[0].kind
+    checkpoint = CheckpointId(elements[0].content if kind == Kind.BARRIER else 0)
+    return Delivered(ChannelId(channel), int(kind), len(elements), 0, checkpoint, encoded(elements))
+
+
+def union(*script: Command | str, start: Start | None = None, **options: int) -> Scripted:
+    made = Job(
+        UNION,
+        TaskId(3),
+        lambda _: TellingChain((nothing,)),
+        options=replace(Options(), **options),  # type: ignore[arg-type]
+    )
+    return Scripted(made, script, start)
+
+
+def trigger(checkpoint: int, then_pause: bool = False) -> Triggered:
+    return Triggered(CheckpointId(checkpoint), then_pause)
+
+
+def source(*script: Command | str, start: Start | None = None, records: int = 6) -> Scripted:
+    splits = {0: list(range(records))}
+
+    def new_chain(_: Random) -> TellingChain:
+        always = Random(0)
+        always.random = lambda: 1.0  # type: ignore[method-assign]
+        return TellingChain((nothing,), splits=splits, poll_luck=always)
+
+    job = Job(READER, TaskId(0), new_chain, options=Options(step_records_first=2))
+    return Scripted(job, script, start)
+
+
+# ------------------------------------------------------------------ alignment
+
+
+def test_nothing_behind_a_barrier_is_processed_before_all_channels_have_it() -> None:
+    life = union(
+        sent(0, rows("a")),
+        sent(0, barrier(1)),
+        sent(0, rows("behind")),
+        sent(1, rows("b")),
+        sent(1, barrier(1)),
+        sent(2, rows("c")),
+        sent(2, barrier(1)),
+    ).run()
+    assert life.story == ["a", "b", "c", "b1", "behind"]
+
+
+def test_a_barrier_stands_for_all_earlier_ones_that_its_channel_lacks() -> None:
+    life = union(
+        sent(0, barrier(1)),
+        sent(0, rows("behind 1")),
+        sent(0, barrier(3)),
+        sent(1, barrier(2)),  # stands for 1
+        sent(1, rows("behind 2")),
+        sent(1, barrier(3)),
+        sent(2, barrier(3)),  # stands for 1 and 2
+    ).run()
+    assert life.story == ["behind 1", "behind 2", "b3"]
+    assert [s.checkpoint for s in life.snapshots] == [3]
+
+
+def test_the_end_of_stream_stands_for_all_later_barriers() -> None:
+    life = union(
+        sent(2, END),
+        sent(0, barrier(1)),
+        sent(1, barrier(1)),
+        sent(1, END),
+        sent(0, rows("a")),
+        sent(0, barrier(2)),
+        sent(0, barrier(5)),
+    ).run()
+    assert life.story == ["b1", "a", "b2", "b5"]
+
+
+def test_an_end_of_stream_may_complete_an_alignment() -> None:
+    life = union(sent(0, barrier(1)), sent(1, barrier(1)), sent(0, rows("behind")), sent(2, END)).run()
+    assert life.story == ["b1", "behind"]
+    assert [s.ended for s in life.snapshots] == [(2,)]
+
+
+def test_when_all_inputs_have_ended_the_task_ends_once_with_a_final_snapshot() -> None:
+    life = union(sent(0, barrier(4)), sent(1, barrier(4)), sent(2, barrier(4)), *(sent(i, END) for i in range(3))).run()
+    assert life.story == ["b4", "end"]
+    assert [(s.checkpoint, s.final, s.ended) for s in life.snapshots] == [(4, False, ()), (5, True, (0, 1, 2))]
+    assert life.task.is_final
+
+
+def test_a_snapshot_has_the_positions_just_behind_the_barrier_and_not_what_was_received() -> None:
+    life = union(
+        sent(0, rows("a", "b")),
+        sent(0, barrier(1)),
+        sent(0, rows("c", "d", "e")),
+        sent(1, barrier(1)),
+        sent(2, rows("f")),
+        sent(2, barrier(1)),
+    ).run()
+    (snapshot,) = life.snapshots
+    assert snapshot.inputs == ((0, 3), (1, 1), (2, 2))
+    assert snapshot.outputs == ((3, 4),)
+    assert snapshot.log_offset_bytes == len(b"".join(d.step(i, n) for i, n in ((0, 2), (0, 1), (1, 1), (2, 1), (2, 1))))
+
+
+def test_an_alignment_over_inputs_that_had_ended_goes_on_in_the_next_life() -> None:
+    first = union(
+        sent(0, END), sent(1, barrier(1)), sent(2, barrier(1)), sent(1, barrier(2)), sent(2, barrier(2))
+    ).run()
+    start = Start(b"", chain_of_snapshots(first, 1), first.snapshots[0].log_offset_bytes)
+    second = union(sent(1, rows("a")), sent(2, barrier(2)), sent(1, barrier(2)), start=start).run()
+    assert second.story == ["a", "b2"]
+    assert second.snapshots[0].previous == 1
+
+
+def test_g45_a_life_restored_from_a_final_state_serves_on_and_compares_its_claims() -> None:
+    first = union(*(sent(i, END) for i in range(3))).run()
+    (final,) = first.snapshots
+    assert (final.checkpoint, final.final) == (1, True)
+    second = union(start=Start(b"", [final], final.log_offset_bytes)).run()
+    assert (second.task.is_final, second.live_at, second.outputs) == (True, {3: 2}, {})
+
+
+def test_a_step_never_spans_a_barrier_and_takes_what_several_batches_brought() -> None:
+    life = union()
+    life.arrivals = [sent(0, rows(1, 2)), sent(0, rows(3)), sent(0, barrier(1)), sent(0, rows(4)), None]
+    life.run()
+    assert life.log == d.step(0, 3) + d.step(0, 1)
+    assert life.story == [1, 2, 3]
+
+
+def test_snapshots_are_full_again_after_a_chain_of_the_longest_length() -> None:
+    script = [sent(channel, barrier(c)) for c in range(1, 8) for channel in range(3)]
+    life = union(*script, snapshot_chain_max=3).run()
+    assert [s.previous for s in life.snapshots] == [-1, 1, 2, -1, 4, 5, -1]
+
+
+def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
+    start, lengths = None, []
+    for checkpoint in range(1, 8):
+        life = union(*(sent(channel, barrier(checkpoint)) for channel in range(3)), start=start, snapshot_chain_max=3)
+        (snapshot,) = life.run().snapshots
+        chain = [snapshot] if snapshot.previous < 0 or start is None else [*start.snapshots, snapshot]
+        lengths.append(len(chain))
+        start = Start(b"", chain, snapshot.log_offset_bytes)
+    assert max(lengths) <= 3
+
+
+# ------------------------------------------------------------------ idle inputs and time
+
+
+def test_c18_timers_fire_and_barriers_pass_though_no_row_comes() -> None:
+    made = Job(UNION, TaskId(3), lambda _: TellingChain((timer,), draws_at_timers=False))
+    barriers = [sent(channel, barrier(1)) for channel in range(3)]
+    life = Scripted(made, [sent(0, rows("a")), "time", "time", *barriers]).run()
+    assert life.story == ["a", "fired", "fired", "fired", "b1"]
+    check_repeats(
+        life,
+        Life(
+            replace(made, inputs={0: [*rows("a"), *barrier(1)], 1: barrier(1), 2: barrier(1)}), 5, Start(life.log)
+        ).run(),
+    )
+
+
+# ------------------------------------------------------------------ sources
+
+
+def test_a_trigger_makes_a_barrier_between_two_reads_once_however_often_it_is_repeated() -> None:
+    life = source(records=2)
+    life.gated = True
+    life.script = [trigger(1), trigger(1), trigger(3), trigger(2), trigger(1), "open"]
+    life.run()
+    assert life.story == ["b1", "b3", 0, 1, "end"]
+
+
+def test_g43_a_barrier_passes_the_gate_that_stops_reading() -> None:
+    life = source(trigger(1), trigger(2), records=6)
+    life.gated = True
+    assert life.run().story == ["b1", "b2"]
+
+
+def test_g39_a_trigger_that_came_during_replay_is_obeyed_when_the_log_has_ended() -> None:
+    life = source(start=Start(d.numbers(d.READ, 0, 2) + d.numbers(d.TRIGGER, 1)), records=4)
+    life.arrivals = [trigger(1), trigger(2)]
+    assert life.run().story == [0, 1, "b1", "b2", 2, 3, "end"]
+
+
+def test_a_source_that_is_to_pause_reads_nothing_behind_its_barrier() -> None:
+    life = source(trigger(1, then_pause=True), "open", records=4)
+    life.gated = True
+    assert life.run().story == ["b1"]
+    assert not life.task.is_final
+
+
+def test_a_final_source_takes_no_trigger_any_more() -> None:
+    life = source(trigger(7), trigger(8), records=2).run()
+    assert life.story == [0, 1, "end"]
+    assert tags_of(life.log) == (d.READ, d.END, d.CLOCK, d.SEED)
+
+
+# ------------------------------------------------------------------ width
+
+
+def test_a6_a_task_with_two_hundred_inputs_and_two_hundred_outputs_replays() -> None:
+    plan = Plan(
+        "wide",
+        (Vertex("source", 200, is_source=True), Vertex("work", 1), Vertex("next", 200)),
+        (Edge(0, 1, Partitioning.REBALANCE, 0), Edge(1, 2, Partitioning.REBALANCE, 0)),
+    )
+    inputs = {channel: [*rows(channel, channel + 1000), *barrier(1), *END] for channel in range(200)}
+    job = Job(plan, TaskId(200), lambda _: TellingChain((clock,)), inputs)
+    first = Life(job, 1).run()
+    assert first.task.is_final
+    assert sum(len(elements) for elements in first.outputs.values()) == 400 + 1 + 2 * 200
+    check_repeats(first, Life(job, 2, Start(first.log)).run())
+
+
+# ------------------------------------------------------------------ failures of user code
+
+
+class Raising(TellingChain):
+    def process_rows(self, port: int, batch: list[Any]) -> None:
+        if "bad" in batch:
+            index = batch.index("bad")
+            try:
+                raise ValueError("no such word")
+            except ValueError as error:
+                raise StepFailed(FailedAt("split", index, repr(batch[index]))) from error
+        super().process_rows(port, batch)
+
+
+def failure(life: Life) -> TaskFailed:
+    with pytest.raises(StepFailed) as raised:
+        life.run()
+    return describe_failure(life.task, raised.value)
+
+
+def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record() -> None:
+    made = Job(UNION, TaskId(3), lambda _: Raising((nothing,)))
+    script = [sent(1, rows("a", "b", "c")), sent(1, rows("d", "bad", "e"))]
+    told = failure(Scripted(made, script))
+    assert (told.channel, told.first_seq, told.count) == (1, 4, 1)
+    assert (told.step, told.record, told.error, told.is_fatal) == ("split", "'bad'", "ValueError: no such word", False)
+    assert "no such word" in told.traceback
+
+
+def test_g49_a_poison_record_of_a_source_has_the_same_number_in_every_life_though_they_restored_other_barriers() -> (
+    None
+):
+    def new_chain(_: Random) -> TellingChain:
+        always = Random(0)
+        always.random = lambda: 1.0  # type: ignore[method-assign]
+        return Raising((nothing,), splits={0: [0, 1, 2, 3, "bad", 5]}, poll_luck=always)
+
+    job = Job(READER, TaskId(0), new_chain, options=Options(step_records_first=1))
+    first = Scripted(job, [])
+    first.arrivals = [None, None, trigger(1)]
+    told = failure(first)
+    again = failure(Scripted(job, [], Start(b"", first.snapshots, first.snapshots[0].log_offset_bytes)))
+    assert first.snapshots[0].records_in == 2
+    assert (told.channel, told.first_seq, told.count) == (again.channel, again.first_seq, again.count)
