@@ -78,7 +78,7 @@ class Chain(Protocol):
     """One vertex's fused operators in one incarnation of one task."""
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
-        """Restores and opens. ``mirror`` and ``position`` are None at the job's start. The chain owns the mirror then."""
+        """Restores and opens. ``mirror`` and ``position`` are None at the job's start. The mirror is its own now."""
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
         """One step's elements of an input edge; ``port`` is that edge's position among the vertex's input edges."""
@@ -104,11 +104,24 @@ class Chain(Protocol):
     # --- sources only
 
     def poll(self, records_max: int) -> tuple[int, int] | None:
-        """What could be read now, at most ``records_max`` records: (split, n). (-1, 0): all has been read. None: nothing
-        just now. Changes nothing but a read-ahead buffer; what is taken is decided by ``read``."""
+        """What could be read now, at most ``records_max`` records: (split, n). (-1, 0): all has been read. None:
+        nothing just now. Changes nothing but a read-ahead buffer; what is taken is decided by ``read``."""
 
     def read(self, split: int, count: int) -> None:
-        """Takes exactly ``count`` records of ``split`` and runs them through the chain. Same records at every replay."""
+        """Takes exactly ``count`` records of ``split`` and runs them through the chain; the same at every replay."""
+
+
+class JournalledChain(Chain, Protocol):
+    """The chain of a source that cannot be re-read: it has one split, its journal, and reads what it was fed.
+
+    Its ``position`` has what is fed and not read yet.
+    """
+
+    def feed(self, data: bytes) -> bool:
+        """The next bytes of the journal, whole records. False: the journal has ended with them, or earlier."""
+
+    def unread_bytes(self) -> int:
+        """How much of what was fed is not read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.ids import SlotId, TaskId
 from clonos.core.inflight_log import InflightLog
+from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
 from clonos.core.messages import Keep, Kept
 from clonos.core.ports import Output
@@ -27,6 +28,7 @@ class Effects:
         self.outside: OutsideEnd | None = None
         self.keepers: dict[SlotId, KeeperLink] = {}
         self.calls: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect that wait
+        self.journal = Journal(hosted) if hosted.plan.is_journalled(hosted.task) else None
 
     # ------------------------------------------------------------------ the outside
 
@@ -114,22 +116,32 @@ class Effects:
 
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""
-        if self.outside is None and not self.calls:
+        if self.outside is None and not self.calls and not (self.journal and self.journal.is_waiting):
             return
         for link in self.keepers.values():
             if link.dirty and link.is_ready:
                 self._keep(link, is_whole=False)
         self._release_output()
         self._release_calls()
+        if self.journal is not None:
+            self.journal.release(self.keepers.values())
 
     def _keep(self, link: KeeperLink, is_whole: bool) -> None:
-        hosted = self.hosted
-        hosted.shell.send(link.slot, Keep(hosted.task, hosted.incarnation, is_whole, link.deltas(hosted.logs)))
+        hosted, journal = self.hosted, self.journal
+        start_bytes = journal.start_bytes if journal is not None else 0
+        deltas = link.deltas(hosted.logs)
+        hosted.shell.send(link.slot, Keep(hosted.task, hosted.incarnation, is_whole, deltas, start_bytes))
 
     def _keep_all(self, link: KeeperLink) -> None:
         link.rewind(self.hosted.logs)
-        if link.dirty or not link.is_ready:
+        if link.dirty or not link.is_ready or self.journal is not None:
             self._keep(link, is_whole=True)
+
+    def tell_keepers(self) -> None:
+        """Where the journal begins now."""
+        for link in self.keepers.values():
+            if link.is_ready:
+                self._keep(link, is_whole=False)
 
     def on_kept(self, kept: Kept) -> None:
         """A keeper has acknowledged."""
@@ -166,8 +178,12 @@ class Effects:
         """What a keeper has not acknowledged is sent again."""
         for link in self.keepers.values():
             self._keep_all(link)
+        if self.journal is not None:
+            self.journal.open_if_due()
 
     def close(self) -> None:
         """The incarnation is over."""
         if self.outside is not None:
             self.outside.log.close()
+        if self.journal is not None:
+            self.hosted.shell.intakes.close(self.hosted.task, self.hosted.incarnation)

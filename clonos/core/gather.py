@@ -42,14 +42,21 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
     found = [Holder(t, False, view.placements[t].slot) for t in tasks if view.placements[t].slot > 0]
     for kept in plan.kept:
         if kept == task or kept in tasks:
-            found += [Holder(kept, True, slot) for slot in view.placements[kept].keepers if slot > 0]
+            found += keepers_of(view, kept)
     return tuple(found)
 
 
+def keepers_of(view: View, task: TaskId) -> tuple[Holder, ...]:
+    """The keepers of one task that have a slot in ``view``."""
+    return tuple(Holder(task, True, slot) for slot in view.placements[task].keepers if slot > 0)
+
+
 def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
-    """Asks all holders; nobody where the incarnation began with its generation, for then there is no log."""
-    placement = view.placements[task]
-    holders = () if placement.is_fresh else holders_of(plan, view, task)
+    """Asks all holders; only for its journal where the incarnation began with its generation: then there is no log."""
+    if view.placements[task].is_fresh:
+        holders = keepers_of(view, task) if plan.is_journalled(task) else ()
+    else:
+        holders = holders_of(plan, view, task)
     return Gathering(view.number, frozenset(holders))
 
 

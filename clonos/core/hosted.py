@@ -15,8 +15,9 @@ from clonos.core.chain import Mirror
 from clonos.core.determinants import claims_of
 from clonos.core.effects import Effects
 from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs
-from clonos.core.ids import OUTSIDE, ChannelId, TaskId
+from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
+from clonos.core.journal import NO_CHANNEL
 from clonos.core.messages import (
     Answer,
     Batch,
@@ -147,6 +148,8 @@ class Hosted:
         if own is not None and own.offset_bytes <= base:
             data = own.data[base - own.offset_bytes :]
         self.logs.begin(self.task, base, data)
+        if self.effects.journal is not None:
+            self.effects.journal.adopt(found.pop(journal_of(self.task), None))
         for task, delta in found.items():
             self.logs.begin(task, delta.offset_bytes, delta.data)
 
@@ -198,6 +201,7 @@ class Hosted:
             self.slot.view.generation,
             self.placement.is_cautious,
             self.slot.view.job_id,
+            self.effects.journal.recovered if self.effects.journal is not None else b"",
         )
         self.mirror = None
         self.handle = self.shell.start_task(self.task, self.incarnation, activation)
@@ -225,6 +229,10 @@ class Hosted:
         if not self.slot.options.causal_logging:
             behind, is_awaiting = None, False
         self.advance(recovery.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting))
+
+    def lose_journal(self) -> None:
+        """The log reads what the journal does not have: as lost as a log."""
+        self.advance(recovery.LogEnded((), (NO_CHANNEL, 0, 0), False))
 
     def report_lost(self) -> None:
         """Tells the coordinator; repeated at the heartbeat."""
@@ -268,7 +276,7 @@ class Hosted:
         self.receive_deltas(batch.deltas)
         skip = receiving.accept(batch, len(payload))
         if skip is not None:
-            self._command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
+            self.command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
         if receiving.grant():
             self.state_to(receiving)
 
@@ -294,7 +302,8 @@ class Hosted:
             sending.dirty[task] = None
         self.effects.grown(task)
 
-    def _command(self, command: Command) -> None:
+    def command(self, command: Command) -> None:
+        """To the task, or for it until it is started."""
         if self.handle is None:
             self.queued.append(command)
         else:
@@ -359,6 +368,8 @@ class Hosted:
         for sending in touched.values():
             self.pump(sending)
         self.effects.pump()
+        if self.effects.journal is not None:
+            self.effects.journal.read(emission.journal_read_bytes)
         self.counters["records_in"] = emission.records_in
         self.update_gate()
 
@@ -371,7 +382,9 @@ class Hosted:
             self.is_gated = gated
             self.shell.set_gate(self.task, self.incarnation, gated)
             if not gated:
-                self._command(GateMoved())
+                self.command(GateMoved())
+            if self.effects.journal is not None:
+                self.effects.journal.update_hold()
 
     # ------------------------------------------------------------------ snapshots
 
@@ -400,15 +413,22 @@ class Hosted:
         """Logs, replicas and in-flight logs before the checkpoint go."""
         for task, _, offset_bytes in completed.tasks:
             self.logs.truncate(task, offset_bytes)
-        for channel, before_seq in self.settling.complete(completed.checkpoint):
+        snapshot = self.settling.complete(completed.checkpoint)
+        if snapshot is None:
+            return
+        for channel, before_seq in snapshot.outputs:
             sending = self.sendings.get(channel)
             if sending is not None:
                 sending.log.truncate(before_seq)
+        if self.effects.journal is not None:
+            self.effects.journal.truncate(snapshot.journal_offset_bytes)
 
     def on_trigger(self, message: Triggered) -> None:
         """A source notes the highest barrier asked, and obeys when its log has ended."""
         if self.asked is None or message.checkpoint >= self.asked.checkpoint:
             self.asked = message
+            if self.effects.journal is not None and message.then_pause:
+                self.effects.journal.stop()
             if self.handle is not None:
                 self.handle.put(message)
 

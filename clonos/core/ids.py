@@ -27,6 +27,11 @@ OUTSIDE = TaskId(-1)
 """The receiver of a channel that leaves the job."""
 
 
+def journal_of(task: int) -> TaskId:
+    """The number under which a source's journal is kept beside the causal logs: that of no task."""
+    return TaskId(-2 - task)
+
+
 def view_number(term: int, n: int) -> ViewNumber:
     """Number of view ``n`` of a term."""
     return ViewNumber(term << 32 | n)

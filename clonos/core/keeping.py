@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.ids import Incarnation, SlotId, TaskId
+from clonos.core.ids import Incarnation, SlotId, TaskId, journal_of
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Delta, Keep, Kept, Length
 
@@ -78,6 +78,13 @@ class Keeper:
             self.incarnation = incarnation
             self.is_ready = False
 
+    def begin_generation(self) -> None:
+        """All logs are empty now; what a source took in stays, for it will be read again."""
+        journal = self.logs.replicas.get(journal_of(self.task))
+        self.logs = CausalLogs()
+        if journal is not None:
+            self.logs.begin(journal_of(self.task), journal.start_bytes, bytes(journal.data))
+
     def keep(self, message: Keep, slot: SlotId) -> Kept | None:
         """Appends and acknowledges; None for a message of another incarnation.
 
@@ -90,6 +97,7 @@ class Keeper:
             return self.kept(slot)
         for delta in message.deltas:
             self.logs.receive(delta)
+        self.logs.truncate(journal_of(self.task), message.journal_start_bytes)
         self.is_ready = True
         lengths = tuple(Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas)
         return Kept(self.task, self.incarnation, slot, True, lengths)

@@ -121,13 +121,15 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
 class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     """A task with effects outside to its keeper: deltas of its own log and of every log that it holds.
 
-    ``is_whole``: they are all that the keeper lacks of all that the task holds.
+    ``is_whole``: they are all that the keeper lacks of all that the task holds. ``journal_start_bytes``: what lies
+    before it in the task's journal is in completed checkpoints.
     """
 
     task: TaskId
     incarnation: Incarnation
     is_whole: bool
     deltas: tuple[Delta, ...]
+    journal_start_bytes: Count = 0
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
@@ -279,6 +281,11 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     is_cautious: bool
     standbys: tuple[SlotId, ...]
     keepers: tuple[SlotId, ...]
+
+    @property
+    def is_first(self) -> bool:
+        """The job starts, or is resumed by a new process of the driver: nobody is left of an earlier incarnation."""
+        return self.is_fresh and self.incarnation & 0xFFFFFFFF == 1
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):

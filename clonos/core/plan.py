@@ -32,6 +32,7 @@ class Vertex:
     is_source: bool = False
     has_effects: bool = False  # acts on the outside before a checkpoint completes: needs a keeper
     is_transactional: bool = False  # prepares output that the completed checkpoint commits
+    is_journalled: bool = False  # a source that cannot be re-read: what it takes is kept before it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,7 @@ class Plan:
         return tuple(
             ()
             if channel.receiver == OUTSIDE
-            else tuple(
-                t for t in self.held[channel.receiver] if t == channel.sender or t in self.held[channel.sender]
-            )
+            else tuple(t for t in self.held[channel.receiver] if t == channel.sender or t in self.held[channel.sender])
             for channel in self.channels
         )
 
@@ -187,5 +186,9 @@ class Plan:
 
     @cached_property
     def kept(self) -> tuple[TaskId, ...]:
-        """Tasks with effects outside, which need a keeper, ascending."""
-        return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects)
+        """Tasks with effects outside or with a journal, which need a keeper, ascending."""
+        return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects or self.is_journalled(t))
+
+    def is_journalled(self, task: TaskId) -> bool:
+        """Whether a task is a source that cannot be re-read."""
+        return self.vertices[self.vertex_of[task]].is_journalled

@@ -7,7 +7,7 @@ whose calls may block the task's thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -44,6 +44,7 @@ class Emission(NamedTuple):
     snapshot: Snapshot | None = None
     prepared: tuple[bytes, ...] = ()
     records_in: int = 0
+    journal_read_bytes: int = 0  # offset up to which a source has read its journal
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -64,6 +65,12 @@ class Triggered(NamedTuple):
     then_pause: bool
 
 
+class Journalled(NamedTuple):
+    """Slot to a source task: the next bytes of its journal, which every keeper holds."""
+
+    data: bytes
+
+
 class Stopped(NamedTuple):
     """Slot to task: this incarnation is over; nothing it does counts any more."""
 
@@ -72,11 +79,12 @@ class GateMoved(NamedTuple):
     """Slot to task: the backlog gate may have opened, or credit for outside has come; look again."""
 
 
-Command = Delivered | Triggered | Stopped | GateMoved
+Command = Delivered | Triggered | Journalled | Stopped | GateMoved
 
 
 class Activation(NamedTuple):
-    """What an incarnation starts from. ``log`` begins at ``log_offset_bytes`` (all that holders had)."""
+    """What an incarnation starts from. ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where
+    the snapshot says (all that keepers had)."""
 
     snapshot: Snapshot | None
     mirror: Mirror | None
@@ -85,6 +93,7 @@ class Activation(NamedTuple):
     generation: int
     is_cautious: bool
     job_id: str
+    journal: bytes = b""
 
 
 class TaskStopped(BaseException):
@@ -113,6 +122,12 @@ class TaskPort(Protocol):
 
     def await_kept(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log (and what this task holds) up to here."""
+
+    def open_journal(self) -> None:
+        """A source is live, and its journal has no end yet: take in more. It comes as ``Journalled``."""
+
+    def lose_journal(self) -> NoReturn:
+        """The log reads what the journal does not have: the slot reports it as lost. Raises ``TaskStopped``."""
 
     def now_ns(self) -> int:
         """Wall clock as ns since the Unix epoch; slewed, never backwards within one process."""
@@ -155,12 +170,36 @@ class SpillStore(Protocol):
         """It is not needed any more, even if it is just being written or loaded; no answer counts any more."""
 
 
+class Intakes(Protocol):
+    """The connections of a slot's journalled sources, one for each incarnation that has one. Nothing here blocks.
+
+    What comes in goes to ``Slot.on_journal(task, incarnation, data)``, whole records at a time.
+    """
+
+    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        """Connects; the keepers have all that was taken in before, ``offset_bytes`` since the job's start. A failure:
+        ``Slot.on_intake_failed(task, incarnation, error)``, and it is closed."""
+
+    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
+        """Whether to leave what comes where it is; what is on its way to the slot still comes."""
+
+    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        """All before ``offset_bytes`` is kept: the pusher may forget it, where it is told."""
+
+    def close(self, task: TaskId, incarnation: Incarnation) -> None:
+        """The incarnation is over; closes its connection, if there is one."""
+
+
 class SlotShell(Protocol):
     """What a slot's pure machine asks of its process. Outcomes come back as calls of ``Slot.on_*``."""
 
     @property
     def spill(self) -> SpillStore:
         """Its local disk; there from the start."""
+
+    @property
+    def intakes(self) -> Intakes:
+        """Its sources that cannot be re-read; there from the start."""
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         """To another slot, to the coordinator, or to itself. May be lost; never blocks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import Snapshotted
 from clonos.core.snapshots import Snapshot
 
@@ -59,11 +59,11 @@ class Settling:
             if entry.confirmed_seq <= confirmed_seq and not any(name in self.unwritten for name in entry.objects)
         ]
 
-    def complete(self, checkpoint: CheckpointId) -> tuple[tuple[ChannelId, int], ...]:
-        """A checkpoint is complete: output positions up to which in-flight logs may go."""
+    def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
+        """A checkpoint is complete: the snapshot that counted for it, if any; what lies before its positions may go."""
         over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
         if not over:
-            return ()
+            return None
         last = over[-1]
         self.unsettled = [
             entry
@@ -71,4 +71,4 @@ class Settling:
             if entry.snapshot.checkpoint > checkpoint or (entry is last and last.snapshot.final)
         ]
         self._parts = [part for part in self._parts if part[0] > checkpoint]
-        return last.snapshot.outputs
+        return last.snapshot

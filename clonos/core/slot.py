@@ -12,7 +12,8 @@ from typing import Any
 from clonos.core import messages as m
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, journal_of
+from clonos.core.journal import Journal
 from clonos.core.keeping import Keeper
 from clonos.core.mirrors import Standby
 from clonos.core.options import Options
@@ -117,6 +118,8 @@ class Slot:
             keeper = self.keepers.get(question.holder)
             if keeper is not None:
                 replicas = keeper.logs.deltas((question.task, *self.plan.held[question.task]))
+                if question.holder == question.task:
+                    replicas += keeper.logs.deltas((journal_of(question.task),))
         else:
             holder = self.hosted.get(question.holder)
             if holder is not None:
@@ -198,8 +201,11 @@ class Slot:
 
     def _install_keepers(self, view: m.View, is_new_generation: bool) -> None:
         named = [p for p in view.placements if self.id in p.keepers]
-        old = {} if is_new_generation else self.keepers
+        old = self.keepers
         self.keepers = {p.task: old.get(p.task) or Keeper(p.task, p.incarnation) for p in named}
+        if is_new_generation:
+            for keeper in self.keepers.values():
+                keeper.begin_generation()
         for placement in named:
             self.keepers[placement.task].meet(placement.incarnation)
 
@@ -321,6 +327,35 @@ class Slot:
         hosted = self._hosted(task, incarnation)
         if hosted is not None:
             hosted.effects.on_await_kept(end_bytes)
+
+    def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
+        """A source is live and takes in more."""
+        journal = self._journal(task, incarnation)
+        if journal is not None:
+            journal.want()
+
+    def on_journal(self, task: TaskId, incarnation: Incarnation, data: bytes) -> None:
+        """Whole records have come in for a source that cannot read them again."""
+        journal = self._journal(task, incarnation)
+        if journal is not None:
+            journal.on_data(data)
+
+    def on_intake_failed(self, task: TaskId, incarnation: Incarnation, error: str) -> None:
+        """The connection that they come from broke, or could not be made."""
+        journal = self._journal(task, incarnation)
+        if journal is not None:
+            journal.on_failed(error)
+
+    def on_journal_lost(self, task: TaskId, incarnation: Incarnation) -> None:
+        """The log of a task reads what its journal does not have."""
+        hosted = self._hosted(task, incarnation)
+        if hosted is not None:
+            hosted.lose_journal()
+            self._tell_status_if_due()
+
+    def _journal(self, task: TaskId, incarnation: Incarnation) -> Journal | None:
+        hosted = self._hosted(task, incarnation)
+        return hosted.effects.journal if hosted is not None else None
 
     def on_raised(self, failed: m.TaskFailed) -> None:
         """A task's thread has raised: the coordinator decides."""

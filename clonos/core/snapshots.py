@@ -32,6 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
     snapshot of ``previous``; -1 means that it is full. ``chain_length``: snapshots from the full one
     on. ``records_in``: what the task has taken in since the job's start.
+    ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
     """
 
     format: int
@@ -49,6 +50,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     changes: bytes
     chain_length: int = 1
     records_in: int = 0
+    journal_offset_bytes: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from clonos.core import determinants as d
-from clonos.core.chain import Chain, ChainContext, ChainSnapshot, Kind, StepFailed
+from clonos.core.chain import Chain, ChainContext, ChainSnapshot, JournalledChain, Kind, StepFailed
 from clonos.core.errors import ClonosError, EnvironmentFault
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.journal import JournalReading
 from clonos.core.messages import TaskFailed
 from clonos.core.options import Options
 from clonos.core.plan import Plan
-from clonos.core.ports import Activation, Delivered, Emission, Output, TaskPort, Triggered
+from clonos.core.ports import Activation, Delivered, Emission, Journalled, Output, TaskPort, Triggered
 from clonos.core.recorder import running
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.task_io import InputQueue, Outlet
@@ -78,6 +79,10 @@ class Task:
         self._parts: list[bytes] = []
         self._records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
+        self.journal: JournalReading | None = None
+        if vertex.is_journalled:
+            offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
+            self.journal = JournalReading(cast(JournalledChain, chain), port, offset_bytes)
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
@@ -127,6 +132,8 @@ class Task:
             with running(self.log):
                 self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
                 self._remember_positions()
+                if self.journal is not None:
+                    self.journal.feed(self._activation.journal)
                 while not self.is_final:
                     self._follow() if self.log.peek() is not None else self._live_step()
             if (entry := self.log.peek()) is not None:
@@ -158,6 +165,8 @@ class Task:
             self._step(queue, count)
         elif tag == d.READ and self.is_source:
             self.log.take()
+            if self.journal is not None:
+                self.journal.require(count)
             self._read(first, count)
         elif tag == d.TIMER:
             self.log.take()
@@ -235,6 +244,8 @@ class Task:
         if self.is_paused:
             self._take(self.port.receive(None))
             return
+        if self.journal is not None:
+            self.journal.open()
         found = self.chain.poll(self._limit())
         if found is None:
             due_ns = self.chain.next_timer_ns()
@@ -253,6 +264,9 @@ class Task:
     def _take(self, command: Any) -> None:
         if isinstance(command, Delivered):
             self.input_of[command.channel].put(command)
+        elif isinstance(command, Journalled):
+            assert self.journal is not None, self.task
+            self.journal.feed(command.data)
         elif isinstance(command, Triggered) and self.log.live and not self.is_final:
             self.is_paused = self.is_paused or command.then_pause
             if command.checkpoint > self.checkpoint:
@@ -368,6 +382,7 @@ class Task:
             changes=taken.changes,
             chain_length=self._since_full,
             records_in=self._records_in,
+            journal_offset_bytes=self.journal.end_bytes if self.journal is not None else 0,
         )
 
     # ------------------------------------------------------------------ emission
@@ -386,7 +401,8 @@ class Task:
         log = self.log.drain()
         parts, self._parts = tuple(self._parts), []
         snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
-        self.port.emit(Emission(log, tuple(outputs), tuple(consumed), snapshot, parts, self._records_in))
+        read_bytes = self.journal.read_bytes if self.journal is not None else 0
+        self.port.emit(Emission(log, tuple(outputs), tuple(consumed), snapshot, parts, self._records_in, read_bytes))
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
         """``Collector``: rows for every edge on ``port``."""

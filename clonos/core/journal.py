@@ -1,0 +1,208 @@
+"""Journals: what a source takes from the outside and cannot read again is kept before anybody sees it.
+
+The journal of a task is one more log beside the causal ones (``ids.journal_of``), shared with the task's keepers and
+with nobody else. Its slot appends what comes in; what every keeper holds is released: to the task, which reads it by
+``READ`` like any split, and to the pusher as an acknowledgement. So a successor finds at a keeper whatever anybody has
+read. Offsets are bytes since the job's start. What lies before the last completed checkpoint goes, as with any log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from clonos.core.chain import JournalledChain
+from clonos.core.errors import EnvironmentFault
+from clonos.core.ids import ChannelId, journal_of
+from clonos.core.messages import Delta
+from clonos.core.ports import Journalled, TaskPort
+from clonos.core.pressure import failure
+
+if TYPE_CHECKING:
+    from clonos.core.hosted import Hosted
+    from clonos.core.keeping import KeeperLink
+
+INTAKE_PATIENCE_MS = 30_000
+"""How long an intake may fail, tried again at each heartbeat, before the job fails."""
+
+NO_CHANNEL = ChannelId(-1)
+
+
+class IntakeFailed(EnvironmentFault):
+    """A source that cannot be re-read was not reached for too long."""
+
+    def __init__(self, task: str, patience_ms: int, error: str) -> None:
+        super().__init__(task, patience_ms, error)
+        self.task = task
+        self.patience_ms = patience_ms
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"the source {self.task} has had no connection for {self.patience_ms / 1000:g} s: {self.error}"
+
+
+class Journal:
+    """The slot's end, of one incarnation: what has come in, up to where it is kept, and the intake."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+        self.id = journal_of(hosted.task)
+        self.released_bytes = 0  # every keeper has it: the task has been given it
+        self.read_bytes = 0  # by the task
+        self.is_wanted = False  # the task is live, and the journal has no end yet
+        self.is_open = False
+        self.is_held = False
+        self.is_stopping = False  # the job ends behind a last checkpoint: what is not released by now never is
+        self._opened_ns = 0
+        self._failing_ns: int | None = None  # since when, if no connection has lasted since
+
+    @property
+    def end_bytes(self) -> int:
+        """Offset behind all that has come in."""
+        return self.hosted.logs.end_bytes(self.id)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something is not known to be kept."""
+        return self.end_bytes > self.released_bytes
+
+    @property
+    def start_bytes(self) -> int:
+        """Offset before which all is in the state of completed checkpoints."""
+        return self.hosted.logs.replicas[self.id].start_bytes
+
+    def adopt(self, found: Delta | None) -> None:
+        """Begins where the restored state ends, with what a keeper had."""
+        hosted = self.hosted
+        start = hosted.snapshot.journal_offset_bytes if hosted.snapshot is not None else 0
+        data = b""
+        if found is not None and found.offset_bytes <= start:
+            data = found.data[start - found.offset_bytes :]
+        elif not hosted.placement.is_first:
+            hosted.shell.warn(
+                f"the journal of {hosted.plan.task_name(hosted.task)} is lost with its keeper: what came in behind byte"
+                f" {start} is gone, unless it is sent again",
+                task=hosted.task,
+                first=start,
+                generation=hosted.slot.view.generation,
+            )
+        hosted.logs.begin(self.id, start, data)
+        self.released_bytes = start + len(data)
+        self.read_bytes = start
+
+    @property
+    def recovered(self) -> bytes:
+        """What the task is given when it starts."""
+        return self._released_from(self.start_bytes)
+
+    def _released_from(self, offset_bytes: int) -> bytes:
+        start = self.start_bytes
+        data = self.hosted.logs.replicas[self.id].data
+        return bytes(memoryview(data)[offset_bytes - start : self.released_bytes - start])
+
+    # ------------------------------------------------------------------ what comes in
+
+    def on_data(self, data: bytes) -> None:
+        """Whole records have come in."""
+        hosted = self.hosted
+        hosted.logs.append(self.id, data)
+        hosted.effects.grown(self.id)
+        hosted.effects.pump()
+        self.update_hold()
+
+    def release(self, links: Iterable[KeeperLink]) -> None:
+        """What every keeper has goes to the task; nothing where there is none."""
+        hosted, before = self.hosted, self.released_bytes
+        kept = min((link.acknowledged.get(self.id, 0) for link in links), default=before)
+        if kept <= before or self.is_stopping:
+            return
+        self.released_bytes = kept
+        hosted.command(Journalled(self._released_from(before)))
+        hosted.shell.intakes.acknowledge(hosted.task, hosted.incarnation, kept)
+        self.open_if_due()
+
+    def read(self, read_bytes: int) -> None:
+        """The task has read up to here."""
+        self.read_bytes = max(self.read_bytes, read_bytes)
+        self.update_hold()
+
+    def truncate(self, offset_bytes: int) -> None:
+        """A completed checkpoint has what lies before."""
+        self.hosted.logs.truncate(self.id, offset_bytes)
+        self.hosted.effects.tell_keepers()
+
+    # ------------------------------------------------------------------ the intake
+
+    def want(self) -> None:
+        """The task is live."""
+        self.is_wanted = True
+        self.open_if_due()
+
+    def stop(self) -> None:
+        """The job is being stopped: what the last checkpoint will not have must not be acknowledged."""
+        self.is_stopping = True
+        self.update_hold()
+
+    def open_if_due(self) -> None:
+        """Opens when all that came in is kept: so the pusher may go on, and be told, from one offset."""
+        hosted = self.hosted
+        if self.is_wanted and not (self.is_open or self.is_waiting or self.is_stopping):
+            self.is_open, self._opened_ns = True, hosted.shell.now_ns()
+            hosted.shell.intakes.open(hosted.task, hosted.incarnation, self.released_bytes)
+            if self.is_held:
+                hosted.shell.intakes.hold(hosted.task, hosted.incarnation, True)
+
+    def update_hold(self) -> None:
+        """Nothing more is taken in while the task cannot read, or has too much to read."""
+        hosted = self.hosted
+        unread_bytes = self.end_bytes - self.read_bytes
+        held = hosted.is_gated or self.is_stopping or unread_bytes > hosted.slot.options.channel_backlog_bytes
+        if held != self.is_held:
+            self.is_held = held
+            if self.is_open:
+                hosted.shell.intakes.hold(hosted.task, hosted.incarnation, held)
+
+    def on_failed(self, error: str) -> None:
+        """The connection broke, or there was none: tried again at the next heartbeat, but not for ever."""
+        hosted, now_ns = self.hosted, self.hosted.shell.now_ns()
+        self.is_open = False
+        patience_ns = INTAKE_PATIENCE_MS * 1_000_000
+        if self._failing_ns is None or now_ns - self._opened_ns > patience_ns:
+            self._failing_ns = now_ns
+        if now_ns - self._failing_ns > patience_ns and hosted.failed is None:
+            fault = IntakeFailed(hosted.plan.task_name(hosted.task), INTAKE_PATIENCE_MS, error)
+            hosted.failed = failure(hosted.task, hosted.incarnation, fault, is_fatal=True)
+            hosted.slot.tell_coordinator(hosted.failed)
+
+
+class JournalReading:
+    """The task's end: what its chain has been fed, and what it has read of it."""
+
+    __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes")
+
+    def __init__(self, chain: JournalledChain, port: TaskPort, offset_bytes: int) -> None:
+        self._chain, self._port = chain, port
+        self.end_bytes = offset_bytes  # of what the chain has been fed
+        self._is_wanted = True
+
+    @property
+    def read_bytes(self) -> int:
+        """Offset up to which the chain has read."""
+        return self.end_bytes - self._chain.unread_bytes()
+
+    def feed(self, data: bytes) -> None:
+        """More has been kept."""
+        self._is_wanted &= self._chain.feed(data)
+        self.end_bytes += len(data)
+
+    def require(self, count: int) -> None:
+        """Replay is going to read so many records: they are there, or the journal is lost."""
+        found = self._chain.poll(count)
+        if found is None or found[1] < count:
+            self._port.lose_journal()
+
+    def open(self) -> None:
+        """The task is live: the journal goes on, unless it has ended. Asked for once."""
+        if self._is_wanted:
+            self._is_wanted = False
+            self._port.open_journal()
