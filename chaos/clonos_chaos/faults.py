@@ -1,147 +1,184 @@
-"""Faults of a world: at random instants, or aimed at the n-th time that a named point of the protocol is reached."""
+"""What goes wrong in a world: at random instants, or aimed at named points of the protocol (``clonos_chaos.aims``)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
-from clonos.core import messages as m
 from clonos.core.ids import COORDINATOR, SlotId, TaskId
+from clonos.core.messages import Message
+from clonos_chaos.aims import DRAWN, NOBODY, Aim, Reached, task_of, word_of
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from clonos_chaos.sim_slot import SimSlot
     from clonos_chaos.world import World
 
-KINDS = ("kill", "kill", "kill", "kill_domain", "kill_task", "kill_linked", "pause", "cut", "false_suspicion")
-POINTS = ("snapshot_written", "metadata", "call", "outside_written", "view", "batch", "barrier", "answer", "update", "kept")
+KINDS = (
+    *("kill", "kill", "kill", "kill", "kill_domain", "kill_linked", "pause", "cut", "reset", "half_open"),
+    *("false_suspicion", "cut_coordinator", "restart_coordinator"),
+)
 
 
 class Faults:
-    """Draws what goes wrong."""
+    """Draws what goes wrong, and does it."""
 
     def __init__(self, world: World, luck: Random) -> None:
         self.world = world
         self.luck = luck
         self.killed = 0
-        self.aims: list[tuple[str, int, str]] = []  # (point, how many times still, kind)
+        self.aims: list[Aim] = []
         self.count = luck.choice((0, 1, 1, 2, 3, 5, 8))
         self.span_ms = luck.choice((50, 200, 1_000))
+        self.watched: set[str] = set()
 
     def schedule(self) -> None:
         """Sets the faults of this world up."""
         for _ in range(self.count):
             kind = self.luck.choice(KINDS)
             if self.luck.random() < 0.5:
-                self.aims.append((self.luck.choice(POINTS), self.luck.randint(1, 12), kind))
+                point, nth = self.luck.choice(DRAWN), self.luck.randint(1, 12)
+                self.aims.append(Aim(point, lambda _, reached, kind=kind: self.strike(kind, reached.task), nth=nth))  # type: ignore[misc]
             else:
                 self.world.clock.after(int(self.luck.random() * self.span_ms * MILLISECOND_NS), self.strike, kind)
         if self.aims:
-            self.world.network.watch = self._watch
+            self.watched = {aim.point for aim in self.aims}
+            if any(point.endswith((" sent", " delivered")) for point in self.watched):
+                self.world.network.watch = self._watch
 
-    def _watch(self, what: str, _sender: SlotId, _receiver: SlotId, message: m.Message) -> None:
-        if what != "delivered":
-            return
-        match message:
-            case m.Batch(kind=kind, channel=channel):
-                self.reached("barrier" if kind == 2 else "batch", self.world.plan.channels[channel].sender)
-            case m.Answer(task=task):
-                self.reached("answer", task)
-            case m.StandbyUpdate(task=task):
-                self.reached("update", task)
-            case m.Kept(task=task):
-                self.reached("kept", task)
+    # ------------------------------------------------------------------ points
 
-    def reached(self, point: str, task: TaskId) -> None:
-        """Counts down; strikes at the next instant, at whoever the point is about."""
-        for number, (name, left, kind) in enumerate(self.aims):
-            if name == point:
-                if left > 1:
-                    self.aims[number] = (name, left - 1, kind)
-                else:
-                    del self.aims[number]
-                    self.world.clock.at(self.world.clock.now_ns, self.strike, kind, task)
-                return
+    def _watch(self, what: str, sender: SlotId, receiver: SlotId, message: Message) -> bool:
+        point = f"{word_of(message)} {what}"
+        if point not in self.watched:
+            return False
+        return self.reached(Reached(point, task_of(self.world, message), sender, receiver, message))
 
-    # ------------------------------------------------------------------ kinds
+    def reached(self, reached: Reached) -> bool:
+        """Aims that are met strike at the next instant, so in nobody's midst. True: the message is lost."""
+        is_lost = False
+        if reached.point in self.watched:
+            for aim in self.aims:
+                if aim.point == reached.point and aim.meets(self.world, reached):
+                    is_lost = is_lost or aim.is_loss
+                    self._count(f"aimed at {reached.point}")
+                    self.world.clock.at(self.world.clock.now_ns, aim.strike, self.world, reached)
+        return is_lost
+
+    def _count(self, what: str) -> None:
+        reached = self.world.outcome.reached
+        reached[what] = reached.get(what, 0) + 1
+
+    # ------------------------------------------------------------------ drawn faults
 
     def _victim(self, task: int) -> SimSlot | None:
-        placements = self.world.oracle.view.placements
-        living = [slot for slot in self.world.slots.values() if not slot.is_dead]
-        if 0 <= task < len(placements):
-            named = self.world.slots.get(placements[task].slot)
-            if named is not None and not named.is_dead and self.luck.random() < 0.8:
+        living = self.world.living()
+        if task >= 0 and self.luck.random() < 0.8:
+            named = self.world.slot_of(TaskId(task))
+            if named is not None:
                 return named
         return self.luck.choice(living) if living else None
 
-    def strike(self, kind: str, task: int = -1) -> None:
+    def strike(self, kind: str, task: int = NOBODY) -> None:
         """One fault."""
         slot = self._victim(task)
         if slot is None or self.world.ending is not None or not self.world.oracle.view.number:
             return
-        reached = self.world.outcome.reached
-        reached[kind] = reached.get(kind, 0) + 1
-        if kind == "kill_domain":
-            for other in [s for s in self.world.slots.values() if s.domain == slot.domain and not s.is_dead]:
-                self.kill(other)
+        self._count(kind)
+        lease_ms = self.world.options.lease_ms
+        others = [other for other in self.world.living() if other is not slot]
+        if kind == "kill":
+            self.kill(slot)
+        elif kind == "kill_domain":
+            self.kill_domain(slot.domain)
         elif kind == "kill_linked":
             self.kill(slot)
             self._kill_neighbour(slot)
         elif kind == "pause":
-            self._pause(slot)
-        elif kind == "cut":
-            self._cut(slot)
+            self.pause(slot, self.luck.choice((lease_ms // 3, lease_ms * 2)))
+        elif kind == "cut" and others:
+            self.cut(slot, self.luck.choice(others), self.luck.choice((1, 50, lease_ms * 2)))
+        elif kind == "reset" and others:
+            self.cut(slot, self.luck.choice(others), 0)
+        elif kind == "half_open" and others:
+            self.half_open(slot, self.luck.choice(others), self.luck.choice((5, 50, lease_ms)))
         elif kind == "false_suspicion":
-            self._suspect(slot)
-        else:
-            self.kill(slot)
+            self.suspect(slot, self.luck.choice((5, 100, 1_000)))
+        elif kind == "cut_coordinator":
+            self.cut_coordinator(slot, self.luck.choice((1, 50, lease_ms * 2)))
+        elif kind == "restart_coordinator":
+            self.world.restart_coordinator(self.luck.choice((1, 50, 500)))
 
     def _kill_neighbour(self, slot: SimSlot) -> None:
-        plan, placements = self.world.plan, self.world.oracle.view.placements
         for task in slot.slot.hosted:
-            for channel in plan.outputs[task]:
-                if channel.receiver >= 0:
-                    other = self.world.slots.get(placements[channel.receiver].slot)
-                    if other is not None and not other.is_dead:
-                        delay = int(self.luck.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.luck.random())
-                        self.world.clock.after(delay, self.kill, other)
-                        return
+            for channel in self.world.plan.outputs[task]:
+                other = self.world.slot_of(channel.receiver)
+                if other is not None and other is not slot:
+                    delay = int(self.luck.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.luck.random())
+                    self.world.clock.after(delay, self.kill, other)
+                    return
+
+    # ------------------------------------------------------------------ kinds
 
     def kill(self, slot: SimSlot) -> None:
         """SIGKILL: peers see the connection break, the provider reports it."""
-        if slot.is_dead:
-            return
+        self.kill_together([slot])
+
+    def kill_domain(self, domain: str) -> None:
+        """All slots of a domain at once."""
+        self.kill_together([slot for slot in self.world.living() if slot.domain == domain])
+
+    def kill_tasks(self, tasks: Iterable[TaskId]) -> None:
+        """The slots of these tasks at once."""
+        found = {slot.id: slot for task in tasks if (slot := self.world.slot_of(task)) is not None}
+        self.kill_together(list(found.values()))
+
+    def kill_together(self, slots: list[SimSlot]) -> None:
+        """Several slots at one instant."""
+        slots = [slot for slot in slots if not slot.is_dead]
+        if slots and self.world.ending is None:
+            self.world.oracle.dying([slot.id for slot in slots])
+            for slot in slots:
+                self._kill(slot)
+
+    def _kill(self, slot: SimSlot) -> None:
         world, clock = self.world, self.world.clock
         self.killed += 1
         world.note(f"kill slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
         slot.kill()
-        for other in world.slots.values():
-            if other is not slot and not other.is_dead:
-                if self.luck.random() < 0.5:
-                    world.network.break_connection(slot.id, other.id)
-                clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.slot.on_peer_gone, slot.id)
+        for other in world.living():
+            if self.luck.random() < 0.5:
+                world.network.break_connection(slot.id, other.id)
+            clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.slot.on_peer_gone, slot.id)
         gone = c.SlotGone(slot.id, "killed", clock.now_ns)
         clock.after(clock.between(MILLISECOND_NS, 50 * MILLISECOND_NS), world.handle, gone)
 
-    def _pause(self, slot: SimSlot) -> None:
-        lease_ms = self.world.options.lease_ms
-        pause_ms = self.luck.choice((lease_ms // 3, lease_ms * 2))
+    def pause(self, slot: SimSlot, pause_ms: int) -> None:
+        """SIGSTOP, and SIGCONT later: whatever happens to the process waits."""
         slot.paused_until_ns = self.world.clock.now_ns + pause_ms * MILLISECOND_NS
         self.world.note(f"pause slot {slot.id} with tasks {sorted(slot.slot.hosted)} for {pause_ms} ms")
 
-    def _cut(self, slot: SimSlot) -> None:
-        world, clock = self.world, self.world.clock
-        others = [s for s in world.slots.values() if s is not slot and not s.is_dead]
-        if not others:
-            return
-        other = self.luck.choice(others)
-        world.note(f"cut {slot.id} from {other.id}")
+    def cut(self, slot: SimSlot, other: SimSlot, cut_ms: int) -> None:
+        """No connection between two slots for a while; both see it."""
+        world = self.world
+        world.note(f"cut {slot.id} from {other.id} for {cut_ms} ms")
         world.network.cut(slot.id, other.id)
-        cut_ms = self.luck.choice((1, 50, world.options.lease_ms * 2))
+        self._see_break(slot, other)
+        world.clock.after(cut_ms * MILLISECOND_NS, self._heal, slot, other)
+
+    def half_open(self, slot: SimSlot, other: SimSlot, unseen_ms: int) -> None:
+        """What one slot sends to the other vanishes unseen, until the connection breaks and is made anew."""
+        world = self.world
+        world.note(f"half open from {slot.id} to {other.id} for {unseen_ms} ms")
+        world.network.lose_way(slot.id, other.id)
+        world.clock.after(unseen_ms * MILLISECOND_NS, self.cut, slot, other, 1)
+
+    def _see_break(self, slot: SimSlot, other: SimSlot) -> None:
+        clock = self.world.clock
         for here, there in ((slot, other), (other, slot)):
             clock.after(clock.between(100_000, 10 * MILLISECOND_NS), here.run, here.slot.on_peer_gone, there.id)
-        clock.after(cut_ms * MILLISECOND_NS, self._heal, slot, other)
 
     def _heal(self, slot: SimSlot, other: SimSlot) -> None:
         world, clock = self.world, self.world.clock
@@ -150,12 +187,17 @@ class Faults:
             due = 10 * MILLISECOND_NS + clock.between(0, MILLISECOND_NS)
             clock.after(due, here.run, here.slot.on_peer_back, there.id)
 
-    def _suspect(self, slot: SimSlot) -> None:
+    def cut_coordinator(self, slot: SimSlot, cut_ms: int) -> None:
+        """No connection between a slot and the coordinator for a while."""
+        world, clock = self.world, self.world.clock
+        world.note(f"cut {slot.id} from the coordinator for {cut_ms} ms")
+        world.network.cut(slot.id, COORDINATOR)
+        clock.after(clock.between(100_000, 10 * MILLISECOND_NS), world.handle, c.SlotUnreachable(slot.id))
+        clock.after(cut_ms * MILLISECOND_NS, world.network.heal, slot.id, COORDINATOR)
+
+    def suspect(self, slot: SimSlot, lives_ms: int) -> None:
         """The coordinator is told that a slot is gone, which lives on for a while, cut from nobody."""
         world, clock = self.world, self.world.clock
         world.note(f"false suspicion of slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
         world.handle(c.SlotGone(slot.id, "suspected", clock.now_ns))
-        clock.after(self.luck.choice((5, 100, 1000)) * MILLISECOND_NS, self.kill, slot)
-
-
-__all__ = ["COORDINATOR", "Faults"]
+        clock.after(lives_ms * MILLISECOND_NS, self.kill, slot)

@@ -1,18 +1,22 @@
 """A chain whose rows tell their own story: what each vertex drew for them, so that any contradiction shows.
 
-A row is ``(offset, story)``; every vertex appends ``(vertex, task, state, instant, luck, answer)`` to the story. Written on
-the core alone, without the operators, so that the core's worlds do not depend on them.
+A row is ``(offset, story, stamp)``. Every vertex appends ``(vertex, task, state, instant, luck, answer)`` to the story;
+the stamp is ``(vertex, task, serial)`` of whoever sent it last, so that the next one sees a gap, a repeat or a change
+of order in its own input. Written on the core alone, so that the core's worlds do not depend on the operators.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
+from clonos.core.chain import ChainContext, ChainSnapshot, FailedAt, Mirror, StepFailed
 from clonos.core.values import decode_value, encode_rows, encode_value
-from clonos_chaos.outsides import SimService
+from clonos_chaos.outsides import ServiceDown
 from clonos_services import random as causal_random
+
+if TYPE_CHECKING:
+    from clonos_chaos.fuzz_jobs import FuzzJob
 
 KEYS = 7
 
@@ -28,6 +32,16 @@ class Work:
     windows_ns: int = 0  # holds rows back until a processing-time window ends
     ports: tuple[int, ...] = ()  # outputs, each gets every row
     is_sink: bool = False  # transactional: collects rows for the checkpoint
+    poison: int = -1  # raises at this offset, in every incarnation
+    padding: tuple[int, int] = (-1, 0)  # (offset, bytes): this row is one huge element from here on
+
+
+class Disorder(AssertionError):
+    """An operator has seen a gap, a repeat or another order in its input."""
+
+
+class Poisoned(Exception):
+    """Raised by user code at a poison record."""
 
 
 class FuzzMirror:
@@ -37,7 +51,7 @@ class FuzzMirror:
         self.state: dict[Any, Any] = {}
 
     def apply(self, changes: bytes) -> None:
-        changed, deleted = decode_value(changes)  # type: ignore[misc]
+        changed, deleted = cast("tuple[dict[Any, Any], list[Any]]", decode_value(changes))
         self.state.update(changed)
         for key in deleted:
             self.state.pop(key, None)
@@ -46,53 +60,82 @@ class FuzzMirror:
 class FuzzChain:
     """Implements ``clonos.core.chain.Chain``."""
 
-    def __init__(self, work: Work, service: SimService, inputs: list[list[Any]] | None) -> None:
-        self.work, self.service = work, service
-        self.records = inputs  # per source task
+    def __init__(self, job: FuzzJob, vertex: int) -> None:
+        self.job, self.work = job, job.works[vertex]
         self.state: dict[Any, Any] = {}
         self.changed: dict[Any, None] = {}
-        self.position = 0
+        self.position = 0  # of a source
+        self.serial = 0  # of rows sent
+        self.heard: dict[Any, int] = {}  # (port, vertex, task) -> serial of the last row received
         self.collected: list[Any] = []
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         self.context = context
+        self.job.chains_open += 1
         if mirror is not None:
             assert isinstance(mirror, FuzzMirror)
             self.state = mirror.state
         if position is not None:
-            self.position = decode_value(position)  # type: ignore[assignment]
+            self.position, self.serial, self.heard = decode_value(position)  # type: ignore[misc]
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
-        self._emit([self._told(row) for row in rows])
+        for _, _, stamp in rows:
+            self._hear(port, *stamp[:3])
+        self._process(rows)
 
     def process_columns(self, port: int, batch: Any) -> None:
         raise AssertionError("fuzz jobs have rows only")
 
-    def _told(self, row: Any) -> Any:
-        offset, story = row
+    def _hear(self, port: int, vertex: int, task: int, serial: int) -> None:
+        """What one task sends arrives in its order, once; all of it where nobody else gets a part."""
+        sender = (port, vertex, task)
+        last = self.heard.get(sender, 0)
+        is_next = serial == last + 1 if self.context.parallelism == 1 else serial > last
+        if not is_next:
+            raise Disorder(f"{self.context.task_name} got row {serial} of {sender} behind row {last}")
+        self.heard[sender] = serial
+
+    def _process(self, rows: list[Any]) -> None:
+        told = []
+        for index, row in enumerate(rows):
+            if row[0] == self.work.poison:
+                at = FailedAt("fuzz", index, repr(row[0]))
+                raise StepFailed(at) from Poisoned(f"offset {row[0]}")
+            told.append(self._told(row[0], row[1]))
+        self._hold_or_send(told)
+
+    def _told(self, offset: int, story: Any) -> tuple[int, Any]:
         work, recorder = self.work, self.context.recorder
         key = offset % KEYS
         seen = self.state.get(key, 0) + 1
         self._set(key, seen)
         instant = recorder.instant_ns(False) if work.reads_clock else 0
         luck = causal_random.getrandbits(32) if work.draws else 0
-        answer = 0
-        if work.calls:
-            question = (self.context.vertex, offset)
-            answer = recorder.call(
+        answer = self._ask(offset, story) if work.calls else 0
+        return offset, (*story, (self.context.vertex, self.context.index, seen, instant, luck, answer))
+
+    def _ask(self, offset: int, story: Any) -> int:
+        context, is_effect = self.context, self.work.effects
+        service = self.job.service
+        question = (context.vertex, offset, tuple(entry[0] for entry in story))
+        try:
+            answer = context.recorder.call(
                 "ask",
                 encode_value(question),
-                lambda key: self.service.ask(question, key),
-                effect=work.effects,
-                in_doubt=(lambda key: self.service.ask(question, key)) if work.effects else None,
+                lambda key: service.ask(question, key, context, is_effect, False),
+                effect=is_effect,
+                in_doubt=(lambda key: service.ask(question, key, context, is_effect, True)) if is_effect else None,
             )
-        return (offset, (*story, (self.context.vertex, self.context.index, seen, instant, luck, answer)))
+        except ServiceDown as down:
+            return -down.answer
+        assert isinstance(answer, int), answer
+        return answer
 
     def _set(self, key: Any, value: Any) -> None:
         self.state[key] = value
         self.changed[key] = None
 
-    def _emit(self, rows: list[Any]) -> None:
+    def _hold_or_send(self, rows: list[tuple[int, Any]]) -> None:
         width = self.work.windows_ns
         if not width:
             self._send(rows)
@@ -101,10 +144,18 @@ class FuzzChain:
         self._set(("window", end), [*self.state.get(("window", end), []), *rows])
 
     def _send(self, rows: list[Any]) -> None:
+        stamped = []
+        padded, padding_bytes = self.work.padding
+        for offset, story in rows:
+            self.serial += 1
+            stamp: Any = (self.context.vertex, self.context.index, self.serial)
+            if offset == padded:
+                stamp = (*stamp, b"x" * padding_bytes)
+            stamped.append((offset, story, stamp))
         if self.work.is_sink:
-            self.collected += rows
+            self.collected += stamped
         for port in self.work.ports:
-            self.context.collector.rows(port, rows, [offset for offset, _ in rows])
+            self.context.collector.rows(port, stamped, [row[0] for row in stamped])
 
     def _windows(self) -> list[int]:
         return sorted(key[1] for key in self.state if isinstance(key, tuple))
@@ -130,18 +181,21 @@ class FuzzChain:
         if self.collected:
             self.context.collector.prepared(encode_rows(self.collected))
             self.collected = []
-        return ChainSnapshot(encode_value((changed, deleted)), encode_value(self.position))
+        return ChainSnapshot(encode_value((changed, deleted)), encode_value((self.position, self.serial, self.heard)))
 
     def close(self) -> None:
-        pass
+        self.job.chains_open -= 1
+
+    # ------------------------------------------------------------------ sources
+
+    def _records(self) -> list[int]:
+        return self.job.inputs[self.context.index]
 
     def poll(self, records_max: int) -> tuple[int, int] | None:
-        assert self.records is not None
-        left = len(self.records[self.context.index]) - self.position
+        left = len(self._records()) - self.position
         return (0, min(left, records_max)) if left else (-1, 0)
 
     def read(self, split: int, count: int) -> None:
-        assert self.records is not None
-        rows = self.records[self.context.index][self.position : self.position + count]
+        offsets = self._records()[self.position : self.position + count]
         self.position += count
-        self.process_rows(0, rows)
+        self._process([(offset, ()) for offset in offsets])

@@ -1,10 +1,12 @@
-"""Fuzz jobs: a few topologies, their parameters drawn from the world's luck."""
+"""Fuzz jobs: a few topologies with parameters drawn from the world's luck, or a job built to order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from clonos.core.chain import Chain, Mirror
+from clonos.core.ids import TaskId
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
@@ -14,77 +16,95 @@ _SPREAD = (Partitioning.HASH, Partitioning.HASH, Partitioning.REBALANCE)
 
 
 class FuzzJob:
-    """A plan, what its vertices do, its input, and how often each offset must come out of which vertex."""
+    """A plan, what its vertices do, its input, and how often each offset must come out of the sink."""
 
-    def __init__(self, name: str, luck: Random, records: int, sharing_depth: int | None) -> None:
+    def __init__(
+        self, name: str, luck: Random, records: int, sharing_depth: int | None, build: Callable[[FuzzJob], None]
+    ) -> None:
         self.name = name
         self.luck = luck
-        self.service = SimService(Random(luck.getrandbits(64)))
+        self.service = SimService(Random(luck.getrandbits(64)), luck.choice((0.0, 0.0, 0.2)))
         self.works: list[Work] = []
         self.vertices: list[Vertex] = []
         self.edges: list[Edge] = []
         self.records = records
         self.copies = 1  # paths from the source to the sink
-        _TOPOLOGIES[name](self)
+        self.chains_open = 0
+        build(self)
         sources = self.vertices[0].parallelism
-        self.inputs = [[(offset, ()) for offset in range(first, records, sources)] for first in range(sources)]
+        self.inputs = [list(range(first, records, sources)) for first in range(sources)]
         self.plan = Plan(name, tuple(self.vertices), tuple(self.edges), 128, sharing_depth)
 
     def new_chain(self, vertex: int) -> Chain:
         """A chain for one incarnation."""
-        return FuzzChain(self.works[vertex], self.service, self.inputs if vertex == 0 else None)
+        return FuzzChain(self, vertex)
 
     def new_mirror(self, vertex: int) -> Mirror:
         """An empty image of its state."""
         return FuzzMirror()
 
-    # ------------------------------------------------------------------ building
+    def task(self, name: str) -> TaskId:
+        """The task of this name, ``map/0``."""
+        return next(task for task in self.plan.tasks if self.plan.task_name(task) == name)
 
-    def vertex(self, name: str, parallelism: int, ports: tuple[int, ...], **overrides: bool) -> int:
-        """A vertex that does a random selection of nondeterministic things."""
-        luck = self.luck
-        windows_ns = luck.choice((0, 0, 0, 20, 100)) * MILLISECOND_NS
-        has_effects = overrides.get("effects", luck.random() < 0.1)
+    # ------------------------------------------------------------------ built to order
+
+    def add(self, name: str, work: Work, parallelism: int = 1) -> int:
+        """A vertex; the first one is the source."""
         is_source = not self.vertices
-        self.works.append(
-            Work(
-                calls=luck.random() < 0.4 or has_effects,
-                effects=has_effects,
-                draws=luck.random() < 0.5,
-                reads_clock=luck.random() < 0.5,
-                windows_ns=0 if is_source else windows_ns,
-                ports=ports,
-            )
-        )
-        self.vertices.append(Vertex(name, parallelism, is_source=is_source, has_effects=has_effects))
+        self.works.append(work)
+        self.vertices.append(Vertex(name, parallelism, is_source=is_source, has_effects=work.effects))
         return len(self.vertices) - 1
 
-    def sink(self, parallelism: int) -> int:
-        """The last vertex: transactional, immediate, or both."""
-        kind = self.luck.choice(("transactional", "immediate", "both"))
-        immediate = kind != "transactional"
-        transactional = kind != "immediate"
-        self.works.append(
-            Work(
-                calls=self.luck.random() < 0.3,
-                draws=self.luck.random() < 0.5,
-                ports=(0,) if immediate else (),
-                is_sink=transactional,
-            )
-        )
+    def add_sink(self, work: Work, parallelism: int = 1) -> int:
+        """The last vertex: immediate where its work has a port, transactional where ``is_sink``."""
+        immediate = bool(work.ports)
+        self.works.append(work)
         self.vertices.append(
-            Vertex("sink", parallelism, has_effects=immediate, is_transactional=transactional)
+            Vertex("sink", parallelism, has_effects=immediate or work.effects, is_transactional=work.is_sink)
         )
         number = len(self.vertices) - 1
         if immediate:
             self.edges.append(Edge(number, -1, Partitioning.OUTSIDE, 0))
         return number
 
+    def connect(self, source: int, target: int, partitioning: Partitioning = Partitioning.HASH, port: int = 0) -> None:
+        """An edge."""
+        self.edges.append(Edge(source, target, partitioning, port))
+
+    # ------------------------------------------------------------------ drawn
+
+    def vertex(self, name: str, parallelism: int, ports: tuple[int, ...]) -> int:
+        """A vertex that does a random selection of nondeterministic things."""
+        luck = self.luck
+        windows_ns = luck.choice((0, 0, 0, 20, 100)) * MILLISECOND_NS
+        has_effects = luck.random() < 0.1
+        work = Work(
+            calls=luck.random() < 0.4 or has_effects,
+            effects=has_effects,
+            draws=luck.random() < 0.5,
+            reads_clock=luck.random() < 0.5,
+            windows_ns=windows_ns if self.vertices else 0,
+            ports=ports,
+        )
+        return self.add(name, work, parallelism)
+
+    def sink(self, parallelism: int) -> int:
+        """The last vertex: transactional, immediate, or both."""
+        kind = self.luck.choice(("transactional", "immediate", "both"))
+        work = Work(
+            calls=self.luck.random() < 0.3,
+            draws=self.luck.random() < 0.5,
+            ports=(0,) if kind != "transactional" else (),
+            is_sink=kind != "immediate",
+        )
+        return self.add_sink(work, parallelism)
+
     def edge(self, source: int, target: int, port: int = 0) -> None:
         """An edge with a random partitioning that fits."""
         same = self.vertices[source].parallelism == self.vertices[target].parallelism
         kinds = (*_SPREAD, Partitioning.FORWARD) if same else _SPREAD
-        self.edges.append(Edge(source, target, self.luck.choice(kinds), port))
+        self.connect(source, target, self.luck.choice(kinds), port)
 
 
 def _shuffle(job: FuzzJob) -> None:
@@ -122,5 +142,10 @@ def _chain(job: FuzzJob) -> None:
     job.edge(previous, job.sink(1))
 
 
-_TOPOLOGIES = {"shuffle": _shuffle, "diamond": _diamond, "chain": _chain}
+_TOPOLOGIES: dict[str, Callable[[FuzzJob], None]] = {"shuffle": _shuffle, "diamond": _diamond, "chain": _chain}
 FUZZ_TOPOLOGIES = tuple(_TOPOLOGIES)
+
+
+def draw_job(topology: str, luck: Random, records: int, sharing_depth: int | None) -> FuzzJob:
+    """A job of a topology."""
+    return FuzzJob(topology, luck, records, sharing_depth, _TOPOLOGIES[topology])

@@ -10,8 +10,16 @@ from clonos.core.ids import SlotId
 from clonos_chaos.clockwork import MILLISECOND_NS, Clockwork
 
 Deliver = Callable[[SlotId, SlotId, m.Message, Any], None]
+Watch = Callable[[str, SlotId, SlotId, m.Message], bool]
+"""Told of each message ``sent`` and ``delivered``; True: a message that was sent is lost."""
 
-_CONTROL = (m.Question, m.Answer, m.View, m.Trigger, m.Completed, m.Snapshotted, m.SlotStatus, m.Keep, m.Kept, m.Register)
+CONTROL = (
+    *(m.Question, m.Answer, m.View, m.Trigger, m.Completed, m.Snapshotted, m.SlotStatus, m.Keep, m.Kept, m.Register),
+    *(m.LogLost, m.Accusation, m.Release),
+)
+"""What is repeated until answered, so that any of them may be lost without a connection breaking."""
+
+DELAYS_NS = (MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)
 
 
 class Network:
@@ -22,7 +30,7 @@ class Network:
         self.delay_ns_max = delay_ns_max
         self.loss = loss  # of control messages that are repeated until answered
         self.delivered = 0
-        self.watch: Callable[[str, SlotId, SlotId, m.Message], None] | None = None
+        self.watch: Watch | None = None
         self._deliver = deliver
         self._is_encoding = is_encoding
         self._last: dict[tuple[SlotId, SlotId], int] = {}
@@ -34,9 +42,9 @@ class Network:
         pair = (sender, receiver)
         if pair in self._cut:
             return
-        if self.watch is not None:
-            self.watch("sent", sender, receiver, message)
-        if self.loss and isinstance(message, _CONTROL) and self.clock.luck.random() < self.loss:
+        if self.watch is not None and self.watch("sent", sender, receiver, message):
+            return
+        if self.loss and isinstance(message, CONTROL) and self.clock.luck.random() < self.loss:
             return
         if self._is_encoding:
             message = m.decode_message(m.encode_message(message), str(sender))
@@ -61,9 +69,16 @@ class Network:
         self.break_connection(one, other)
         self._cut |= {(one, other), (other, one)}
 
+    def lose_way(self, sender: SlotId, receiver: SlotId) -> None:
+        """What one sends to the other is lost from now on, until ``heal``."""
+        pair = (sender, receiver)
+        self._lives[pair] = self._lives.get(pair, 0) + 1
+        self._cut.add(pair)
+
     def heal(self, one: SlotId, other: SlotId) -> None:
         """The connection is there again."""
         self._cut -= {(one, other), (other, one)}
 
-
-DELAYS_NS = (MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)
+    def heal_all(self) -> None:
+        """All connections are there again."""
+        self._cut.clear()

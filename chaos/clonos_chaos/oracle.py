@@ -1,13 +1,21 @@
-"""What must hold in every world (``docs/protocol.md``, section 10)."""
+"""What must hold in every world (``docs/protocol.md``, section 10), and who watches over it.
+
+This file hears of everything that happens and hands it on: ``log_watch`` compares causal logs and bounds what is kept,
+``survival`` knows which failures may cost a log, ``verdict`` reads what has left the job. A complaint ends the world.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
-from clonos.core.ids import Incarnation, TaskId, ViewNumber
-from clonos.core.messages import LogLost, View
+from clonos.core.ids import Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.messages import LogLost, Snapshotted, View
+from clonos.core.metadata import CheckpointMetadata
+from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
+from clonos_chaos.log_watch import LogWatch
+from clonos_chaos.survival import Survival
+from clonos_chaos.verdict import complaints_of
 
 if TYPE_CHECKING:
     from clonos_chaos.sim_slot import SimSlot
@@ -19,27 +27,92 @@ class Oracle:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.view = View(ViewNumber(0), 0, "", (), ())
-        self.lives: dict[TaskId, set[Incarnation]] = {}
+        self.view = View(ViewNumber(0), 0, "", (), ())  # the latest one that was issued
+        self.lives: dict[TaskId, dict[Incarnation, SlotId]] = {}
+        self.logs = LogWatch(world)
+        self.survival = Survival(world)
+        self.is_lost = False  # in this generation a task has reported LOST
+        self._progress_ns = 0  # when something has happened that a stuck job does not do
+        self._until_look = world.settings.look_every
+
+    # ------------------------------------------------------------------ hears
 
     def started(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
         """An incarnation is started once, in one slot."""
-        lives = self.lives.setdefault(task, set())
+        lives = self.lives.setdefault(task, {})
         if incarnation in lives:
             self.world.fail(f"task {task} was started twice as incarnation {incarnation:x}")
-        lives.add(incarnation)
+        lives[incarnation] = host.id
         self.world.note(f"start {self.world.plan.task_name(task)} {incarnation:x} in slot {host.id}")
 
-    def viewed(self, view: View) -> None:
-        """Views grow; a new generation needs a lost log."""
-        if self.view.number and view.generation > self.view.generation:
-            self.world.outcome.rollbacks += 1
+    def viewed(self, view: View) -> bool:
+        """Views grow; a new generation needs a lost log. Whether it is a rollback."""
+        before = self.view
+        is_rollback = bool(before.number) and view.generation > before.generation
+        if is_rollback and not self.is_lost:
+            self.world.fail(f"generation {view.generation} begins, but nobody has reported LOST")
+        self._look()
         self.view = view
+        if is_rollback or not before.number:
+            self.world.outcome.rollbacks += is_rollback
+            self.is_lost = False
+            self.survival.begin(view)
+        else:
+            self.survival.viewed(before, view)
         self.world.outcome.views += 1
+        self._progress_ns = self.world.clock.now_ns
+        return is_rollback
+
+    def dying(self, slots: list[SlotId]) -> None:
+        """These processes are about to die."""
+        self._progress_ns = self.world.clock.now_ns
+        self.survival.dying(slots, self.view)
 
     def lost(self, message: LogLost) -> None:
-        """A task has reported its log as lost."""
-        self.world.outcome.reached["lost"] = self.world.outcome.reached.get("lost", 0) + 1
+        """A task has told the coordinator that its log is lost."""
+        if self.view.placements[message.task].incarnation != message.incarnation or self.is_lost:
+            return
+        self.is_lost = True
+        self._count("lost")
+        if not self.survival.why_permitted:
+            self.world.fail(
+                f"{self.world.plan.task_name(message.task)} reports LOST at {message.position} of channel"
+                f" {message.channel} behind {message.claim}, though no failure so far may cost a log"
+            )
+
+    def acknowledged(self, message: Snapshotted) -> None:
+        """A task has told the coordinator that its snapshot is durable: it is."""
+        missing = [name for name in message.objects if name not in self.world.store]
+        if message.checkpoint <= max(self.world.chain, default=0):
+            return  # repeated, because the task has not heard yet that it is over
+        if missing and self.view.placements[message.task].incarnation == message.incarnation:
+            self.world.fail(
+                f"task {message.task} acknowledges {message.checkpoint}, but {missing} are not in the store"
+            )
+
+    def completed(self, metadata: CheckpointMetadata) -> None:
+        """A checkpoint is durable."""
+        self._progress_ns = self.world.clock.now_ns
+        self.logs.completed(metadata)
+
+    def delivered(self) -> None:
+        """A message was taken in by a slot: now and then all logs are looked at, and whether anything moves."""
+        self._until_look -= 1
+        if self._until_look <= 0:
+            self._until_look = self.world.settings.look_every
+            self._look()
+            silent_ns = self.world.clock.now_ns - self._progress_ns
+            if silent_ns > self.world.settings.patience_ms * MILLISECOND_NS and self.world.ending is None:
+                self.world.fail(f"stuck: no view, checkpoint or fault for {silent_ns / SECOND_NS:.1f} virtual seconds")
+
+    def _look(self) -> None:
+        if self.view.number:
+            self.logs.look(self.view)
+            self.survival.look(self.view)
+
+    def _count(self, what: str) -> None:
+        reached = self.world.outcome.reached
+        reached[what] = reached.get(what, 0) + 1
 
     # ------------------------------------------------------------------ the end
 
@@ -48,65 +121,6 @@ class Oracle:
         world = self.world
         if not isinstance(world.ending, c.JobDone):
             world.fail(f"the job did not finish: {world.ending}")
-        complaints = [text for outside in world.outsides.values() for text in outside.complaints]
-        immediate = [row for outside in world.outsides.values() for row in outside.rows]
-        transactional = [row for rows in world.committed.values() for row in rows]
-        has_immediate = bool(world.outsides)
-        has_transactional = any(vertex.is_transactional for vertex in world.plan.vertices)
-        rolled_back = world.outcome.rollbacks > 0
-        if has_immediate and not rolled_back:
-            complaints += self._once("immediate", immediate)
-        if has_transactional:
-            complaints += self._once("transactional", transactional)
-        if not rolled_back:
-            complaints += self._agreeing([*immediate, *transactional])
-            complaints += self._calls([*immediate, *transactional])
-        else:
-            complaints += self._agreeing(transactional)
+        complaints = complaints_of(world)
         if complaints:
             world.fail("; ".join(complaints[:5]))
-
-    def _once(self, sink: str, rows: list[Any]) -> list[str]:
-        """Every input has its effect once on every path."""
-        counted = Counter(offset for offset, _ in rows)
-        copies = self.world.job.copies
-        expected = range(self.world.job.records)
-        wrong = {offset: counted[offset] for offset in expected if counted[offset] != copies}
-        strange = [offset for offset in counted if offset not in expected]
-        return [f"{sink} sink: offsets {wrong} instead of {copies} times each, strange {strange}"] if wrong or strange else []
-
-    def _agreeing(self, rows: list[Any]) -> list[str]:
-        """What a vertex drew for an offset is the same on every path on which it left."""
-        drawn: dict[tuple[Any, ...], Any] = {}
-        found = []
-        for offset, story in rows:
-            path: tuple[int, ...] = ()
-            for vertex, task, *values in story:
-                path = (*path, vertex)
-                known = drawn.setdefault((offset, path), (task, values))
-                if known != (task, values):
-                    found.append(f"offset {offset} at {path}: {known} and {(task, values)}")
-        states: dict[tuple[Any, ...], int] = {}
-        for (offset, path), (task, values) in drawn.items():
-            place = (path[-1], task, offset % 7, values[0])
-            if states.setdefault(place, hash_free(offset, path)) != hash_free(offset, path):
-                found.append(f"state {place} was reached by two records")
-        return found
-
-    def _calls(self, rows: list[Any]) -> list[str]:
-        """Every answer that is visible was given; the same question has one key as long as its answer counts."""
-        given = {answer for _, _, answer in self.world.job.service.answers}
-        return [
-            f"answer {values[-1]} for offset {offset} was never given"
-            for offset, story in rows
-            for _, _, *values in story
-            if values[-1] and values[-1] not in given
-        ]
-
-
-def hash_free(offset: int, path: tuple[int, ...]) -> int:
-    """A number for a place, the same in every process."""
-    number = offset
-    for vertex in path:
-        number = number * 64 + vertex + 1
-    return number

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clonos.core.values import decode_rows
+
+if TYPE_CHECKING:
+    from clonos.core.chain import ChainContext
 
 
 class Fenced(Exception):
@@ -21,6 +24,7 @@ class SimOutside:
         self.life = (0, 0)  # (generation, incarnation)
         self.rows: list[Any] = []  # of the current generation by number, see ``superseded``
         self.superseded: list[Any] = []  # let out by an earlier generation behind the checkpoint of a rollback
+        self.alarms_due: list[tuple[int, int]] = []  # (first, next) number of each superseded range, none of them empty
         self.generations: list[int] = []
         self.complaints: list[str] = []
 
@@ -31,6 +35,12 @@ class SimOutside:
         superseded = None
         if generation > self.life[0] > 0:
             superseded = self.next_number
+            if restored_number > superseded:
+                self.complaints.append(
+                    f"{self.task_name}: the checkpoint has output up to {restored_number}, the outside to {superseded}"
+                )
+            if superseded > restored_number:
+                self.alarms_due.append((restored_number, superseded))
             self.superseded += self.rows[restored_number:]
             del self.rows[restored_number:], self.generations[restored_number:]
             self.next_number = restored_number
@@ -56,15 +66,58 @@ class SimOutside:
         return self.next_number
 
 
+class ServiceDown(Exception):
+    """The service has answered with an error; it was asked all the same."""
+
+    def __init__(self, answer: int) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+class Asked(NamedTuple):
+    """One call, as the service's own log tells it."""
+
+    question: Any
+    key: str
+    answer: int
+    task_name: str  # empty where the asker is not known
+    generation: int
+    incarnation: int
+    is_effect: bool
+    is_in_doubt: bool  # asked by key, because an earlier life announced it and died before it knew the outcome
+
+
 class SimService:
-    """Answers each question with a number of its own, and logs it with its key."""
+    """Answers each question with a number of its own, or fails with one, and logs it with its key."""
 
-    def __init__(self, luck: Random) -> None:
+    def __init__(self, luck: Random, failure: float = 0.0) -> None:
         self._luck = luck
-        self.answers: list[tuple[object, str, int]] = []  # (question, key, answer)
+        self._failure = failure
+        self.answers: list[Asked] = []
 
-    def ask(self, question: object, key: str) -> int:
+    def ask(
+        self,
+        question: object,
+        key: str,
+        context: ChainContext | None = None,
+        is_effect: bool = False,
+        is_in_doubt: bool = False,
+    ) -> int:
         """A fresh random answer every time, so that a call made twice shows."""
-        answer = self._luck.getrandbits(48)
-        self.answers.append((question, key, answer))
+        answer = self._luck.getrandbits(48) + 1
+        fails = self._luck.random() < self._failure
+        self.answers.append(
+            Asked(
+                question,
+                key,
+                -answer if fails else answer,
+                context.task_name if context else "",
+                context.generation if context else 0,
+                context.incarnation if context else 0,
+                is_effect,
+                is_in_doubt,
+            )
+        )
+        if fails:
+            raise ServiceDown(answer)
         return answer

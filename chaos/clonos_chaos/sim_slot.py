@@ -89,6 +89,7 @@ class SimSlot:
 
     def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
         self.tasks[task, incarnation].release()
+        self.world.reach("live", task)
 
     def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         self.tasks[task, incarnation].kept_to(end_bytes)
@@ -110,11 +111,11 @@ class SimSlot:
     def _written(self, name: str, encoded: bytes) -> None:
         if self.is_dead:
             return  # never finished: what is torn has no name yet
-        if self.clock.luck.random() < self.world.settings.store_failure:
+        if self.world.fails_in_store():
             self.run(self.slot.on_snapshot_written, name, b"", "the simulated store failed")
             return
         self.world.store[name] = encoded
-        self.world.reach("snapshot_written", TaskId(int(name.split("/")[1])))
+        self.world.reach("snapshot written", TaskId(int(name.split("/")[1])))
         self.run(self.slot.on_snapshot_written, name, encoded, "")
 
     def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
@@ -123,9 +124,9 @@ class SimSlot:
     def _read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
         store = self.world.store
         missing = [name for name in names if name not in store]
-        if missing and token[0] == "task":
+        if missing and token[0] == "task" and not self.is_dead:
             self.world.fail(f"snapshot {missing} of {token} is not in the store")
-        if missing or self.clock.luck.random() < self.world.settings.store_failure:
+        if missing or self.world.fails_in_store():
             self.run(self.slot.on_objects_read, token, None, f"missing {missing}")
             return
         snapshots = [decode_snapshot(store[name], name) for name in names]
@@ -141,14 +142,13 @@ class SimSlot:
         due = self._outside_due_ns[task] = max(due, self._outside_due_ns.get(task, 0))
         self.clock.at(due, call, *arguments)
 
-    def _register_outside(
-        self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int
-    ) -> None:
+    def _register_outside(self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int) -> None:
         # A request that has left reaches the outside even if the process has died since.
         try:
             number, superseded = self.world.outsides[task].register(generation, incarnation, restored_number)
         except Fenced:
             return
+        self.world.reach("outside opened", task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),
             self.run,
@@ -174,7 +174,7 @@ class SimSlot:
             number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
         except Fenced:
             return
-        self.world.reach("outside_written", task)
+        self.world.reach("outside written", task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),
             self.run,
@@ -189,7 +189,7 @@ class SimSlot:
 
     def warn(self, text: str, **fields: str | int) -> None:
         self.world.note(f"warning: {text}")
-        self.world.warnings.append(text)
+        self.world.warnings.append((text, fields))
 
     def end(self, reason: str) -> None:
         self.world.note(f"slot {self.id} ends: {reason or 'released'}")

@@ -43,13 +43,14 @@ class SimTask:
         world = self.world
         task: Task | None = None
         try:
+            world.reach("start", self.task)
             chain = world.job.new_chain(world.plan.vertex_of[self.task])
             task = Task(world.plan, self.task, self.incarnation, chain, self, self._activation, world.options)
             self._activation = None  # type: ignore[assignment]
             task.run()
         except TaskStopped:
             pass
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  reported to the slot, as a thread does
             if self.is_dead:
                 return
             assert task is not None, error
@@ -133,6 +134,9 @@ class SimTask:
         return self.commands.popleft() if self.commands else None
 
     def emit(self, emission: Emission) -> None:
+        snapshot = emission.snapshot
+        point = "emission" if snapshot is None else "end of stream" if snapshot.final else "aligned"
+        self.world.reach(point, self.task)
         self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
 
@@ -143,11 +147,13 @@ class SimTask:
         self.host.later(self.host.slot.on_needs, self.task, self.incarnation, channel, next_seq)
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
+        self.world.reach("log end", self.task)
         self.host.later(self.host.slot.on_log_end, self.task, self.incarnation, positions)
         while not self._is_released:
             self._idle(None)
 
     def await_kept(self, log_end_bytes: int) -> None:
+        self.world.reach("intent", self.task)
         self.host.later(self.host.slot.on_await_kept, self.task, self.incarnation, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
             self._idle(None)
@@ -163,13 +169,10 @@ class SimTask:
 
     def perform(self, function: Any, key: str) -> object:
         self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))
-        self.world.reach("call", self.task)
-        if self.is_dead:
-            raise TaskStopped
+        if self.world.reach("call", self.task):
+            self._pass_time(1)
         try:
-            outcome = function(key)
-        except Exception as error:
+            return function(key)
+        finally:
+            self.world.reach("called", self.task)
             self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))
-            raise error from None
-        self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))
-        return outcome

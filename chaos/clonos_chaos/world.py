@@ -1,9 +1,10 @@
-"""A whole job in one thread under virtual time, from one seed: slots, coordinator, network, store, outsides, user code."""
+"""A whole job in one thread under virtual time, from one seed: slots, coordinator, network, store, outsides, code."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -12,25 +13,30 @@ from greenlet import getcurrent
 
 from clonos.core import coordination as c
 from clonos.core import messages as m
-from clonos.core.coordinator import Coordinator
+from clonos.core.chain import StepFailed
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.options import Options
+from clonos_chaos.aims import NOBODY, Aim, Reached
 from clonos_chaos.api_jobs import ApiJob
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.faults import Faults
-from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob
+from clonos_chaos.fuzz_chain import Poisoned
+from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job
 from clonos_chaos.network import DELAYS_NS, Network
 from clonos_chaos.oracle import Oracle
 from clonos_chaos.outsides import SimOutside
+from clonos_chaos.sim_coordinator import SimCoordinator
 from clonos_chaos.sim_slot import SimSlot
-
-STORY_LINES_MAX = 400
-VIRTUAL_SECONDS_MAX = 600
+from clonos_chaos.sim_spill import DiskWeather, draw_budgets
 
 TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api")
 """A seed without a topology takes the one whose turn it is."""
+
+STORY_LINES_MAX = 400
+AFTERLIFE_NS_MAX = 10 * SECOND_NS
+"""Virtual time in which every process must have ended once the job has."""
 
 
 class WorldFailed(Exception):
@@ -46,14 +52,15 @@ class Settings:
     store_ns_max: int = 20 * MILLISECOND_NS
     outside_ns_max: int = 5 * MILLISECOND_NS
     store_failure: float = 0.0
-    spill_ns_max: int = 5 * MILLISECOND_NS
-    spill_failure: float = 0.0
+    disk: DiskWeather = DiskWeather()  # noqa: RUF009  it is frozen
     network_ns_max: int = 2 * MILLISECOND_NS
     control_loss: float = 0.0
     is_encoding: bool = False
     fresh_slot_ns_max: int = SECOND_NS
     domains: int = 3
     spare_slots: int = 1
+    patience_ms: int = 30_000  # without a view, a checkpoint or a fault the world counts as stuck
+    look_every: int = 64  # messages between two looks at all logs
 
     @staticmethod
     def draw(luck: Random) -> Settings:
@@ -106,21 +113,30 @@ class World:
     """Everything, made from a seed. ``run`` to its end."""
 
     def __init__(
-        self, seed: int, topology: str = "", options: Options | None = None, settings: Settings | None = None
+        self,
+        seed: int,
+        topology: str = "",
+        options: Options | None = None,
+        settings: Settings | None = None,
+        job: Callable[[Random], FuzzJob | ApiJob] | None = None,
+        aims: Sequence[Aim] | None = None,
     ) -> None:
+        """With ``aims``, nothing else goes wrong than what they say."""
         self.seed = seed
         luck = Random(seed)
-        self.settings = settings or Settings.draw(luck)
-        self.options = options or draw_options(luck)
+        budget_luck = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
+        self.settings = settings or replace(Settings.draw(luck), disk=DiskWeather.draw(budget_luck))
+        self.options = options or draw_budgets(draw_options(luck), budget_luck)
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
-        make = ApiJob if topology == "api" else FuzzJob
-        self.job = make(topology, luck, luck.randint(30, 100), depth)
+        make = ApiJob if topology == "api" else draw_job
+        self.job = job(luck) if job else make(topology, luck, luck.randint(30, 100), depth)
         self.plan = self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()
         self.store: dict[str, bytes] = {}
         self.chain: dict[int, CheckpointMetadata] = {}
+        self.store_term = 0  # the highest that was claimed
         self.slots: dict[SlotId, SimSlot] = {}
         self.outsides = {
             task: SimOutside(self.plan.task_name(task))
@@ -130,42 +146,86 @@ class World:
         self.committed: dict[int, list[Any]] = {}
         self.committed_up_to = 0
         self.network = Network(
-            self.clock, self._deliver, self.settings.network_ns_max, self.settings.control_loss, self.settings.is_encoding
+            self.clock,
+            self._deliver,
+            self.settings.network_ns_max,
+            self.settings.control_loss,
+            self.settings.is_encoding,
         )
         self.oracle = Oracle(self)
         self.faults = Faults(self, luck)
+        if aims is not None:
+            self.faults.aims, self.faults.count = list(aims), 0
         self.outcome = Outcome(seed)
         self.crashes: list[BaseException] = []
-        self.warnings: list[str] = []
+        self.warnings: list[tuple[str, dict[str, str | int]]] = []
         self.story: deque[str] = deque(maxlen=STORY_LINES_MAX)
         self.ending: c.JobDone | c.JobFailed | None = None
         self._digest = blake2b(digest_size=8)
-        self.coordinator = Coordinator(self.plan, self.options)
+        self.slots_needed = len(self.plan.tasks) + self.settings.spare_slots
+        self.coordinator = SimCoordinator(self, 1)
         self._domain_turn = 0
 
     # ------------------------------------------------------------------ running
 
     def run(self) -> Outcome:
-        """Runs the job to its end and lets the oracle look at it."""
-        needed = len(self.plan.tasks) + self.settings.spare_slots
-        for _ in range(needed):
+        """Runs the job to its end, lets the oracle look at it, and sees every process end."""
+        try:
+            return self._run()
+        finally:
+            for slot in self.slots.values():
+                slot.kill()
+
+    def _run(self) -> Outcome:
+        for _ in range(self.slots_needed):
             self.add_slot()
-        self.handle(c.Begin(term=1, job_id="fuzz", slots_needed=needed))
-        self._tick()
+        self.coordinator.begin(self.slots_needed)
         self.faults.schedule()
-        while self.ending is None and not self.crashes:
-            if not self.clock.step() or self.clock.now_ns > VIRTUAL_SECONDS_MAX * SECOND_NS:
-                self.fail(f"stuck after {self.clock.now_ns / SECOND_NS:.1f} virtual seconds")
-        if self.crashes:
-            raise WorldFailed(self.tell(f"a task crashed: {self.crashes[0]!r}")) from self.crashes[0]
+        step, crashes = self.clock.step, self.crashes
+        while self.ending is None and not crashes:
+            step()
+        if crashes:
+            raise WorldFailed(self.tell(f"a task crashed: {crashes[0]!r}")) from crashes[0]
         self.oracle.judge()
-        for slot in self.slots.values():
-            slot.kill()
+        self._see_processes_end()
         outcome = self.outcome
-        outcome.digest = self._digest.hexdigest()
+        outcome.digest = self._sum_up()
         outcome.delivered = self.network.delivered
         outcome.virtual_ms = self.clock.now_ns // MILLISECOND_NS
         return outcome
+
+    def _see_processes_end(self) -> None:
+        """Whoever hears of the end goes; nothing is left of anybody."""
+        self.network.heal_all()
+        self.network.loss = 0.0
+        for slot in self.slots.values():
+            slot.paused_until_ns = 0
+        until_ns = self.clock.now_ns + AFTERLIFE_NS_MAX
+        while self.living() and self.clock.now_ns < until_ns:
+            self.clock.step()
+        last_ns = self.clock.now_ns
+        while self.clock.now_ns == last_ns:  # threads that were told to stop at this instant
+            self.clock.step()
+        left = [slot.id for slot in self.living()]
+        if left or self.job.chains_open:
+            self.fail(f"after the end slots {left} are left, and {self.job.chains_open} chains were never closed")
+
+    def _sum_up(self) -> str:
+        """The digest of all that has happened."""
+        rows = [(task, outside.rows, outside.superseded) for task, outside in self.outsides.items()]
+        ends = (self.clock.events_run, self.network.delivered, self.job.service.answers, rows, self.committed)
+        self._digest.update(repr(ends).encode())
+        return self._digest.hexdigest()
+
+    def living(self) -> list[SimSlot]:
+        """Slots whose process runs."""
+        return [slot for slot in self.slots.values() if not slot.is_dead]
+
+    def slot_of(self, task: TaskId) -> SimSlot | None:
+        """The living slot where the latest view has a task."""
+        placements = self.oracle.view.placements
+        slot = self.slots.get(placements[task].slot) if 0 <= task < len(placements) else None
+        return slot if slot is not None and not slot.is_dead else None
 
     def add_slot(self) -> None:
         """A fresh slot is born in the domain whose turn it is."""
@@ -175,6 +235,13 @@ class World:
         slot.register()
         self.clock.after(self.clock.between(0, 25 * MILLISECOND_NS), slot.tick)
 
+    def end_slot(self, slot_id: SlotId) -> None:
+        """The provider sees to it that a process ends."""
+        slot = self.slots.get(slot_id)
+        if slot is not None and not slot.is_dead:
+            self.oracle.dying([slot_id])
+            slot.kill()
+
     def _deliver(self, sender: SlotId, receiver: SlotId, message: m.Message, payload: Any) -> None:
         if receiver == COORDINATOR:
             self.handle(c.Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
@@ -182,75 +249,38 @@ class World:
         slot = self.slots.get(receiver)
         if slot is not None and not slot.is_dead:
             slot.run(slot.slot.on_message, sender, message, payload)
+            self.oracle.delivered()
 
-    def _tick(self) -> None:
-        self.handle(c.Ticked(self.clock.now_ns))
-        self.clock.after(self.options.heartbeat_ms * MILLISECOND_NS // 2, self._tick)
-
-    # ------------------------------------------------------------------ the coordinator's shell
+    # ------------------------------------------------------------------ the coordinator
 
     def handle(self, event: c.Event) -> None:
-        """One event of the coordinator and what it asks for."""
-        if self.ending is not None:
-            return
-        for effect in self.coordinator.handle(event):
-            self._perform(effect)
+        """An event for whoever is coordinator now."""
+        self.coordinator.handle(event)
 
-    def _perform(self, effect: c.Effect) -> None:
-        match effect:
-            case c.Send(slot, message):
-                self._note_sent(slot, message)
-                self.network.send(COORDINATOR, slot, message, b"")
-            case c.RequestSlots(count):
-                for _ in range(count):
-                    self.clock.after(self.clock.between(MILLISECOND_NS, self.settings.fresh_slot_ns_max), self.add_slot)
-            case c.ReleaseSlot(slot, reason):
-                self.note(f"release {slot}: {reason}")
-                if slot in self.slots:
-                    self.slots[slot].kill()
-            case c.WriteMetadata(metadata):
-                self.reach("metadata", TaskId(-1))
-                self.clock.after(self.clock.between(100_000, self.settings.store_ns_max), self._write_metadata, metadata)
-            case c.CommitOutput(checkpoint, parts):
-                self.clock.after(self.clock.between(100_000, self.settings.store_ns_max), self._commit, checkpoint, parts)
-            case c.DeleteObjects(names):
-                for name in names:
-                    self.store.pop(name, None)
-            case c.JobDone() | c.JobFailed():
-                self.note(f"{effect}")
-                self.ending = effect
-            case c.Told(milestone, _, task, incarnation, cause):
-                self.note(f"{milestone} task {task} incarnation {incarnation:x} {cause}")
-            case _:
-                self.note(f"{effect}")
+    def end(self, ending: c.JobDone | c.JobFailed) -> None:
+        """The job has ended."""
+        assert self.ending is None, (self.ending, ending)
+        self.ending = ending
 
-    def _note_sent(self, slot: SlotId, message: m.Message) -> None:
-        if isinstance(message, m.View) and message.number > self.oracle.view.number:
-            self.note(f"view {message.number:x} generation {message.generation}")
-            self.oracle.viewed(message)
-            self.reach("view", TaskId(-1))
+    def restart_coordinator(self, down_ms: int) -> None:
+        """The coordinator dies; after a while another one claims the next term."""
+        if self.ending is None and self.coordinator.is_current and not self.coordinator.is_dead:
+            self.note(f"coordinator {self.coordinator.term} dies")
+            self.coordinator.is_dead = True
+            self.clock.after(down_ms * MILLISECOND_NS, self.replace_coordinator, 0)
 
-    def _write_metadata(self, metadata: CheckpointMetadata) -> None:
-        luck = self.clock.luck
-        if luck.random() < self.settings.store_failure:
-            if luck.random() < 0.5:
-                self.chain[metadata.checkpoint] = metadata  # it is there, but nobody was told
-            self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.FAILED, "the simulated store failed"))
-            return
-        self.chain[metadata.checkpoint] = metadata
-        self.outcome.checkpoints += 1
-        self.note(f"checkpoint {metadata.checkpoint} is complete")
-        self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
+    def replace_coordinator(self, pause_ms: int) -> None:
+        """Another coordinator claims the next term; the earlier one, if it lives, wakes up after a pause."""
+        self.coordinator.paused_until_ns = self.clock.now_ns + pause_ms * MILLISECOND_NS
+        self.coordinator = SimCoordinator(self, self.store_term + 1)
+        self.note(f"coordinator {self.coordinator.term} begins")
+        for slot in self.living():
+            self.network.break_connection(COORDINATOR, slot.id)
+        self.coordinator.begin(self.slots_needed)
 
-    def _commit(self, checkpoint: int, parts: Any) -> None:
-        from clonos.core.values import decode_rows
-
-        if checkpoint > self.committed_up_to:
-            self.committed_up_to = checkpoint
-            for entry in parts:
-                for part in entry.parts:
-                    self.committed.setdefault(entry.vertex, []).extend(decode_rows(part))
-        self.handle(c.OutputCommitted(checkpoint, self.clock.now_ns))  # type: ignore[arg-type]
+    def fails_in_store(self) -> bool:
+        """Luck of whoever writes or reads."""
+        return self.ending is None and self.clock.luck.random() < self.settings.store_failure
 
     # ------------------------------------------------------------------ the story
 
@@ -260,13 +290,17 @@ class World:
         self.story.append(line)
         self._digest.update(line.encode())
 
-    def reach(self, point: str, task: TaskId) -> None:
-        """A named point of the protocol has been reached: aimed faults strike."""
-        self.faults.reached(point, task)
+    def reach(self, point: str, task: TaskId = NOBODY) -> bool:
+        """A named point of the protocol has been reached. True: an aimed fault strikes at this instant."""
+        if point not in self.faults.watched:
+            return False
+        self.faults.reached(Reached(point, task))
+        return True
 
     def is_unexpected(self, error: BaseException) -> bool:
-        """Fuzz jobs never raise: what raises is a bug, unless the environment is at fault."""
-        return not isinstance(error, EnvironmentFault)
+        """User code raises only where it is meant to: what else raises is a bug, unless the environment is at fault."""
+        is_meant = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
+        return not (is_meant or isinstance(error, EnvironmentFault))
 
     def fail(self, complaint: str) -> None:
         """Ends the world with a complaint."""

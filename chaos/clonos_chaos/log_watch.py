@@ -1,0 +1,128 @@
+"""Watches over causal logs and in-flight logs while a world runs.
+
+Every replica is a byte prefix of the log of its owner, who goes on where its forerunner was last seen; and nothing is
+kept from before the last completed checkpoint that a slot and those who told it anything had heard of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.causal_log import Replica
+from clonos.core.hosted import Hosted
+from clonos.core.ids import ChannelId, CheckpointId, SlotId, TaskId
+from clonos.core.messages import View
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.recovery import Recovering
+from clonos.core.snapshots import decode_snapshot
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim_slot import SimSlot
+    from clonos_chaos.world import World
+
+
+class LogWatch:
+    """Looks at all logs of all living slots at one instant."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._offsets: dict[CheckpointId, dict[TaskId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
+        self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
+        self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
+        self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
+        self._floor = CheckpointId(0)
+
+    def completed(self, metadata: CheckpointMetadata) -> None:
+        """Remembers where logs may be truncated."""
+        positions: dict[ChannelId, int] = {}
+        for entry in metadata.tasks:
+            name = entry.objects[-1]
+            positions.update(decode_snapshot(self.world.store[name], name).outputs)
+        self._positions[metadata.checkpoint] = positions
+        self._offsets[metadata.checkpoint] = {entry.task: entry.log_offset_bytes for entry in metadata.tasks}
+
+    def look(self, view: View) -> None:
+        """One look at everything."""
+        if not view.number:
+            return
+        owners = self._owners(view)
+        floor = self._next_floor(view)
+        for slot in self.world.living():
+            self._look_at_slot(slot, view, owners)
+        self._floor = floor
+
+    def _owners(self, view: View) -> dict[TaskId, Replica]:
+        """Per task whose present incarnation has gathered its log, that log."""
+        owners: dict[TaskId, Replica] = {}
+        for placement in view.placements:
+            slot = self.world.slots.get(placement.slot)
+            hosted = slot.slot.hosted.get(placement.task) if slot is not None and not slot.is_dead else None
+            if hosted is not None and hosted.incarnation == placement.incarnation and _has_gathered(hosted):
+                owners[placement.task] = hosted.logs.replicas[placement.task]
+        return owners
+
+    def _look_at_slot(self, slot: SimSlot, view: View, owners: dict[TaskId, Replica]) -> None:
+        machine = slot.slot
+        installed = machine.view
+        if not installed.number:
+            return
+        known = {
+            task: owner
+            for task, owner in owners.items()
+            if installed.placements[task].incarnation == view.placements[task].incarnation
+        }
+        if self._heard.get(slot.id, -1) != machine.completed:
+            self._heard[slot.id] = machine.completed
+            self._floors[slot.id] = self._floor
+        floors = self._offsets[self._floors[slot.id]]
+        for hosted in machine.hosted.values():
+            if hosted.incarnation != view.placements[hosted.task].incarnation:
+                continue
+            who = f"{self.world.plan.task_name(hosted.task)} in slot {slot.id}"
+            self._compare(who, hosted.logs.replicas, known, floors)
+            self._bound(who, hosted, self._positions[machine.completed])
+        for task, keeper in machine.keepers.items():
+            if slot.id in view.placements[task].keepers:
+                who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"
+                self._compare(who, keeper.logs.replicas, known, floors)
+
+    def _compare(
+        self, who: str, replicas: dict[TaskId, Replica], owners: dict[TaskId, Replica], floors: dict[TaskId, int]
+    ) -> None:
+        for task, replica in replicas.items():
+            if replica.data and replica.start_bytes < floors.get(task, 0):
+                self._complain(who, task, f"keeps it from {replica.start_bytes}, before {floors[task]}")
+            owner = owners.get(task)
+            if owner is None or owner is replica:
+                continue
+            if replica.data and replica.end_bytes > owner.end_bytes:
+                self._complain(who, task, f"has it up to {replica.end_bytes}, its owner up to {owner.end_bytes}")
+            first = max(replica.start_bytes, owner.start_bytes)
+            ours = replica.data[first - replica.start_bytes :]
+            theirs = owner.data[first - owner.start_bytes : max(first, replica.end_bytes) - owner.start_bytes]
+            if ours != theirs:
+                self._complain(who, task, f"has other bytes than its owner from {first} on: {ours!r}, {theirs!r}")
+
+    def _complain(self, who: str, task: TaskId, what: str) -> None:
+        self.world.fail(f"the log of {self.world.plan.task_name(task)}: {who} {what}")
+
+    def _bound(self, who: str, hosted: Hosted, positions: dict[ChannelId, int]) -> None:
+        for channel, sending in hosted.sendings.items():
+            if sending.log.start_seq < positions.get(channel, 0):
+                self.world.fail(
+                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, though those before"
+                    f" {positions[channel]} belong to a completed checkpoint that it has heard of"
+                )
+
+    def _next_floor(self, view: View) -> CheckpointId:
+        """The lowest checkpoint that anybody who takes part has heard of: as old as that may be what somebody sends."""
+        lowest = max(self._offsets)
+        for placement in view.placements:
+            for slot_id in (placement.slot, *placement.keepers):
+                slot = self.world.slots.get(slot_id)
+                lowest = min(lowest, slot.slot.completed if slot is not None else self._floor)
+        return lowest
+
+
+def _has_gathered(hosted: Hosted) -> bool:
+    return not isinstance(hosted.state, Recovering)

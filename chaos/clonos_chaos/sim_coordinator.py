@@ -1,0 +1,151 @@
+"""The driver of the simulated world: a real ``Coordinator`` behind a shell of virtual time, which may be replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core import coordination as c
+from clonos.core.coordinator import Coordinator
+from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.messages import LogLost, Message, Snapshotted, View
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.values import decode_rows
+from clonos_chaos.clockwork import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.world import World
+
+
+class SimCoordinator:
+    """One life of a coordinator: a term."""
+
+    def __init__(self, world: World, term: int) -> None:
+        self.world, self.clock, self.term = world, world.clock, term
+        self.machine = Coordinator(world.plan, world.options)
+        self.is_dead = False
+        self.paused_until_ns = 0
+
+    def begin(self, slots_needed: int) -> None:
+        """Claims its term in the store; a later one goes on from the last checkpoint there."""
+        world = self.world
+        world.store_term = self.term
+        resume = world.chain[max(world.chain)] if world.chain else None
+        is_first = self.term == 1
+        self.handle(c.Begin(self.term, "fuzz", slots_needed, None if is_first else resume, awaits_slots=not is_first))
+        self._tick()
+
+    def _tick(self) -> None:
+        if not self.is_dead:
+            self.handle(c.Ticked(self.clock.now_ns))
+            self.clock.after(self.world.options.heartbeat_ms * MILLISECOND_NS // 2, self._tick)
+
+    @property
+    def is_current(self) -> bool:
+        """Nobody has claimed a later term."""
+        return self.term == self.world.store_term
+
+    def handle(self, event: c.Event) -> None:
+        """One event and what it leads to; nothing happens in a paused process."""
+        if self.is_dead:
+            return
+        if self.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.paused_until_ns, self.handle, event)
+            return
+        if isinstance(event, c.Received) and self.is_current:
+            self._note_received(event)
+        for effect in self.machine.handle(event):
+            self._perform(effect)
+
+    def _note_received(self, event: c.Received) -> None:
+        message = event.message
+        if isinstance(message, LogLost):
+            self.world.oracle.lost(message)
+        elif isinstance(message, Snapshotted):
+            self.world.oracle.acknowledged(message)
+
+    # ------------------------------------------------------------------ effects
+
+    def _perform(self, effect: c.Effect) -> None:
+        world = self.world
+        match effect:
+            case c.Send(slot, message):
+                self._send(slot, message)
+            case c.RequestSlots(count):
+                for _ in range(count):
+                    delay = self.clock.between(MILLISECOND_NS, world.settings.fresh_slot_ns_max)
+                    self.clock.after(delay, world.add_slot)
+            case c.ReleaseSlot(slot, reason):
+                world.note(f"release {slot}: {reason}")
+                world.end_slot(slot)
+            case c.WriteMetadata(metadata):
+                world.reach("metadata begun")
+                self._after_store(self._write_metadata, metadata)
+            case c.CommitOutput(checkpoint, parts):
+                self._after_store(self._commit, checkpoint, parts)
+            case c.DeleteObjects(names):
+                for name in names:
+                    world.store.pop(name, None)
+            case c.JobDone() | c.JobFailed():
+                world.note(f"{effect}")
+                if self.is_current:
+                    world.end(effect)
+            case c.Told(milestone, _, task, incarnation, cause):
+                world.note(f"{milestone} task {task} incarnation {incarnation:x} {cause}")
+            case _:
+                world.note(f"{effect}")
+
+    def _send(self, slot: SlotId, message: Message) -> None:
+        world = self.world
+        if isinstance(message, View) and message.number > world.oracle.view.number:
+            world.note(f"view {message.number:x} generation {message.generation}")
+            is_rollback = world.oracle.viewed(message)
+            world.reach("rollback issued" if is_rollback else "view issued")
+        world.network.send(COORDINATOR, slot, message, b"")
+
+    # ------------------------------------------------------------------ the store
+
+    def _after_store(self, call: object, *arguments: object) -> None:
+        self.clock.after(
+            self.clock.between(100_000, self.world.settings.store_ns_max), self._in_store, call, *arguments
+        )
+
+    def _in_store(self, call: object, *arguments: object) -> None:
+        if self.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.paused_until_ns, self._in_store, call, *arguments)
+        elif not self.is_dead:
+            call(*arguments)  # type: ignore[operator]
+
+    def _write_metadata(self, metadata: CheckpointMetadata) -> None:
+        world = self.world
+        if not self.is_current:
+            self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.TAKEN))
+            return
+        if world.fails_in_store():
+            if self.clock.luck.random() < 0.5:
+                self._make_durable(metadata)  # it is there, but nobody was told
+            self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.FAILED, "the simulated store failed"))
+            return
+        self._make_durable(metadata)
+        world.reach("metadata written")
+        self.clock.at(self.clock.now_ns, self._tell_durable, metadata)
+
+    def _make_durable(self, metadata: CheckpointMetadata) -> None:
+        if metadata.checkpoint not in self.world.chain:
+            self.world.chain[metadata.checkpoint] = metadata
+            self.world.outcome.checkpoints += 1
+            self.world.note(f"checkpoint {metadata.checkpoint} is complete")
+            self.world.oracle.completed(metadata)
+
+    def _tell_durable(self, metadata: CheckpointMetadata) -> None:
+        self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
+        self.world.reach("complete")
+
+    def _commit(self, checkpoint: int, parts: tuple[object, ...]) -> None:
+        world = self.world
+        if checkpoint > world.committed_up_to:
+            world.committed_up_to = checkpoint
+            for entry in parts:
+                for part in entry.parts:  # type: ignore[attr-defined]
+                    world.committed.setdefault(entry.vertex, []).extend(decode_rows(part))  # type: ignore[attr-defined]
+        world.reach("committed")
+        self.handle(c.OutputCommitted(checkpoint, self.clock.now_ns))  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""Which failures may cost a log (``docs/protocol.md``, section 3), so that every other rollback is a bug.
+
+With full sharing depth a log is lost only when some task whose effects leave the job dies together with all its
+keepers. With depth d also when d + 1 consecutive tasks of a path are down at once. *Down* lasts from a death until the
+successor holds again what was held: it has gathered and has had a message from each input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.hosted import Hosted
+from clonos.core.ids import Incarnation, SlotId, TaskId
+from clonos.core.messages import View
+from clonos.core.recovery import Recovering
+
+if TYPE_CHECKING:
+    from clonos_chaos.world import World
+
+
+class Survival:
+    """Follows who holds what. Errs on the side of permission where an instant was not looked at."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.why_permitted = ""  # in this generation
+        self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, ever
+        self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all they should
+        self._keepers: dict[TaskId, set[SlotId]] = {}  # that hold all of what their task has let out
+        self._dead: set[SlotId] = set()
+
+    def begin(self, view: View) -> None:
+        """A generation begins: nothing has been let out yet."""
+        self.why_permitted = ""
+        self._up.clear()
+        self._keepers = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
+
+    def look(self, view: View) -> None:
+        """Who holds everything now."""
+        for placement in view.placements:
+            task = placement.task
+            hosted = self._hosted(task, placement.slot, placement.incarnation)
+            if hosted is not None and self._up.get(task) != placement.incarnation and _holds_all(hosted):
+                self._up[task] = placement.incarnation
+        for task, complete in self._keepers.items():
+            placement = view.placements[task]
+            for slot_id in placement.keepers:
+                slot = self.world.slots.get(slot_id)
+                keeper = slot.slot.keepers.get(task) if slot is not None and not slot.is_dead else None
+                if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
+                    complete.add(slot_id)
+
+    def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> Hosted | None:
+        slot = self.world.slots.get(slot_id)
+        if slot is None or slot.is_dead or slot_id in self._dead:
+            return None
+        hosted = slot.slot.hosted.get(task)
+        return hosted if hosted is not None and hosted.incarnation == incarnation else None
+
+    def dying(self, slots: list[SlotId], view: View) -> None:
+        """These processes are about to die, or count as dead from now on."""
+        if not view.number:
+            return
+        self.look(view)
+        self._dead.update(slots)
+        self._judge(view)
+
+    def viewed(self, before: View, view: View) -> None:
+        """Another view: incarnations that it ends are dead, keepers that it does not name are gone."""
+        if before.number:
+            self.look(before)
+        for task, complete in self._keepers.items():
+            complete &= set(view.placements[task].keepers)
+        self._judge(view)
+
+    def _judge(self, view: View) -> None:
+        plan = self.world.plan
+        for task, complete in self._keepers.items():
+            complete -= self._dead
+            placement = view.placements[task]
+            hosted = self._hosted(task, placement.slot, placement.incarnation)
+            if not complete and (hosted is None or isinstance(hosted.state, Recovering)):
+                self.effects_exposed.add(task)
+                self._permit(f"{plan.task_name(task)} is dead and so are its keepers")
+        depth = plan.sharing_depth
+        if depth is not None:
+            longest = self._longest_run_down(view)
+            if longest > depth:
+                self._permit(f"{longest} consecutive tasks are down, the depth is {depth}")
+
+    def _permit(self, why: str) -> None:
+        if not self.why_permitted:
+            self.why_permitted = why
+            self.world.note(f"a log may be lost: {why}")
+
+    def _longest_run_down(self, view: View) -> int:
+        plan = self.world.plan
+        runs: dict[TaskId, int] = {}
+        for placement in view.placements:
+            task = placement.task
+            holds_all = placement.is_fresh or self._up.get(task) == placement.incarnation
+            is_up = holds_all and placement.slot not in self._dead
+            before = [runs[channel.sender] for channel in plan.inputs[task]]
+            runs[task] = 0 if is_up else 1 + max(before, default=0)
+        return max(runs.values())
+
+
+def _holds_all(hosted: Hosted) -> bool:
+    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.receivings.values())
