@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from socket import AF_INET, AF_INET6, SOCK_DGRAM, gethostbyname, gethostname, socket
 
 import zmq
 
@@ -13,13 +14,15 @@ from clonos.io.curve import ZAP_DOMAIN, KeyPair
 from clonos.io.frames import FRAME_BYTES_MAX
 
 SOCKET_PATH_BYTES_MAX = 100
+ANY_HOSTS = ("0.0.0.0", "[::]")
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
     """Where to listen. With ``folder`` set: ipc in this folder, which only the user may enter. Else TCP.
 
-    ``advertised_host`` is what peers connect to, where it differs from ``host``.
+    ``advertised_host`` is what peers connect to, where it differs from ``host``; for a host that stands for all of this
+    machine's addresses it is the machine's own name if it is not said.
     ``ports``: candidates, the first free ones are taken.
     ``use_curve``: None decides by itself, encrypted and authenticated unless it is ipc.
     """
@@ -52,44 +55,59 @@ def bind_router(
     context: zmq.Context[zmq.Socket[bytes]], binding: Binding, name: str, keys: KeyPair, silence_ms: int
 ) -> tuple[zmq.Socket[bytes], str]:
     """A listening socket and the address that peers connect to."""
-    socket = context.socket(zmq.ROUTER)
-    socket.linger = 0
-    socket.rcvhwm = 0  # credit bounds what is on its way
-    socket.maxmsgsize = FRAME_BYTES_MAX
-    socket.handshake_ivl = max(1_000, silence_ms)
-    socket.ipv6 = ":" in binding.host
+    router = context.socket(zmq.ROUTER)
+    router.linger = 0
+    router.rcvhwm = 0  # credit bounds what is on its way
+    router.maxmsgsize = FRAME_BYTES_MAX
+    router.handshake_ivl = max(1_000, silence_ms)
+    router.ipv6 = ":" in binding.host
     if keys.public:
-        socket.zap_domain = ZAP_DOMAIN
-        socket.curve_server = True
-        socket.curve_secretkey = keys.secret
-        socket.curve_publickey = keys.public
+        router.zap_domain = ZAP_DOMAIN
+        router.curve_server = True
+        router.curve_secretkey = keys.secret
+        router.curve_publickey = keys.public
     try:
-        return socket, _bind_ipc(socket, binding, name) if binding.folder else _bind_tcp(socket, binding)
+        return router, _bind_ipc(router, binding, name) if binding.folder else _bind_tcp(router, binding)
     except BindingRefused:
-        socket.close(0)
+        router.close(0)
         raise
     except zmq.ZMQError as error:
-        socket.close(0)
+        router.close(0)
         raise BindingRefused(binding.folder or binding.host, str(error)) from None
 
 
-def _bind_ipc(socket: zmq.Socket[bytes], binding: Binding, name: str) -> str:
+def towards(binding: Binding, address: str) -> Binding:
+    """The binding with the address of this machine advertised that it uses on its way to ``address`` (``tcp://...``).
+
+    Only where it listens on all of its addresses and none of them is named.
+    """
+    if binding.folder or binding.advertised_host or binding.host not in ("0.0.0.0", "::"):
+        return binding
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    family = AF_INET6 if host.startswith("[") else AF_INET
+    with socket(family, SOCK_DGRAM) as probe:
+        probe.connect((host.strip("[]"), int(port)))  # sends nothing
+        own = probe.getsockname()[0]
+    return replace(binding, advertised_host=f"[{own}]" if ":" in own else own)
+
+
+def _bind_ipc(router: zmq.Socket[bytes], binding: Binding, name: str) -> str:
     path = Path(binding.folder).resolve() / name
     if len(str(path).encode()) > SOCKET_PATH_BYTES_MAX:
         raise BindingRefused(str(path), f"a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes")
     address = f"ipc://{path}"
-    socket.bind(address)
+    router.bind(address)
     return address
 
 
-def _bind_tcp(socket: zmq.Socket[bytes], binding: Binding) -> str:
+def _bind_tcp(router: zmq.Socket[bytes], binding: Binding) -> str:
     host = f"[{binding.host}]" if ":" in binding.host else binding.host
-    advertised = binding.advertised_host or host
+    advertised = binding.advertised_host or (gethostbyname(gethostname()) if host in ANY_HOSTS else host)
     if binding.ports is None:
-        return f"tcp://{advertised}:{socket.bind_to_random_port(f'tcp://{host}', max_tries=1_000)}"
+        return f"tcp://{advertised}:{router.bind_to_random_port(f'tcp://{host}', max_tries=1_000)}"
     for port in binding.ports:
         try:
-            socket.bind(f"tcp://{host}:{port}")
+            router.bind(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
             if error.errno != zmq.EADDRINUSE:
                 raise

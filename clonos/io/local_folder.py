@@ -36,9 +36,7 @@ class LocalFolder:
         _own_root(root)
         self.path = root / name
         self._lock_path = root / f"{name}{LOCK_SUFFIX}"
-        self._lock = _take_lock(self._lock_path)
-        if self._lock < 0:
-            raise FolderRefused(str(self.path), "another process holds its lock")
+        self._lock = _make_lock(self._lock_path)
         # The lock is held before the folder exists, so no sweep can take it for a dead one's.
         self.path.mkdir(mode=0o700, exist_ok=True)
 
@@ -62,7 +60,7 @@ def sweep(root: Path) -> list[str]:
         return []
     swept = []
     for lock_path in sorted(root.glob(f"*{LOCK_SUFFIX}")):
-        lock = _take_lock(lock_path, may_create=False)
+        lock = _take_lock(lock_path)
         if lock < 0:
             continue
         name = lock_path.name.removesuffix(LOCK_SUFFIX)
@@ -82,20 +80,30 @@ def _own_root(root: Path) -> None:
         raise FolderRefused(str(root), f"its mode is {stat.S_IMODE(found.st_mode):o}, others may enter; expected 700")
 
 
-def _take_lock(path: Path, may_create: bool = True) -> int:
-    """A descriptor that holds the lock, or -1 if another process does or the file has gone."""
-    while True:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if may_create else 0), 0o600)
-        except FileNotFoundError:
-            return -1
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return -1
-        except FileNotFoundError:  # swept between our opening and our locking it
-            pass
+def _make_lock(path: Path) -> int:
+    """A descriptor that holds a new lock. It is held before it has its name, so that no sweep comes between."""
+    unnamed = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(unnamed, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.link(unnamed, path)
+    except FileExistsError:
         os.close(descriptor)
+        raise FolderRefused(str(path), "another process has this lock") from None
+    finally:
+        unnamed.unlink()
+    return descriptor
+
+
+def _take_lock(path: Path) -> int:
+    """A descriptor that holds an existing lock, or -1 if its process lives or the file has gone."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return -1
+    return descriptor

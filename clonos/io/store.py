@@ -92,7 +92,7 @@ class CheckpointStore:
 
     def __init__(self, url: str) -> None:
         self.files = open_files(url)
-        self.url = self.files.url
+        self.url = self.files.url if isinstance(self.files, LocalFiles) else url
         self._chain = StoreChain(self.files)
         self._record: JobRecord | None = None
         self._term = 0

@@ -150,8 +150,9 @@ class Driver:
         try:
             self._handle([replace(self._plan.begin, now_ns=self._clock.now_ns())])
             self._loop(lambda: self._is_closing or self.result.done())
-            deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
-            self._loop(lambda: not self._living() or time.monotonic() > deadline_s)
+            if self.result.done():  # else the job is abandoned: nobody was released, the provider ends them all
+                deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
+                self._loop(lambda: not self._living() or time.monotonic() > deadline_s)
         except BaseException as error:
             if not self.result.done():
                 self.result.set_exception(error)

@@ -12,6 +12,7 @@ import pickle
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -21,6 +22,7 @@ from clonos.core.messages import Message, Register, View, Warned
 from clonos.core.ports import Activation, SpillStore, TaskHandle
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
+from clonos.io.binding import towards
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
 from clonos.io.frames import slot_name
@@ -65,9 +67,9 @@ class SlotHost:
         self._tasks: dict[_Life, TaskThread] = {}
         self._outsides: dict[_Life, OutsideThread] = {}
         self._threads: list[Thread] = []
-        binding = birth.binding
+        binding = towards(birth.binding, birth.coordinator_address)
         if binding.folder:
-            binding = type(binding)(folder=str(folder.path), use_curve=binding.use_curve)
+            binding = replace(binding, folder=str(folder.path))
         self._transport = Transport(
             slot_id,
             binding,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
@@ -28,7 +28,14 @@ ATTEMPTS_MAX = 9
 BACKOFF_FIRST_S = 0.05
 BACKOFF_S_MAX = 5.0
 
+JOINED_ROWS_MAX = 5_000
+"""Rows of writes that wait are joined up to about so many in one call."""
+
 Result = TypeVar("Result")
+
+
+_Write = tuple[int, int, int, bytes]
+"""First number, count, kind, payload."""
 
 
 class _Ended(Exception):
@@ -51,7 +58,8 @@ class OutsideThread:
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
         self._slot, self._inbox = slot, inbox
-        self._writes: SimpleQueue[tuple[int, int, int, bytes] | None] = SimpleQueue()
+        self._writes: SimpleQueue[_Write | None] = SimpleQueue()
+        self._put_back: _Write | None = None
         self._end = Event()
         self._outside: Outside | None = None
         self._at = (0, 0)
@@ -88,12 +96,33 @@ class OutsideThread:
             registration.next_number,
             registration.superseded_next,
         )
-        while (write := self._writes.get()) is not None and not self._end.is_set():
-            first_seq, count, kind, payload = write
+        while (write := self._next()) is not None:
+            first_seq, count, rows = self._joined(write)
             self._at = (first_seq, count)
-            rows = decode_rows(payload) if kind == Kind.ROWS else decode_columns(payload).to_pylist()
             next_number = self._persist(lambda outside, f=first_seq, r=rows: outside.write(f, r))
             self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
+
+    def _next(self) -> _Write | None:
+        write, self._put_back = self._put_back or self._writes.get(), None
+        return None if self._end.is_set() else write
+
+    def _joined(self, write: _Write) -> tuple[int, int, list[Any]]:
+        """A write and those that wait behind it, as one: to an outside a transaction is dear, a row is not."""
+        first_seq, count, kind, payload = write
+        rows = _rows_of(kind, payload)
+        while len(rows) < JOINED_ROWS_MAX:
+            try:
+                following = self._writes.get_nowait()
+            except Empty:
+                break
+            if following is None:  # the end flag is set already
+                break
+            if following[0] != first_seq + count:
+                self._put_back = following
+                break
+            count += following[1]
+            rows += _rows_of(following[2], following[3])
+        return first_seq, count, rows
 
     def _persist(self, call: Callable[..., Result]) -> Result:
         """A call to the outside; after a failure on a new connection, registered anew."""
@@ -143,3 +172,8 @@ class OutsideThread:
             traceback="".join(traceback.format_exception(error))[-100_000:],
             is_fatal=isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault),
         )
+
+
+def _rows_of(kind: int, payload: bytes) -> list[Any]:
+    rows: list[Any] = decode_rows(payload) if kind == Kind.ROWS else decode_columns(payload).to_pylist()
+    return rows

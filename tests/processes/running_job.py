@@ -77,6 +77,11 @@ class RunningJob:
 
         return self.driver.ask(find)
 
+    @property
+    def generation(self) -> int:
+        """Above 1 after a rollback."""
+        return self.driver.ask(lambda coordinator: coordinator.generation)
+
     def incarnations(self) -> dict[TaskId, int]:
         """Of all tasks in the view that stands."""
 

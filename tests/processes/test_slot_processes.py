@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.connectors import collect, sqlite, values
+from clonos.connectors import collect, files, sqlite, values
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
+from clonos.core.ids import TaskId
 from clonos.core.options import Options
 from clonos_services import random
 from tests.processes.gated_source import Gate, GatedNumbers
@@ -41,6 +43,11 @@ class DrawingJob:
         keyed.stateful_map(lambda _, count, row: ((count or 0) + 1, (row["n"], row["draw"]))).sink(self.collected)
         drawn.sink(sqlite(self.table, "drawn", {"n": "INTEGER", "draw": "INTEGER"}))
 
+    def advance(self, reach: int) -> int:
+        """Lets each source read a step further."""
+        self.gate.open_to(reach + STEP)
+        return reach + STEP
+
     def check(self, count: int) -> None:
         """Each number is once in both outputs, with one draw."""
         collected = list(self.collected.rows)
@@ -53,7 +60,7 @@ class DrawingJob:
 
 def read(coordinator: Coordinator, tasks: int) -> int:
     """Records that living incarnations have read, as their slots told last."""
-    return sum(coordinator.counters.get(task, {}).get("records_in", 0) for task in range(tasks))  # type: ignore[call-overload]
+    return sum(coordinator.counters.get(TaskId(task), {}).get("records_in", 0) for task in range(tasks))
 
 
 def is_calm(coordinator: Coordinator) -> bool:
@@ -74,32 +81,108 @@ def kill(job: RunningJob, *tasks: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def renewed(job: RunningJob, before: dict[TaskId, int], *tasks: TaskId) -> None:
+    """Waits until these tasks have later incarnations and all is calm."""
+
+    def have_successors(coordinator: Coordinator) -> bool:
+        assert coordinator.view is not None
+        placements = coordinator.view.placements
+        return all(placements[task].incarnation > before[task] for task in tasks) and is_calm(coordinator)
+
+    job.wait_for(have_successors)
+
+
 @pytest.mark.parametrize("tcp", [False, True], ids=["ipc", "curve"])
 def test_every_task_is_killed_once_and_all_outputs_agree(tmp_path: Path, tcp: bool) -> None:
     drawing = DrawingJob(tmp_path)
+    reach = 0
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=tcp) as job:
-        tasks = job.incarnations() or None
         job.wait_for(is_calm)
-        tasks = job.incarnations()
-        reach = 0
-        for task in tasks:
-            reach += STEP
-            drawing.gate.open_to(reach)
+        for task in job.incarnations():
+            reach = drawing.advance(reach)
             wait_for_checkpoint(job)
             before = job.incarnations()
-            reach += STEP
-            drawing.gate.open_to(reach)
+            reach = drawing.advance(reach)
             kill(job, task)
-            job.wait_for(lambda _, task=task, before=before: job_incarnation(_, task) > before[task] and is_calm(_))
+            renewed(job, before, task)
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), c.JobDone)
+        assert job.generation == 1
+    drawing.check(reach)
+
+
+def test_two_linked_tasks_are_killed_at_once_and_nothing_rolls_back(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        reach = drawing.advance(reach)
+        kill(job, 0, 2)
+        renewed(job, before, TaskId(0), TaskId(2))
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), c.JobDone)
+        assert job.generation == 1
+    drawing.check(reach)
+
+
+def test_a_whole_domain_is_killed_and_nothing_rolls_back(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, domains=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        reach = drawing.advance(reach)
+        before = job.incarnations()
+        victims = job.driver.ask(lambda it: [slot.pid for slot in it.slots if slot.domain == it.slots[0].domain])
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        job.wait_for(lambda it: len(it.slots) >= len(before) and is_calm(it))
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), c.JobDone)
+        assert job.generation == 1
+    drawing.check(reach)
+
+
+def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        reach = drawing.advance(reach)
+        pid = job.pid_of(2)
+        os.kill(pid, signal.SIGSTOP)
+        beaten = job.driver.ask(lambda it: it.checkpoint)
+        assert not job.progress
+        os.kill(pid, signal.SIGCONT)
+        job.wait_for(lambda it: it.checkpoint > beaten and is_calm(it))
+        assert job.incarnations() == before
         drawing.gate.end(reach)
         assert isinstance(job.end(), c.JobDone)
     drawing.check(reach)
 
 
-def job_incarnation(coordinator: Coordinator, task: int) -> int:
-    """The incarnation of a task in the view that stands."""
-    assert coordinator.view is not None
-    return coordinator.view.placements[task].incarnation
+def test_a_paused_slot_is_replaced_after_its_lease_and_finds_itself_released(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        reach = drawing.advance(reach)
+        pid = job.pid_of(2)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            renewed(job, before, TaskId(2))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        job.wait_for(lambda _: pid not in job.provider.pids().values())
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), c.JobDone)
+    drawing.check(reach)
 
 
 def test_a_simple_job_ends_by_itself_with_its_output_and_leaves_no_file(tmp_path: Path) -> None:
@@ -109,3 +192,71 @@ def test_a_simple_job_ends_by_itself_with_its_output_and_leaves_no_file(tmp_path
         assert job.end() == c.JobDone(c.Ending.FINISHED, job.driver.ask(lambda coordinator: coordinator.checkpoint))
     assert sorted(output.rows) == [n * n for n in range(1_000)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+def test_an_error_of_user_code_fails_the_job_with_step_record_and_traceback(tmp_path: Path) -> None:
+    graph = JobGraph("failing")
+    graph.source(values(range(100))).map(lambda n: 1 // (n - 42), name="invert").sink(collect())
+    with running(graph, tmp_path, OPTIONS) as job:
+        failed = job.end()
+    assert isinstance(failed, c.JobFailed)
+    assert (failed.fault, failed.step, failed.record) == (c.Fault.JOB, "invert", "42")
+    assert "ZeroDivisionError" in failed.error
+    assert "1 // (n - 42)" in failed.traceback
+
+
+def test_a_drained_job_goes_on_from_its_last_checkpoint_when_it_is_resumed(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        job.wait_for(lambda it: read(it, 2) > STEP)
+        job.driver.stop(drain=True)
+        done = job.end()
+        assert isinstance(done, c.JobDone)
+        assert done.ending is c.Ending.DRAINED
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
+        job.wait_for(is_calm)
+        drawing.gate.end(drawing.advance(reach))
+        assert isinstance(job.end(), c.JobDone)
+    drawing.check(2 * STEP)
+
+
+def test_when_all_die_at_once_a_resume_loses_and_doubles_nothing_in_a_transactional_sink(tmp_path: Path) -> None:
+    graph, gate, folder = JobGraph("resumed"), Gate(tmp_path / "gate"), tmp_path / "out"
+    graph.source(GatedNumbers(gate)).key_by(lambda n: n % 3).stateful_map(
+        lambda _, total, n: ((total or 0) + n, {"n": n, "total": (total or 0) + n})
+    ).sink(files.jsonl(str(folder)))
+    with running(graph, tmp_path, OPTIONS, parallelism=2) as job:
+        gate.open_to(STEP)
+        wait_for_checkpoint(job)
+        gate.open_to(2 * STEP)
+        for pid in job.provider.pids().values():
+            os.kill(pid, signal.SIGKILL)
+    with running(graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
+        gate.end(2 * STEP)
+        assert isinstance(job.end(), c.JobDone)
+    rows = [
+        json.loads(line) for part in files.committed(str(folder)) for line in Path(part.path).read_text().splitlines()
+    ]
+    assert Counter(row["n"] for row in rows) == Counter(range(4 * STEP))
+    for key in range(3):
+        assert max(row["total"] for row in rows if row["n"] % 3 == key) == sum(range(key, 4 * STEP, 3))
+
+
+def test_a_corrupt_snapshot_stops_the_job_and_is_named(tmp_path: Path) -> None:
+    graph, gate = JobGraph("corrupted"), Gate(tmp_path / "gate")
+    graph.source(GatedNumbers(gate)).sink(collect())
+    with running(graph, tmp_path, OPTIONS) as job:
+        gate.open_to(STEP)
+        wait_for_checkpoint(job)
+        job.driver.stop(drain=True)
+        job.end()
+    objects = sorted(path for path in (tmp_path / "store" / "objects").rglob("*") if path.is_file())
+    for path in objects:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with running(graph, tmp_path, OPTIONS, resume=True) as job:
+        failed = job.end()
+    assert isinstance(failed, c.JobFailed)
+    assert "is corrupt" in failed.reason + failed.error
+    assert any(path.name in failed.reason + failed.error for path in objects)

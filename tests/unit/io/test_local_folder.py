@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,26 @@ def test_a_root_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 
 def test_sweeping_a_root_that_does_not_exist_is_no_error(tmp_path: Path) -> None:
     assert sweep(tmp_path / "nowhere") == []
+
+
+def test_folders_that_are_made_while_others_sweep_are_left_alone(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    ends = threading.Event()
+
+    def keep_sweeping() -> None:
+        while not ends.is_set():
+            sweep(root)
+
+    sweepers = [threading.Thread(target=keep_sweeping) for _ in range(2)]
+    for sweeper in sweepers:
+        sweeper.start()
+    try:
+        for number in range(200):
+            folder = LocalFolder(root, f"{number}")
+            assert folder.path.is_dir()
+            folder.close()
+    finally:
+        ends.set()
+        for sweeper in sweepers:
+            sweeper.join()
+    assert list(root.iterdir()) == []

@@ -13,7 +13,7 @@ from zmq.utils.garbage import gc as zero_copy_keeper
 
 from clonos.core import messages as m
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
-from clonos.io.binding import Binding, BindingRefused
+from clonos.io.binding import Binding, BindingRefused, towards
 from clonos.io.frames import PIECE_BYTES, pack
 from clonos.io.peers import Plane
 from clonos.io.transport import Transport, plane_of
@@ -248,6 +248,14 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(tmp_path: Path)
     folder.mkdir()
     with pytest.raises(BindingRefused, match="at most 100 bytes"):
         Transport(SlotId(1), Binding(folder=str(folder)))
+
+
+def test_who_listens_everywhere_advertises_the_address_that_the_coordinator_is_reached_from() -> None:
+    everywhere = Binding(host="0.0.0.0", use_curve=False)
+    assert towards(everywhere, "tcp://127.0.0.1:4000").advertised_host == "127.0.0.1"
+    named = Binding(host="0.0.0.0", advertised_host="example.org")
+    assert towards(named, "tcp://127.0.0.1:4000") == named
+    assert towards(Binding(folder="ipc"), "ipc:///x") == Binding(folder="ipc")
 
 
 def test_across_hosts_there_is_no_transport_without_keys() -> None:
