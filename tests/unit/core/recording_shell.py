@@ -1,0 +1,225 @@
+"""A slot's shell that performs nothing and writes down, as people read it, all that it is asked for."""
+
+from __future__ import annotations
+
+from clonos.core import messages as m
+from clonos.core.chain import Kind, Mirror
+from clonos.core.determinants import NAMES, LogReader
+from clonos.core.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId
+from clonos.core.plan import Plan
+from clonos.core.ports import Activation, Command, Delivered, Intakes, SlotShell, SpillStore, TaskHandle
+from clonos.core.snapshots import Snapshot, decode_snapshot
+from tests.unit.core.channel_pair import NoDisk
+from tests.unit.core.telling_chain import TellingMirror
+
+
+class NoIntakes(Intakes):
+    """Connections of sources that nobody here has."""
+
+    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        raise AssertionError(task)
+
+    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
+        raise AssertionError(task)
+
+    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        raise AssertionError(task)
+
+    def close(self, task: TaskId, incarnation: Incarnation) -> None:
+        """Every incarnation that is over is closed."""
+
+
+class Words:
+    """Names of a plan's tasks, channels and incarnations, short; and of what messages say."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def task(self, task: int) -> str:
+        return self.plan.task_name(task).removesuffix("/0")
+
+    def life(self, task: int, incarnation: int) -> str:
+        """``b.2``: the incarnation of b that began with the second view of its term."""
+        return f"{self.task(task)}.{incarnation & 0xFFFFFFFF}"
+
+    def channel(self, channel: int) -> str:
+        found = self.plan.channels[channel]
+        receiver = self.task(found.receiver) if found.receiver >= 0 else "outside"
+        return f"{self.task(found.sender)}->{receiver}"
+
+    def log(self, data: bytes) -> str:
+        reader, entries = LogReader(data), []
+        while not reader.at_end:
+            tag, first, count, _ = reader.next()
+            entries.append(
+                f"{NAMES[tag].lower()}" + (f" {first}" if first or count else "") + f"x{count}" * bool(count)
+            )
+        return ", ".join(entries)
+
+    def delta(self, delta: m.Delta) -> str:
+        start = f"{delta.offset_bytes}{'!' if delta.restart else ''}"
+        return f"{self.task(delta.task)}[{start}: {self.log(delta.data)}]".replace(": ]", "]")
+
+    def deltas(self, deltas: tuple[m.Delta, ...]) -> str:
+        return " ".join(map(self.delta, deltas)) or "nothing"
+
+    def lengths(self, lengths: tuple[m.Length, ...]) -> str:
+        return " ".join(f"{self.task(length.task)}:{length.end_bytes}" for length in lengths) or "nothing"
+
+    def elements(self, kind: int, count: int, checkpoint: int, payload: bytes | memoryview) -> str:
+        if kind == Kind.BARRIER:
+            return f"barrier {checkpoint}"
+        return "end" if kind == Kind.END else f"{bytes(payload).decode()} ({count})"
+
+    def message(self, message: m.Message, payload: bytes | memoryview) -> str:
+        """What is sent, in one line."""
+        plan = self.plan
+        match message:
+            case m.Batch():
+                channel = plan.channels[message.channel]
+                what = self.elements(message.kind, message.count, message.checkpoint, payload)
+                ends = f"{self.life(channel.sender, message.sender)} to {self.life(channel.receiver, message.receiver)}"
+                place = f"session {message.session}, message {message.ordinal}"
+                tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
+                return f"batch {ends}, {place}: {what} from {message.first_seq}{tail}"
+            case m.Position():
+                channel = plan.channels[message.channel]
+                ends = f"{self.life(channel.sender, message.sender)} to {self.life(channel.receiver, message.receiver)}"
+                place = f"session {message.session}, message {message.ordinal}"
+                tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
+                return f"position {ends}, {place}: all below {message.next_seq}{tail}"
+            case m.Statement():
+                channel = plan.channels[message.channel]
+                ends = f"{self.life(channel.receiver, message.receiver)} to {self.life(channel.sender, message.sender)}"
+                has = f", holds {self.lengths(message.lengths)}" if message.lengths else ""
+                numbers = f"next {message.next_seq}, claim {message.claim}, credit {message.credit_bytes}"
+                return f"statement {ends}, session {message.session}: {numbers}{has}"
+            case m.Question(task, incarnation, _, holder, is_keeper):
+                whom = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
+                return f"question of {self.life(task, incarnation)} to {whom}"
+            case m.Answer(task, incarnation, _, holder, is_keeper, _, replicas):
+                who = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
+                return f"answer to {self.life(task, incarnation)} from {who}: {self.deltas(replicas)}"
+            case m.Keep(task, incarnation, is_whole, deltas):
+                return f"keep {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}"
+            case m.Kept(task, incarnation, _, is_ready, lengths):
+                return f"kept {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
+            case m.StandbyUpdate(task, incarnation, checkpoint, previous, objects):
+                return f"standby update {self.life(task, incarnation)}: {checkpoint} on {previous}, of {len(objects)}"
+            case m.SlotStatus(_, number, completed, tasks, standbys, keepers):
+                parts = [f"{self.life(t.task, t.incarnation)} {t.phase}" for t in tasks]
+                parts += [f"standby of {self.task(task)} at {checkpoint}" for task, checkpoint in standbys]
+                parts += [f"keeper of {self.life(task, incarnation)}" for task, incarnation in keepers]
+                return f"status view {number & 0xFFFFFFFF}, completed {completed}: {', '.join(parts) or 'nothing'}"
+            case m.Snapshotted(task, incarnation, checkpoint, objects, offset, prepared, final):
+                what = f"{checkpoint}{' final' * final} of {len(objects)}, log {offset}"
+                return f"snapshotted {self.life(task, incarnation)}: {what}" + f", prepared {len(prepared)}" * bool(
+                    prepared
+                )
+            case m.LogLost(task, incarnation, channel_id, position, claim):
+                where = self.channel(channel_id)
+                return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
+            case m.TaskFailed(task=task, incarnation=incarnation, error=error):
+                return f"failed {self.life(task, incarnation)}: {error}"
+            case m.View(number=number):
+                return f"view {number & 0xFFFFFFFF}, as it is installed here"
+            case m.Accusation(_, accused, _, is_gone):
+                return f"accusation of {accused}: {'gone' if is_gone else 'silent'}"
+        raise AssertionError(message)
+
+
+class RecordingShell(SlotShell):
+    """``said``: what was asked for since it was last emptied."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.words = Words(plan)
+        self.said: list[str] = []
+        self.written: dict[str, Snapshot] = {}
+        self.now = 0
+
+    @property
+    def spill(self) -> SpillStore:
+        return NoDisk()
+
+    @property
+    def intakes(self) -> Intakes:
+        return NoIntakes()
+
+    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+        assert m.decode_message(m.encode_message(message), "this slot") == message
+        receiver = "coordinator" if slot == COORDINATOR else f"slot {slot}"
+        self.said.append(f"{receiver} <- {self.words.message(message, payload)}")
+
+    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+        life = self.words.life(task, incarnation)
+        state = f"at {activation.snapshot.checkpoint}" if activation.snapshot else "fresh"
+        if isinstance(activation.mirror, TellingMirror):
+            state += f" with {activation.mirror.state}"
+        log = self.words.log(activation.log)
+        self.said.append(f"start {life} {state}, log from {activation.log_offset_bytes}: {log or 'empty'}")
+        return _Handle(self, life)
+
+    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.said.append(f"stop {self.words.life(task, incarnation)}")
+
+    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.said.append(f"{self.words.life(task, incarnation)} may go live")
+
+    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+        self.said.append(f"{self.words.life(task, incarnation)} is kept up to {end_bytes}")
+
+    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
+        self.said.append(f"gate of {self.words.life(task, incarnation)} {'closed' if closed else 'open'}")
+
+    def new_mirror(self, task: TaskId) -> Mirror:
+        return TellingMirror()
+
+    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
+        self.written[name] = snapshot
+        self.said.append(f"write {name}")
+
+    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+        kind, task, incarnation = token
+        self.said.append(f"read for the {kind} {self.words.life(task, incarnation)}: {' '.join(names)}")
+
+    def open_outside(
+        self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
+    ) -> None:
+        life = self.words.life(task, incarnation)
+        self.said.append(f"register {life} with the outside, generation {generation}, from {restored_number}")
+
+    def write_outside(
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+    ) -> None:
+        what = self.words.elements(kind, count, 0, payload)
+        self.said.append(f"outside <- {self.words.life(task, incarnation)}: {what} from {first_seq}")
+
+    def now_ns(self) -> int:
+        return self.now
+
+    def warn(self, text: str, **fields: str | int) -> None:
+        self.said.append(f"warning: {text}")
+
+    def end(self, reason: str) -> None:
+        self.said.append(f"the slot ends: {reason or 'done'}")
+
+
+class _Handle(TaskHandle):
+    def __init__(self, shell: RecordingShell, life: str) -> None:
+        self.shell, self.life = shell, life
+
+    def put(self, command: Command) -> None:
+        match command:
+            case Delivered(channel, kind, count, skip, checkpoint, payload):
+                what = self.shell.words.elements(kind, count, checkpoint, payload)
+                skipped = f", the first {skip} known" if skip else ""
+                self.shell.said.append(
+                    f"{self.life} <- {what} on {self.shell.words.channel(ChannelId(channel))}{skipped}"
+                )
+            case _:
+                self.shell.said.append(
+                    f"{self.life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip()
+                )
+
+
+__all__ = ["RecordingShell", "Words", "decode_snapshot"]

@@ -1,0 +1,340 @@
+"""Dialogues with one real slot as text: a command on a line of its own, then all that the slot does, indented.
+
+    > view 2  a 1@1  b 2@5 restore=0  c 1@3
+      slot 3 <- question of b.2 to c
+
+The job is a chain ``a -> b -> c``; c has effects outside. A life is ``b.2``: b, which began with view 2. A log is
+written as its entries: ``s3`` a step of 3 elements of input 0, ``k`` a read of the clock, ``r2`` two records, ``t1``
+trigger 1.
+What a message does not say is as a peer would say it who knows what the slot knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clonos.core import determinants as d
+from clonos.core import messages as m
+from clonos.core.chain import Kind
+from clonos.core.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.options import Options
+from clonos.core.ports import Emission, Output
+from clonos.core.slot import Slot
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot
+from clonos.core.values import encode_value
+from tests.unit.core.plans import chain_of, number, placement, view
+from tests.unit.core.recording_shell import RecordingShell
+
+Given = dict[str, str]
+
+
+def log_of(text: str) -> bytes:
+    """``s3,k,t1`` as the bytes of these entries."""
+    made = {
+        "s": lambda n: d.step(0, n),
+        "k": lambda n: d.numbers(d.CLOCK, n),
+        "r": lambda n: d.numbers(d.READ, 0, n),
+        "t": lambda n: d.numbers(d.TRIGGER, n),
+        "i": lambda n: d.blob(d.INTENT, b"x" * n),
+    }
+    return b"".join(made[word[0]](int(word[1:] or 0)) for word in text.split(",") if word)
+
+
+class Dialogue:
+    """One text's slot, and what its commands mean."""
+
+    def __init__(self) -> None:
+        self.slot: Slot
+        self._ordinals: dict[tuple[int, int], int] = {}
+        self._commands: dict[str, Callable[[list[str], Given], None]] = {
+            name.removeprefix("do_"): getattr(self, name) for name in dir(self) if name.startswith("do_")
+        }
+
+    def run(self, command: str) -> list[str]:
+        """The lines that a command leads to."""
+        name, *words = command.split()
+        given = dict(word.split("=", 1) for word in words if "=" in word)
+        self._commands[name]([word for word in words if "=" not in word], given) if name != "view" else self._view(
+            words
+        )
+        said, self.shell.said = self.shell.said, []
+        return said
+
+    # ------------------------------------------------------------------ names
+
+    def task(self, name: str) -> TaskId:
+        return TaskId("abcdefgh".index(name[0]))
+
+    def life(self, text: str) -> tuple[TaskId, Incarnation]:
+        """``b.2``, or ``b`` for the incarnation that the view names."""
+        task = self.task(text)
+        return task, number(int(text[2:])) if text[1:] else self.slot.view.placements[task].incarnation  # type: ignore[return-value]
+
+    def channel(self, text: str) -> Any:
+        sender, receiver = text.split("->")
+        wanted = OUTSIDE if receiver == "outside" else self.task(receiver)
+        return next(c for c in self.slot.plan.channels if (c.sender, c.receiver) == (self.task(sender), wanted))
+
+    def incarnation(self, task: TaskId, given: str | None) -> Incarnation:
+        return Incarnation(number(int(given))) if given else self.slot.view.placements[task].incarnation
+
+    def lengths(self, text: str) -> tuple[m.Length, ...]:
+        pairs = [word.split(":") for word in text.split(",") if word]
+        return tuple(m.Length(self.task(name), int(end)) for name, end in pairs)
+
+    def deltas(self, text: str) -> tuple[m.Delta, ...]:
+        """``a[0!:s3,k];b[4:k]``: bytes from an offset on; ! where what lies before is completed."""
+        found = []
+        for word in text.split(";"):
+            if word:
+                start, _, entries = word[2:-1].partition(":")
+                offset = int(start.rstrip("!"))
+                found.append(m.Delta(self.task(word[0]), offset, start.endswith("!"), log_of(entries)))
+        return tuple(found)
+
+    def hear(self, sender: int, message: m.Message, payload: bytes = b"") -> None:
+        decoded = m.decode_message(m.encode_message(message), f"slot {sender}")
+        self.slot.on_message(SlotId(sender), decoded, memoryview(payload))
+
+    # ------------------------------------------------------------------ views and the coordinator
+
+    def do_slot(self, words: list[str], given: Given) -> None:
+        """``slot 5 tasks=3``: the slot of this dialogue; other options are those of a job."""
+        plan = chain_of(int(given.pop("tasks", 3)), int(given["depth"]) if "depth" in given else None)
+        given.pop("depth", None)
+        defaults = {"credit_window_bytes": 1000}
+        options = Options(**{**defaults, **{name: int(value) for name, value in given.items()}})  # type: ignore[arg-type]
+        self.shell = RecordingShell(plan)
+        self.slot = Slot(SlotId(int(words[0])), plan, options, self.shell)
+
+    def _view(self, words: list[str]) -> None:
+        """``view 2 generation=1 a 1@1 fresh b 2@5 restore=3 log=7 of=2 standbys=6 keepers=7,8``"""
+        placements: list[m.Placement] = []
+        generation, n = 1, int(words[0])
+        task = -1
+        found: dict[int, dict[str, Any]] = {}
+        for word in words[1:]:
+            key, _, value = word.partition("=")
+            if key == "generation":
+                generation = int(value)
+            elif len(word) == 1:
+                task = self.task(word)
+                found[task] = {}
+            elif "@" in word:
+                life, slot = word.split("@")
+                found[task] |= {"life": number(int(life)), "slot": int(slot)}
+            elif word in ("fresh", "cautious"):
+                found[task][f"is_{word}"] = True
+            elif key == "of":
+                found[task]["objects"] = tuple(f"object-{i + 1}" for i in range(int(value)))
+            elif key in ("standbys", "keepers"):
+                found[task][key] = tuple(SlotId(int(slot)) for slot in value.split(","))
+            else:
+                found[task][{"restore": "restore", "log": "log_offset_bytes"}[key]] = int(value)
+        for task, fields in sorted(found.items()):
+            life, slot = fields.pop("life"), fields.pop("slot")
+            placements.append(placement(task, life, slot, **{"is_fresh": False, **fields}))
+        slots = {s for p in placements for s in (p.slot, *p.standbys, *p.keepers) if s > 0}
+        self.hear(COORDINATOR, view(n, placements, generation, sorted(slots)))
+
+    def do_completed(self, words: list[str], given: Given) -> None:
+        """``completed 1 a=10 b=5 c=0``: with the log offset of each task."""
+        placements = self.slot.view.placements
+        tasks = tuple((p.task, p.incarnation, int(given.get("abcdefgh"[p.task], 0))) for p in placements)
+        generation = int(given.get("generation", self.slot.view.generation))
+        self.hear(COORDINATOR, m.Completed(CheckpointId(int(words[0])), generation, tasks))
+
+    def do_trigger(self, words: list[str], given: Given) -> None:
+        self.hear(COORDINATOR, m.Trigger(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words))
+
+    def do_release(self, words: list[str], given: Given) -> None:
+        self.hear(COORDINATOR, m.Release(self.slot.id, " ".join(words)))
+
+    # ------------------------------------------------------------------ peers
+
+    def do_statement(self, words: list[str], given: Given) -> None:
+        """``statement b->c session=1 next=0 claim=0 credit=1000 holds=a:3,b:2 by=2 to=1 view=2``"""
+        channel = self.channel(words[0])
+        next_seq = int(given.get("next", 0))
+        self.hear(
+            9,
+            m.Statement(
+                channel.id,
+                number(int(given["view"])) if "view" in given else self.slot.view.number,
+                self.incarnation(channel.receiver, given.get("by")),
+                self.incarnation(channel.sender, given.get("to")),
+                int(given.get("session", 1)),
+                next_seq,
+                int(given.get("claim", next_seq)),
+                int(given.get("credit", 1000)),
+                self.lengths(given.get("holds", "")),
+            ),
+        )
+
+    def _head(self, channel: Any, given: Given) -> tuple[ChannelId, Incarnation, Incarnation, int, int]:
+        hosted = self.slot.hosted.get(channel.receiver)
+        receiving = hosted.receivings.get(channel.id) if hosted else None
+        session = int(given.get("session", receiving.session if receiving else 1))
+        ordinal = int(given.get("message", receiving.next_ordinal if receiving else 0))
+        by, to = self.incarnation(channel.sender, given.get("by")), self.incarnation(channel.receiver, given.get("to"))
+        return channel.id, by, to, session, ordinal
+
+    def do_batch(self, words: list[str], given: Given) -> None:
+        """``batch a->b xyz first=0 log=a[0!:r3] session=1 by=1 to=2``; ``barrier=1`` or ``end`` instead of rows."""
+        channel = self.channel(words[0])
+        rows = words[1] if len(words) > 1 else ""
+        kind = Kind.BARRIER if "barrier" in given else Kind.END if rows == "end" else Kind.ROWS
+        payload = rows.encode() if kind == Kind.ROWS else b""
+        message = m.Batch(
+            *self._head(channel, given),
+            int(given.get("first", 0)),
+            int(kind),
+            len(payload) or 1,
+            CheckpointId(int(given.get("barrier", 0))),
+            self.deltas(given.get("log", "")),
+        )
+        self.hear(9, message, payload)
+
+    def do_position(self, words: list[str], given: Given) -> None:
+        channel = self.channel(words[0])
+        deltas = self.deltas(given.get("log", ""))
+        self.hear(9, m.Position(*self._head(channel, given), int(given.get("next", 0)), deltas))
+
+    def do_question(self, words: list[str], given: Given) -> None:
+        """``question b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
+        asked = number(int(given["view"])) if "view" in given else self.slot.view.number
+        self.hear(9, m.Question(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words))
+
+    def do_answer(self, words: list[str], given: Given) -> None:
+        """``answer b.2 c from=3 has=a[0!:r3];b[0!:s3] view=2``"""
+        asked = number(int(given["view"])) if "view" in given else self.slot.view.number
+        slot = SlotId(int(given["from"]))
+        has = self.deltas(given.get("has", ""))
+        self.hear(slot, m.Answer(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
+
+    def do_keep(self, words: list[str], given: Given) -> None:
+        """``keep c.1 all has=c[0!:s3]``"""
+        self.hear(9, m.Keep(*self.life(words[0]), "all" in words, self.deltas(given.get("has", ""))))
+
+    def do_kept(self, words: list[str], given: Given) -> None:
+        """``kept c.1 from=7 has=c:3,a:2``"""
+        slot = SlotId(int(given["from"]))
+        message = m.Kept(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
+        self.hear(slot, message)
+
+    def do_update(self, words: list[str], given: Given) -> None:
+        """``update b.1 3 on=2``: a snapshot for the standby."""
+        task, life = self.life(words[0])
+        snapshot = self.snapshot(task, life, int(words[1]), given)
+        names = tuple(f"object-{i}" for i in range(1, snapshot.checkpoint + 1))
+        message = m.StandbyUpdate(task, life, snapshot.checkpoint, snapshot.previous, names)
+        self.hear(9, message, encode_snapshot(snapshot))
+
+    # ------------------------------------------------------------------ the slot's own events
+
+    def snapshot(self, task: TaskId, life: Incarnation, checkpoint: int, given: Given) -> Snapshot:
+        """State that says which barriers it has seen; ``in`` and ``out`` are the positions of all its channels."""
+        plan = self.slot.plan
+        return Snapshot(
+            SNAPSHOT_FORMAT,
+            task,
+            life,
+            CheckpointId(checkpoint),
+            CheckpointId(int(given.get("on", -1))),
+            tuple((c.id, int(given.get("in", 0))) for c in plan.inputs[task]),
+            tuple((c.id, int(given.get("out", 0))) for c in plan.outputs[task]),
+            (),
+            int(given.get("offset", 0)),
+            0,
+            "final" in given,
+            b"",
+            encode_value({f"b{checkpoint}": True}),
+        )
+
+    def do_emission(self, words: list[str], given: Given) -> None:
+        """``emission b log=s3,k out=xyz consumed=195 snapshot=1 on=-1 in=3 out_at=3``: one step of a task."""
+        task, life = self.life(words[0])
+        outputs = []
+        channel = self.slot.plan.outputs[task][0]
+        if "out" in given:
+            payload = given["out"].encode()
+            outputs.append(Output(channel.id, int(Kind.ROWS), len(payload), CheckpointId(0), payload))
+        snapshot = None
+        if "snapshot" in given:
+            checkpoint = CheckpointId(int(given["snapshot"]))
+            if channel.receiver != OUTSIDE:
+                outputs.append(Output(channel.id, int(Kind.BARRIER), 1, checkpoint, b""))
+            snapshot = self.snapshot(task, life, checkpoint, {**given, "out": given.get("out_at", "0")})
+        inputs = self.slot.plan.inputs[task]
+        consumed = ((inputs[0].id, 0, int(given["consumed"])),) if "consumed" in given else ()
+        self.slot.on_emission(task, life, Emission(log_of(given.get("log", "")), tuple(outputs), consumed, snapshot))
+
+    def do_ends(self, words: list[str], given: Given) -> None:
+        """``ends b at=5``: the log of b has ended, its output is at 5."""
+        task, life = self.life(words[0])
+        channel = self.slot.plan.outputs[task][0]
+        self.slot.on_log_end(task, life, {channel.id: int(given.get("at", 0))})
+
+    def do_needs(self, words: list[str], given: Given) -> None:
+        channel = self.channel(words[0])
+        _, life = self.life("abcdefgh"[channel.receiver])
+        self.slot.on_needs(channel.receiver, life, channel.id, int(words[1]))
+
+    def do_await(self, words: list[str], given: Given) -> None:
+        self.slot.on_await_kept(*self.life(words[0]), int(words[1]))
+
+    def do_opened(self, words: list[str], given: Given) -> None:
+        superseded = int(given["before"]) if "before" in given else None
+        self.slot.on_outside_opened(*self.life(words[0]), int(words[1]), superseded)
+
+    def do_confirmed(self, words: list[str], given: Given) -> None:
+        self.slot.on_outside_confirmed(*self.life(words[0]), int(words[1]))
+
+    def do_written(self, words: list[str], given: Given) -> None:
+        """``written NAME``, ``written NAME failed``"""
+        error = "the disk is full" if "failed" in words else ""
+        encoded = b"" if error else encode_snapshot(self.shell.written[words[0]])
+        self.slot.on_snapshot_written(words[0], encoded, error)
+
+    def do_read(self, words: list[str], given: Given) -> None:
+        """``read task b.2 1,2 out=3``: the store's snapshots of these checkpoints; ``failed`` instead of them."""
+        task, life = self.life(words[1])
+        snapshots = None
+        if "failed" not in words:
+            numbers = [int(n) for n in words[2].split(",")]
+            bases = (-1, *numbers)
+            snapshots = [
+                self.snapshot(task, life, n, {**given, "on": str(base)})
+                for base, n in zip(bases, numbers, strict=False)
+            ]
+        self.slot.on_objects_read((words[0], task, life), snapshots, "" if snapshots else "no such object")
+
+    def do_raised(self, words: list[str], given: Given) -> None:
+        task, life = self.life(words[0])
+        failed = m.TaskFailed(task, life, ChannelId(0), 3, 1, "split", "'x'", "ValueError: no", "", False)
+        self.slot.on_raised(failed)
+
+    def do_gone(self, words: list[str], given: Given) -> None:
+        self.slot.on_peer_gone(SlotId(int(words[0])))
+
+    def do_back(self, words: list[str], given: Given) -> None:
+        self.slot.on_peer_back(SlotId(int(words[0])))
+
+    def do_tick(self, words: list[str], given: Given) -> None:
+        """A heartbeat."""
+        self.shell.now += 100_000_000
+        self.slot.on_tick(self.shell.now)
+
+
+def play(text: str) -> str:
+    """The text with what its commands lead to now; comments and empty lines stay as they are."""
+    dialogue = Dialogue()
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("> "):
+            found.append(line)
+            found += [f"  {said}" for said in dialogue.run(line[2:])]
+        elif not line.startswith("  "):
+            found.append(line)
+    return "\n".join(found) + "\n"
