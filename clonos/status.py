@@ -35,6 +35,16 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotState:
+    """A living slot. ``domain``: what dies together."""
+
+    slot: int
+    pid: int
+    domain: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryState:
     """One recovery of one task. ``reached``: milestones with the wall clock in ns, in order."""
 
@@ -60,7 +70,7 @@ class Status:
     checkpoint: int = 0
     generation: int = 0
     view: int = 0
-    slots: int = 0
+    slots: tuple[SlotState, ...] = ()
     tasks: tuple[TaskState, ...] = ()
     recoveries: tuple[RecoveryState, ...] = ()
     alarms: tuple[str, ...] = ()

@@ -92,9 +92,9 @@ class Kills:
         victims = choose(kind, status.tasks)
         self._before = {task.name: task for task in status.tasks}
         self._struck = frozenset(task.name for task in victims)
-        pids = [task.pid for task in victims]
+        pids = sorted({task.pid for task in victims})
         if kind is Kind.EXECUTOR:
-            pids = executor_pids(victims)
+            pids = executor_pids([slot.pid for slot in status.slots if slot.domain == victims[0].domain])
         at_ns = wall_ns()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -144,10 +144,10 @@ def step_of(task_name: str) -> str:
     return re.split(r"[^A-Za-z0-9_.-]", task_name)[0]
 
 
-def executor_pids(victims: Sequence[TaskState]) -> list[int]:
+def executor_pids(slot_pids: Sequence[int]) -> list[int]:
     """The executor's JVM where there is one, whose workers die with it; else all its slots' processes."""
-    for victim in victims:
-        pid = victim.pid
+    for slot_pid in slot_pids:
+        pid = slot_pid
         for _ in range(ANCESTORS_MAX):
             try:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
@@ -157,4 +157,4 @@ def executor_pids(victims: Sequence[TaskState]) -> list[int]:
             if EXECUTOR_CLASS in command:
                 return [pid]
             pid = int(status.rpartition(")")[2].split()[1])
-    return [task.pid for task in victims]
+    return sorted(slot_pids)

@@ -11,6 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from clonos.demo.kills import step_of
+from clonos.demo.wordcount import ASK
 from clonos.status import Status
 
 RATE_SPAN_S: Final = 2.0
@@ -52,9 +54,9 @@ class Display:
             self._console.print(self._headline(status, rate))
 
     def _rate(self, status: Status) -> float:
-        """Records read by all tasks per second. Counters belong to an incarnation, so only growth within one counts."""
+        """Words asked about per second. Counters belong to an incarnation, so only growth within one counts."""
         now_s = time.monotonic()
-        for task in status.tasks:
+        for task in (task for task in status.tasks if step_of(task.name) == ASK):
             records = task.counters.get("records_in", 0)
             identity = (task.name, task.incarnation)
             self._total += max(0, records - self._known.get(identity, 0))
@@ -67,8 +69,8 @@ class Display:
 
     def _headline(self, status: Status, rate: float) -> Text:
         return Text(
-            f"{status.phase}: {rate:,.0f} records/s in all tasks, epoch {status.checkpoint},"
-            f" generation {status.generation}, view {status.view:x}, {status.slots} slots"
+            f"{status.phase}: {rate:,.0f} records/s, epoch {status.checkpoint},"
+            f" generation {status.generation}, view {status.view:x}, {len(status.slots)} slots"
         )
 
 

@@ -97,13 +97,13 @@ def show_timeline(console: Console, kills: Sequence[Kill], recoveries: Sequence[
     """When each killed task's recovery reached what, in ms after the kill."""
     by_victim = {(one.task, one.failed_incarnation): one for one in recoveries}
     table = Table(title="Recoveries: ms after the kill", title_justify="left")
-    for name in ("kill", "task", "detected", "view", "log gathered", "replayed", "caught up", "cause"):
-        table.add_column(name, justify="left" if name in ("kill", "task", "cause") else "right")
+    for name in ("kill", "task", "detected", "view", "log gathered", "replayed", "caught up"):
+        table.add_column(name, justify="left" if name in ("kill", "task") else "right")
     for kill in kills:
         recovery = by_victim.get((kill.task, kill.incarnation))
         reached = recovery.reached if recovery is not None else {}
         cells = [f"{(reached[name] - kill.at_ns) / 1e6:.1f}" if name in reached else "-" for name in MILESTONES]
-        table.add_row(kill.kind, kill.task, *cells, recovery.cause if recovery is not None else "not seen")
+        table.add_row(kill.kind, kill.task, *cells)
     console.print(table)
 
 

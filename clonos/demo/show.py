@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ FILES: Final = 4
 PARALLELISM: Final = 2
 SPARE_SLOTS: Final = 4
 DOMAINS: Final = 2
+LINE_WIDTH: Final = 110
+"""Where there is no terminal that has one."""
+
 DEMO_MASTER: Final = "local-cluster[2,6,1024]"
 
 
@@ -62,7 +66,7 @@ class Shown:
 
 def run_demo(wishes: Wishes, console: Console | None = None) -> bool:
     """Runs the demo; answers whether nothing was lost, duplicated or contradicted."""
-    console = console or Console()
+    console = console or Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
     kinds = _kinds(wishes.kills)
     with _folder(wishes.keep) as folder:
         texts = _texts(wishes, folder)
@@ -154,6 +158,12 @@ def _options(wishes: Wishes, folder: Path) -> dict[str, Any]:
         "standbys": 1,
         "spare_slots": SPARE_SLOTS,
         "domains": DOMAINS,
+        # A barrier waits behind the words before it, and each takes a call: what is on its way must be asked within
+        # a fraction of a second.
+        "credit_window": "2KiB",
+        "channel_backlog": "1KiB",
+        "step_records_max": 8,
+        "step_records_first": 4,
     }
 
 

@@ -44,7 +44,7 @@ class Verdict:
 
 def committed_rows(folder: Path) -> Iterator[Row]:
     """Every record that the manifests of an output make visible, in their order."""
-    for manifest in sorted((folder / "_manifests").glob("*.json")):
+    for manifest in sorted((folder / "_manifests").glob("[0-9]*.json")):
         commit_ns = manifest.stat().st_mtime_ns
         for part in json.loads(manifest.read_text("utf-8"))["parts"]:
             lines = (folder / ".parts" / part["name"]).read_text("utf-8").splitlines()

@@ -41,7 +41,7 @@ class MetricsFile:
             "phase": status.phase.value,
             "checkpoint": status.checkpoint,
             "generation": status.generation,
-            "slots": status.slots,
+            "slots": len(status.slots),
             "recoveries": len(status.recoveries),
             "totals": status.totals,
             "tasks": [

@@ -8,7 +8,7 @@ from clonos.core.coordinator import Coordinator
 from clonos.core.ids import TaskId
 from clonos.core.plan import Plan
 from clonos.core.recoveries import Recovery
-from clonos.status import Phase, RecoveryState, Status, TaskState
+from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 
 PHASES = {
     "idle": Phase.STARTING,
@@ -36,7 +36,7 @@ def draw(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: C
         checkpoint=coordinator.checkpoint,
         generation=coordinator.generation,
         view=0 if view is None else view.number,
-        slots=len(coordinator.slots),
+        slots=tuple(SlotState(one.slot, one.pid, one.domain, one.host) for one in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),
         recoveries=tuple(_recovery(plan, recovery) for recovery in coordinator.recoveries),
         alarms=alarms,
