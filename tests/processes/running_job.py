@@ -20,6 +20,7 @@ from clonos.io.local_folder import LocalFolder
 from clonos.io.processes import ProcessSlots
 from clonos.io.shipping import pack
 from clonos.io.store import CheckpointStore
+from clonos.io.transport import AddressRewriter
 from clonos.operators.connect import TransactionalSink
 from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.driver import Driver, DriverPlan, Progress
@@ -104,6 +105,7 @@ def running(
     resume: bool = False,
     domains: int = 0,
     slots_needed: int = 0,
+    rewriter: AddressRewriter | None = None,
 ) -> Iterator[RunningJob]:
     """Begins a job; at the end of the block all its processes are gone."""
     options = options or Options(checkpoint_every_ms=200)
@@ -136,6 +138,7 @@ def running(
             store_url=store_url,
             binding=Binding() if tcp else Binding(folder="ipc"),
             folder_root=str(folder),
+            address_rewriter=rewriter,
         ),
         binding=Binding() if tcp else Binding(folder=str(local.path)),
         provider=provide,

@@ -1,0 +1,36 @@
+"""Connections that break and come back while a job runs: no process dies, nobody is replaced, nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from clonos.core import coordination as c
+from tests.processes.cutting_proxy import through_proxy
+from tests.processes.running_job import running
+from tests.processes.test_slot_processes import OPTIONS, DrawingJob, is_calm, wait_for_checkpoint
+
+pytestmark = pytest.mark.processes
+
+CUTS = 5
+
+
+def test_all_connections_of_all_slots_break_again_and_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=True, rewriter=through_proxy) as job:
+        job.wait_for(is_calm)
+        before, pids = job.incarnations(), sorted(job.provider.pids().values())
+        reach = 0
+        for _ in range(CUTS):
+            reach = drawing.advance(reach)
+            for pid in pids:
+                os.kill(pid, signal.SIGUSR1)
+            wait_for_checkpoint(job)
+        assert job.incarnations() == before
+        assert sorted(job.provider.pids().values()) == pids
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), c.JobDone)
+    drawing.check(reach)
