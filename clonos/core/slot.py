@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core import messages as m
+from clonos.core.chain import Kind
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, journal_of
@@ -17,7 +18,7 @@ from clonos.core.journal import Journal
 from clonos.core.keeping import Keeper
 from clonos.core.mirrors import Standby
 from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.plan import Channel, Plan
 from clonos.core.ports import Emission, SlotShell, Triggered
 from clonos.core.pressure import Pressure
 from clonos.core.snapshots import Snapshot
@@ -79,16 +80,22 @@ class Slot:
         hosted = self.hosted.get(task)
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
 
-    def _receiver_of(self, channel: ChannelId) -> Hosted | None:
-        return self.hosted.get(self.plan.channels[channel].receiver)
+    def _channel(self, sender: SlotId, channel: ChannelId) -> Channel:
+        if 0 <= channel < len(self.plan.channels):
+            return self.plan.channels[channel]
+        raise MessageMalformed(f"slot {sender}", f"channel {channel}, the plan has {len(self.plan.channels)}")
 
-    def _on_batch(self, _sender: SlotId, batch: m.Batch, payload: bytes | memoryview) -> None:
-        hosted = self._receiver_of(batch.channel)
+    def _on_batch(self, sender: SlotId, batch: m.Batch, payload: bytes | memoryview) -> None:
+        hosted = self.hosted.get(self._channel(sender, batch.channel).receiver)
+        if not batch.count or batch.kind > Kind.END or (batch.kind >= Kind.BARRIER and batch.count > 1):
+            raise MessageMalformed(f"slot {sender}", f"a batch of {batch.count} elements of kind {batch.kind}")
+        if (batch.checkpoint > 0) != (batch.kind == Kind.BARRIER):
+            raise MessageMalformed(f"slot {sender}", f"kind {batch.kind} with checkpoint {batch.checkpoint}")
         if hosted is not None:
             hosted.on_batch(batch, payload)
 
-    def _on_position(self, _sender: SlotId, position: m.Position, _payload: object) -> None:
-        hosted = self._receiver_of(position.channel)
+    def _on_position(self, sender: SlotId, position: m.Position, _payload: object) -> None:
+        hosted = self.hosted.get(self._channel(sender, position.channel).receiver)
         if hosted is not None:
             hosted.on_position(position)
 
@@ -100,14 +107,17 @@ class Slot:
         return True
 
     def _on_statement(self, sender: SlotId, statement: m.Statement, _payload: object) -> None:
+        channel = self._channel(sender, statement.channel)
         if self._is_early(sender, statement):
             return
-        hosted = self._hosted(self.plan.channels[statement.channel].sender, statement.sender)
+        hosted = self._hosted(channel.sender, statement.sender)
         if hosted is not None:
             hosted.on_statement(statement)
 
     def _on_question(self, sender: SlotId, question: m.Question, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
+        if not 0 <= question.task < len(self.plan.tasks):
+            raise MessageMalformed(f"slot {sender}", f"task {question.task}, the plan has {len(self.plan.tasks)}")
         if self._is_early(sender, question):
             return
         placement = self.view.placements[question.task]
