@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from clonos.core.values import register as register
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
+    from clonos.operators.connect import Feed as Feed
     from clonos.operators.connect import ImmediateSink as ImmediateSink
     from clonos.operators.connect import Outside as Outside
     from clonos.operators.connect import OutsideFenced as OutsideFenced
     from clonos.operators.connect import OutsideIdentity as OutsideIdentity
+    from clonos.operators.connect import PushedSource as PushedSource
     from clonos.operators.connect import Source as Source
     from clonos.operators.connect import SplitReader as SplitReader
     from clonos.operators.connect import TransactionalSink as TransactionalSink
@@ -79,7 +81,7 @@ _NAMES = {
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connect": (
         *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
-        *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced"),
+        *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "PushedSource", "Feed"),
     ),
     "clonos.core.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
     "clonos.core.outcomes": ("CallInDoubt", "RecordedError"),

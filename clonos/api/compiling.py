@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
@@ -18,9 +19,10 @@ from clonos.core.ids import OUTSIDE
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
-from clonos.operators.connect import ImmediateSink, TransactionalSink
+from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink
 from clonos.operators.edges import SeveralSinks, ToColumnKeys, ToEdge, ToKeys, ToOutside, ToSink, is_identity
 from clonos.operators.image import JobImage
+from clonos.operators.journal import JournalHead
 from clonos.operators.operator import Operator
 from clonos.operators.source import SourceHead
 
@@ -56,6 +58,7 @@ class _Vertex:
     inputs: list[Input] = field(default_factory=list)
     sinks: list[TransactionalSink] = field(default_factory=list)
     outside: ImmediateSink | None = None
+    pushed: PushedSource[Any] | None = None
     runs_user_code: bool = False
     error_port: int | None = None
     ports: int = 0
@@ -108,6 +111,7 @@ class _Compiler:
                 is_source=any(step.source is not None for step in vertex.steps),
                 has_effects=vertex.outside is not None or any(step.has_effects for step in vertex.steps),
                 is_transactional=bool(vertex.sinks),
+                is_journalled=vertex.pushed is not None,
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )
@@ -120,7 +124,8 @@ class _Compiler:
         )
         images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
-        return JobImage(plan, images, sinks, self._options, self._splits)
+        pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
+        return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed)
 
     # --- one step
 
@@ -130,6 +135,12 @@ class _Compiler:
                 step.name,
                 f"has {self._parallelism_of(step)} tasks, and max_parallelism is {self._options.max_parallelism}",
                 "Lower the one, or raise the other before the job first starts.",
+            )
+        if isinstance(step.source, PushedSource) and not self._options.keepers:
+            raise GraphRefused(
+                step.name,
+                "reads what nobody can be asked for again, and keepers is 0: what it has read would be lost with it",
+                "Set keepers to 1 or more, or read from files.",
             )
         for tap in step.taps if step.needs_columns else ():
             giver = self._graph.steps[tap.step]
@@ -174,6 +185,9 @@ class _Compiler:
         return vertex.nodes[self._node_of[tap.step]].is_aligned and self._graph.steps[tap.step].keeps_places
 
     def _maker(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
+        if isinstance(step.source, PushedSource):
+            vertex.pushed = step.source
+            return partial(JournalHead, step.name, step.source)
         if step.source is not None:
             return partial(SourceHead, step.name, step.source, self._splits[step.name], step.gives_columns)
         if step.sink is not None:
@@ -294,9 +308,8 @@ def _splits_of(
         raise GraphRefused(graph.name, "(the job) has no source", "Begin with job.source(...).")
     if stored is None:
         return {
-            name: tuple(step.source.splits(parallelism_of(step)))
+            name: tuple(step.source.splits(parallelism_of(step))) if isinstance(step.source, Source) else ()
             for name, step in sources.items()
-            if step.source is not None
         }
     missing = tuple(name for name in sources if name not in stored)
     unknown = tuple(name for name in stored if name not in sources)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from clonos.api.faults import GraphRefused
 from clonos.core.options import Options
-from clonos.operators.connect import ImmediateSink, Source, TransactionalSink
+from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink
 from clonos.operators.image import JobImage
 from clonos.operators.operator import Operator
 
@@ -27,6 +27,7 @@ NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ERRORS_STEP: Final = "errors"
 
 AnySink = TransactionalSink | ImmediateSink
+AnySource = Source[Any] | PushedSource[Any]
 
 
 class Exchange(StrEnum):
@@ -69,7 +70,7 @@ class Step:
     is_named: bool
     taps: tuple[Tap, ...]
     make: Callable[[], Operator] | None = None
-    source: Source[Any] | None = None
+    source: AnySource | None = None
     sink: AnySink | None = None
     parallelism: int | None = None
     has_effects: bool = False
@@ -96,11 +97,22 @@ class JobGraph:
         """In the order in which they were written."""
         return tuple(self._steps)
 
-    def source(self, source: Source[T], *, name: str | None = None, parallelism: int | None = None) -> Stream[T]:
-        """A stream of a source's records. ``parallelism``: of the reading tasks, by default the job's."""
+    def source(
+        self, source: Source[T] | PushedSource[T], *, name: str | None = None, parallelism: int | None = None
+    ) -> Stream[T]:
+        """A stream of a source's records. ``parallelism``: of the reading tasks, by default the job's; a source that
+        cannot be re-read has one."""
         from clonos.api.stream import Stream
 
-        if not isinstance(source, Source):
+        if isinstance(source, PushedSource):
+            if parallelism not in (None, 1):
+                raise GraphRefused(
+                    name or "source",
+                    f"has the parallelism {parallelism!r}, and its source is one connection",
+                    "Leave it out; union several sources where one connection is not enough.",
+                )
+            parallelism = 1
+        elif not isinstance(source, Source):
             raise GraphRefused(
                 name or "source",
                 f"gets a {type(source).__qualname__}, which is no source",

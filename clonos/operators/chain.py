@@ -11,6 +11,7 @@ from typing import Any
 
 from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
 from clonos.operators.guard import Guard
+from clonos.operators.journal import JournalHead
 from clonos.operators.operator import Drop, Due, Fork, Operator, Scope
 from clonos.operators.source import SourceHead
 from clonos.operators.state import StateBackend, StateImage
@@ -68,7 +69,8 @@ class OperatorChain:
         self._image = image
         self._operators = [node.make() for node in image.nodes]
         self._timed = [operator for operator in self._operators if operator.has_timers]
-        self._source = self._operators[0] if isinstance(self._operators[0], SourceHead) else None
+        head = self._operators[0]
+        self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
@@ -121,6 +123,14 @@ class OperatorChain:
         """Takes records of a split through the chain."""
         self._head().read(split, count)
 
+    def feed(self, data: bytes) -> bool:
+        """More of the journal of a source that cannot be re-read."""
+        return self._journal().feed(data)
+
+    def unread_bytes(self) -> int:
+        """What was fed of it and is not read."""
+        return self._journal().unread_bytes()
+
     # --- time
 
     def next_timer_ns(self) -> int | None:
@@ -155,8 +165,12 @@ class OperatorChain:
         position = b"" if self._source is None else self._source.position()
         return ChainSnapshot(self._state.changes(full), position)
 
-    def _head(self) -> SourceHead:
+    def _head(self) -> SourceHead | JournalHead:
         assert self._source is not None, "only a source reads splits"
+        return self._source
+
+    def _journal(self) -> JournalHead:
+        assert isinstance(self._source, JournalHead), "only a source that cannot be re-read has a journal"
         return self._source
 
     def _follower_of(self, node: Node) -> Operator:

@@ -60,6 +60,39 @@ class SplitReader(Protocol[AnyRecord]):
         """Releases what is open."""
 
 
+@runtime_checkable
+class PushedSource(Protocol[AnyRecord]):
+    """Where records come from that nobody can be asked for again. Whoever sends them is the pusher.
+
+    Read by one task. The runtime keeps the bytes that a feed gives in a journal, apart from the task's process, before
+    anybody sees them (``docs/protocol.md``, section 7), and reads that. No record ends with the byte 4.
+    """
+
+    def feed(self, offset_bytes: int) -> Feed:
+        """A connection to the pusher, made in the task's slot in a thread of its own. ``offset_bytes``: how many of the
+        pusher's bytes are kept, from earlier connections. Raises an ``EnvironmentFault``; then it is tried again."""
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """The records in some bytes of the journal, whole, none left out: joined they are the same bytes."""
+
+    def decode(self, records: list[bytes]) -> Sequence[AnyRecord]:
+        """Their values, as steps get them."""
+
+
+class Feed(Protocol):
+    """One connection to a pusher. Its methods may block and raise; one thread calls them."""
+
+    def receive(self, wait_ms: int) -> bytes | None:
+        """Bytes of whole records, as soon as there are any; b"" if there are none within ``wait_ms``; None when the
+        pusher has no more. Raises an ``EnvironmentFault`` when the connection breaks."""
+
+    def acknowledge(self, offset_bytes: int) -> None:
+        """So many of the pusher's bytes are kept; it may forget them. Told where its protocol has a word for it."""
+
+    def close(self) -> None:
+        """Closes the connection."""
+
+
 class WriterContext(NamedTuple):
     """Names of a sink task's life, for file names and registrations."""
 

@@ -16,7 +16,7 @@ from clonos.core.options import Options
 from clonos.core.plan import Plan
 from clonos.core.values import register, registered
 from clonos.operators.chain import OperatorChain, VertexImage
-from clonos.operators.connect import ImmediateSink, TransactionalSink
+from clonos.operators.connect import ImmediateSink, PushedSource, TransactionalSink
 from clonos.operators.state import StateImage
 
 
@@ -25,7 +25,8 @@ class JobImage:
     """A job as a plan and what its vertices run, in the order of the plan.
 
     ``splits``: per source vertex its splits, by its name; they are kept in the store, since a resumed job goes on with
-    the ones that it began with. ``classes``: registered by the job's modules, by the name under which they travel.
+    the ones that it began with. ``pushed``: per vertex, its source where that cannot be re-read. ``classes``: registered
+    by the job's modules, by the name under which they travel.
     """
 
     plan: Plan
@@ -34,6 +35,7 @@ class JobImage:
     options: Options
     splits: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     classes: Mapping[str, type] = field(default_factory=registered)
+    pushed: Mapping[int, PushedSource[Any]] = field(default_factory=dict)
 
     def new_chain(self, vertex: int) -> OperatorChain:
         """For one incarnation of a task of this vertex."""

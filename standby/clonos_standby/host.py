@@ -19,7 +19,7 @@ from threading import Thread
 from clonos.core.chain import Mirror
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.messages import Message, Register, View, Warned
-from clonos.core.ports import Activation, SpillStore, TaskHandle
+from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
 from clonos.io.binding import towards
@@ -36,6 +36,7 @@ from clonos.operators.connect import ImmediateSink, OutsideIdentity
 from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.inbox import Inbox
+from clonos_standby.journal_thread import JournalThreads
 from clonos_standby.outside_thread import OutsideThread
 from clonos_standby.store_thread import SnapshotStore
 from clonos_standby.task_thread import TaskThread
@@ -85,6 +86,7 @@ class SlotHost:
             lambda *outcome: self._inbox.put(self._slot.on_segment_loaded, *outcome),
         )
         self._slot = Slot(slot_id, self._image.plan, self._options, self)
+        self._intakes = JournalThreads(self._image, self._slot, self._inbox)
         self._snapshots = SnapshotStore(CheckpointStore(birth.store_url), self._slot, self._inbox)
 
     # ------------------------------------------------------------------ the life
@@ -136,6 +138,7 @@ class SlotHost:
             self.stop_task(*life)
         for outside in self._outsides.values():
             outside.close()
+        self._threads += self._intakes.close_all()
         self._snapshots.close()
         self._spill.close()
         deadline_s = time.monotonic() + JOIN_TIMEOUT_S
@@ -175,6 +178,11 @@ class SlotHost:
     def spill(self) -> SpillStore:
         """The local disk."""
         return self._spill
+
+    @property
+    def intakes(self) -> Intakes:
+        """Connections of sources that cannot be re-read."""
+        return self._intakes
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         """Without waiting."""

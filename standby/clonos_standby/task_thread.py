@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import Any
+from typing import Any, NoReturn
 
 from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
@@ -172,6 +172,16 @@ class TaskThread:
             if self._kept_bytes >= log_end_bytes:
                 return
             self._kept_moved.wait()
+
+    def open_journal(self) -> None:
+        """More of the source's input may come in."""
+        self._inbox.put(self._slot.on_open_journal, self._task, self._incarnation)
+
+    def lose_journal(self) -> NoReturn:
+        """Reports it, and waits for the end."""
+        self._inbox.put(self._slot.on_journal_lost, self._task, self._incarnation)
+        self._live.wait()
+        raise TaskStopped
 
     def now_ns(self) -> int:
         """Slewed wall clock."""

@@ -2,20 +2,26 @@
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clonos.connectors import sockets
 from clonos.connectors.faults import ConnectorMisused
 from clonos.connectors.sockets import SocketFailed, SocketFeed, SocketLineMalformed, SocketLines
+from clonos.operators.connect import PushedSource, Source
 
 WAIT_MS = 5_000
 Pair = tuple[socket.socket, SocketFeed]
 
 
-def connected(listener: socket.socket, **options: int) -> Pair:
-    feed = sockets.lines("127.0.0.1", listener.getsockname()[1], **options).connect()  # type: ignore[arg-type]
-    return listener.accept()[0], feed
+def connected(listener: socket.socket, offset_bytes: int = 0, **options: Any) -> Pair:
+    feed = sockets.lines("127.0.0.1", listener.getsockname()[1], **options).feed(offset_bytes)
+    server = listener.accept()[0]
+    server.settimeout(WAIT_MS / 1000)
+    return server, feed
 
 
 @pytest.fixture
@@ -24,27 +30,48 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-def received(feed: SocketFeed, count: int) -> list[str]:
-    lines: list[str] = []
-    while len(lines) < count:
+def received(feed: SocketFeed, count: int) -> bytes:
+    """``count`` lines."""
+    lines = b""
+    while lines.count(b"\n") < count:
         some = feed.receive(WAIT_MS)
         assert some is not None
+        assert some.endswith(b"\n") or not some, some
         lines += some
     return lines
 
 
-def test_lines_come_whole_and_without_their_ends(listener: socket.socket) -> None:
+def test_lines_come_whole_as_they_were_sent(listener: socket.socket) -> None:
     server, feed = connected(listener)
     server.sendall(b"one\r\ntwo\n\nthr")
-    assert received(feed, 3) == ["one", "two", ""]
-    assert feed.receive(1) == []
+    assert received(feed, 3) == b"one\r\ntwo\n\n"
+    assert feed.receive(1) == b""
     server.sendall("ee \u20ac\nrest".encode())
-    assert received(feed, 1) == ["three \u20ac"]
+    assert received(feed, 1) == "three \u20ac\n".encode()
     server.close()
-    assert received(feed, 1) == ["rest"]
+    assert received(feed, 1) == b"rest\n"
     assert feed.receive(WAIT_MS) is None
     assert feed.receive(WAIT_MS) is None
     feed.close()
+
+
+def test_a_server_that_asks_for_it_hears_where_to_go_on_and_what_is_kept(listener: socket.socket) -> None:
+    server, feed = connected(listener, 1_234, acknowledge=True)
+    assert server.recv(100) == b"1234\n"
+    server.sendall(b"one\n")
+    assert received(feed, 1) == b"one\n"
+    feed.acknowledge(1_238)
+    assert server.recv(100) == b"1238\n"
+    server.close()
+    feed.close()
+
+
+def test_any_other_server_hears_nothing(listener: socket.socket) -> None:
+    server, feed = connected(listener, 1_234)
+    feed.acknowledge(2_000)
+    feed.close()
+    assert server.recv(100) == b""
+    server.close()
 
 
 def test_a_line_beyond_the_limit_is_refused(listener: socket.socket) -> None:
@@ -56,12 +83,12 @@ def test_a_line_beyond_the_limit_is_refused(listener: socket.socket) -> None:
     feed.close()
 
 
-def test_bytes_that_are_no_text_are_refused(listener: socket.socket) -> None:
+def test_a_connection_that_breaks_is_named(listener: socket.socket) -> None:
     server, feed = connected(listener)
-    server.sendall(b"\xff\n")
-    with pytest.raises(SocketLineMalformed, match="encoding="):
-        received(feed, 1)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
     server.close()
+    with pytest.raises(SocketFailed, match="receiving from"):
+        feed.receive(WAIT_MS)
     feed.close()
 
 
@@ -69,7 +96,31 @@ def test_a_server_that_is_not_there_is_named(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     listener.close()
     with pytest.raises(SocketFailed, match=f"connecting to 127.0.0.1:{port} failed"):
-        sockets.lines("127.0.0.1", port).connect()
+        sockets.lines("127.0.0.1", port).feed(0)
+
+
+@given(st.lists(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"\r"))))
+def test_what_is_cut_into_lines_is_the_same_when_it_is_joined(lines: list[bytes]) -> None:
+    source = sockets.lines("localhost", 1, errors="replace")
+    data = b"".join(line + b"\n" for line in lines)
+    cut = source.cut(data)
+    assert b"".join(cut) == data
+    assert len(source.decode(cut)) == len(lines)
+
+
+def test_only_the_ends_of_lines_are_taken_off() -> None:
+    source = sockets.lines("localhost", 1)
+    assert source.decode([b"a\r\n", b"\n", b"b\rc\n", "\u2028 \u20ac\r\r\n".encode()]) == [
+        "a",
+        "",
+        "b\rc",
+        "\u2028 \u20ac\r",
+    ]
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(SocketLineMalformed, match="encoding="):
+        sockets.lines("localhost", 1).decode([b"\xff\n"])
 
 
 @pytest.mark.parametrize("port", [0, 65_536])
@@ -78,6 +129,17 @@ def test_a_port_that_is_none_is_refused(port: int) -> None:
         sockets.lines("localhost", port)
 
 
+def test_a_limit_that_no_message_could_carry_is_refused() -> None:
+    with pytest.raises(ConnectorMisused, match="from 1 to 16777216"):
+        sockets.lines("localhost", 1, line_bytes_max=1 << 30)
+
+
 def test_the_description_says_where_it_leads() -> None:
     description: SocketLines = sockets.lines("localhost", 9_000, encoding="utf-8-sig")
     assert (description.address, description.encoding) == ("localhost:9000", "utf-8")
+
+
+def test_it_is_a_pushed_source_and_none_that_can_be_re_read() -> None:
+    description = sockets.lines("localhost", 9_000)
+    assert isinstance(description, PushedSource)
+    assert not isinstance(description, Source)

@@ -1,0 +1,83 @@
+"""The head of a source vertex whose records cannot be read again: reads what the slot has fed it from the journal.
+
+Rules: what is fed is whole records; what is fed and not read is part of the position, so that a snapshot lacks nothing
+that was acknowledged before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from clonos.core.errors import InternalError
+from clonos.operators.connect import PushedSource
+from clonos.operators.operator import Operator
+from clonos.operators.source import ALL_READ, PositionMalformed
+
+END_OF_JOURNAL: Final = b"\x04"
+"""Behind the last record: the pusher has no more. No record of a ``PushedSource`` ends with this byte."""
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    """``unread``: whole records."""
+
+    unread: bytes
+    has_ended: bool
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_Position)
+
+
+class JournalHead(Operator):
+    """The first step of the only task of a pushed source. Its only split is number 0."""
+
+    def __init__(self, step: str, source: PushedSource[Any]) -> None:
+        self._step = step
+        self._source = source
+        self._records: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._has_ended = False
+
+    def restore(self, position: bytes) -> None:
+        """Goes back to what a snapshot had. PositionMalformed."""
+        try:
+            found = _decoder.decode(position)
+        except msgspec.DecodeError as error:
+            raise PositionMalformed(self._step, str(error)) from error
+        self.feed(found.unread)
+        self._has_ended = found.has_ended
+
+    def position(self) -> bytes:
+        """What has been fed and not read."""
+        return _encoder.encode(_Position(b"".join(self._records), self._has_ended))
+
+    def feed(self, data: bytes) -> bool:
+        """See ``core.chain.JournalledChain.feed``."""
+        if data.endswith(END_OF_JOURNAL):
+            self._has_ended = True
+            data = data.removesuffix(END_OF_JOURNAL)
+        if data:
+            self._records += self._source.cut(data)
+            self._unread_bytes += len(data)
+        return not self._has_ended
+
+    def unread_bytes(self) -> int:
+        """See ``core.chain.JournalledChain.unread_bytes``."""
+        return self._unread_bytes
+
+    def poll(self, records_max: int) -> tuple[int, int] | None:
+        """See ``core.chain.Chain.poll``."""
+        if self._records:
+            return 0, min(records_max, len(self._records))
+        return ALL_READ if self._has_ended else None
+
+    def read(self, number: int, count: int) -> None:
+        """See ``core.chain.Chain.read``. Raises what ``decode`` of the source raises."""
+        if number != 0 or count > len(self._records):
+            raise InternalError(f"{self._step} is asked for {count} records of split {number}, it has been fed fewer")
+        taken = [self._records.popleft() for _ in range(count)]
+        self._unread_bytes -= sum(map(len, taken))
+        self.out.rows(list(self._source.decode(taken)))

@@ -1,0 +1,174 @@
+"""The connections of a slot's sources that cannot be re-read, each in a thread of its own.
+
+A thread connects, takes whole records in, tells the pusher what is kept, and decides nothing: when the connection
+breaks it says so and ends; the slot's machine opens another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from threading import Event, Thread
+from typing import Any
+
+from clonos.core.errors import EnvironmentFault
+from clonos.core.ids import Incarnation, TaskId, view_name
+from clonos.core.messages import TaskFailed
+from clonos.core.slot import Slot
+from clonos.operators.connect import Feed, PushedSource
+from clonos.operators.image import JobImage
+from clonos.operators.journal import END_OF_JOURNAL
+from clonos_standby.inbox import Inbox
+
+logger = logging.getLogger("clonos.slot")
+
+RECEIVE_WAIT_MS = 20
+"""How long an acknowledgement may wait for input that does not come."""
+
+
+class JournalThreads:
+    """``Intakes`` for the slot's machine."""
+
+    def __init__(self, image: JobImage, slot: Slot, inbox: Inbox) -> None:
+        self._image, self._slot, self._inbox = image, slot, inbox
+        self._running: dict[tuple[TaskId, Incarnation], JournalThread] = {}
+        self._ending: list[JournalThread] = []
+
+    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        """A thread and a connection of its own."""
+        vertex = self._image.plan.vertex_of[task]
+        name = f"{self._image.plan.task_name(task)} {view_name(incarnation)}"
+        source = self._image.pushed[vertex]
+        opened = JournalThread(source, name, offset_bytes, task, incarnation, self._slot, self._inbox)
+        self._running[task, incarnation] = opened
+        opened.thread.start()
+
+    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
+        """Takes nothing in for a while, or goes on."""
+        if (found := self._running.get((task, incarnation))) is not None:
+            found.hold(held)
+
+    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        """What lies before is kept."""
+        if (found := self._running.get((task, incarnation))) is not None:
+            found.acknowledge(offset_bytes)
+
+    def close(self, task: TaskId, incarnation: Incarnation) -> None:
+        """The thread ends at its next turn."""
+        found = self._running.pop((task, incarnation), None)
+        if found is not None:
+            found.end()
+            self._ending = [each for each in self._ending if each.thread.is_alive()]
+            self._ending.append(found)
+
+    def close_all(self) -> list[Thread]:
+        """The process ends: the threads that may still run for a moment."""
+        for life in list(self._running):
+            self.close(*life)
+        return [each.thread for each in self._ending]
+
+
+class JournalThread:
+    """One connection of one incarnation. The slot's thread calls all but ``_live``."""
+
+    def __init__(
+        self,
+        source: PushedSource[Any],
+        name: str,
+        offset_bytes: int,
+        task: TaskId,
+        incarnation: Incarnation,
+        slot: Slot,
+        inbox: Inbox,
+    ) -> None:
+        self._source, self._name = source, name
+        self._task, self._incarnation = task, incarnation
+        self._slot, self._inbox = slot, inbox
+        self._taken_bytes = offset_bytes
+        self._kept_bytes = self._told_bytes = offset_bytes
+        self._is_held = self._is_ended = False
+        self._moved = Event()
+        self.thread = Thread(target=self._live_and_tell, name=f"journal {name}", daemon=True)
+
+    def hold(self, held: bool) -> None:
+        """Leaves what comes where it is."""
+        self._is_held = held
+        self._moved.set()
+
+    def acknowledge(self, offset_bytes: int) -> None:
+        """The pusher shall be told."""
+        self._kept_bytes = offset_bytes
+        self._moved.set()
+
+    def end(self) -> None:
+        """The incarnation is over."""
+        self._is_ended = True
+        self._moved.set()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _live_and_tell(self) -> None:
+        try:
+            feed = self._source.feed(self._taken_bytes)
+            try:
+                self._take_in(feed)
+                self._take_leave(feed)
+            finally:
+                feed.close()
+        except Exception as error:
+            if self._is_ended:
+                logger.debug("the intake of %s failed after its end", self._name, exc_info=True)
+            elif isinstance(error, (EnvironmentFault, OSError)):
+                failed = f"{type(error).__name__}: {error}"
+                self._inbox.put(self._slot.on_intake_failed, self._task, self._incarnation, failed)
+            else:
+                self._inbox.put(self._slot.on_raised, self._describe(error))
+
+    def _take_in(self, feed: Feed) -> None:
+        """Until the pusher has no more, or the incarnation is over."""
+        while not self._is_ended:
+            self._tell(feed)
+            if self._is_held:
+                self._wait()
+                continue
+            data = feed.receive(RECEIVE_WAIT_MS)
+            if data is None:
+                self._hand_over(END_OF_JOURNAL)
+                return
+            if data:
+                self._taken_bytes += len(data)
+                self._hand_over(data)
+
+    def _take_leave(self, feed: Feed) -> None:
+        """The pusher may wait to hear that all is kept."""
+        while not self._is_ended and self._told_bytes < self._taken_bytes:
+            self._wait()
+            self._tell(feed)
+
+    def _tell(self, feed: Feed) -> None:
+        kept_bytes = min(self._kept_bytes, self._taken_bytes)  # the end of the journal is none of the pusher's bytes
+        if kept_bytes > self._told_bytes:
+            feed.acknowledge(kept_bytes)
+            self._told_bytes = kept_bytes
+
+    def _wait(self) -> None:
+        self._moved.wait()
+        self._moved.clear()
+
+    def _hand_over(self, data: bytes) -> None:
+        self._inbox.put(self._slot.on_journal, self._task, self._incarnation, data)
+        self._inbox.wait_for_room()
+
+    def _describe(self, error: Exception) -> TaskFailed:
+        return TaskFailed(
+            task=self._task,
+            incarnation=self._incarnation,
+            channel=-1,
+            first_seq=0,
+            count=0,
+            step="",
+            record="",
+            error=f"{type(error).__name__}: {error}"[:10_000],
+            traceback="".join(traceback.format_exception(error))[-100_000:],
+            is_fatal=True,
+        )
