@@ -62,7 +62,7 @@ class SlotHost:
         self._options = self._image.options
         self._clock = SlewedClock()
         self._ending: str | None = None
-        self._heard_ns = time.monotonic_ns()
+        self._born_ns = self._heard_ns = time.monotonic_ns()
         self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS // TICKS_PER_HEARTBEAT
         self._register_ns = 0
         self._tasks: dict[_Life, TaskThread] = {}
@@ -113,10 +113,18 @@ class SlotHost:
             self._register()
         self._transport.look_for_resets()
         self._slot.on_tick(now_ns)
+        self._end_if_orphan(now_ns)
+
+    def _end_if_orphan(self, now_ns: int) -> None:
+        """Out of touch for too long; or in touch with one that does not take it, longer than slots are waited for."""
+        options = self._options
         if self._transport.is_open(COORDINATOR):
             self._heard_ns = now_ns
-        elif now_ns - self._heard_ns > self._options.orphan_after_ms * NANOSECONDS_PER_MS:
-            self.end(f"no coordinator for {self._options.orphan_after_ms} ms")
+        elif now_ns - self._heard_ns > options.orphan_after_ms * NANOSECONDS_PER_MS:
+            self.end(f"no coordinator for {options.orphan_after_ms} ms")
+        unwanted_ms = options.slots_wait_ms + options.orphan_after_ms
+        if not self._slot.view.number and now_ns - self._born_ns > unwanted_ms * NANOSECONDS_PER_MS:
+            self.end(f"no coordinator has taken it for {unwanted_ms} ms")
 
     def _register(self) -> None:
         message = Register(

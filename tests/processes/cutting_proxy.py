@@ -76,10 +76,15 @@ class Proxy:
             closed.close()
 
 
+def _cut_all(*_: object) -> None:
+    for proxy in _proxies.values():
+        proxy.cut()
+
+
 def through_proxy(_peer: int, address: str) -> str:
     """The address rewriter; called in the slot's main thread."""
     if not _proxies:
-        signal.signal(signal.SIGUSR1, lambda *_: [proxy.cut() for proxy in _proxies.values()])
+        signal.signal(signal.SIGUSR1, _cut_all)
     if address not in _proxies:
         _proxies[address] = Proxy(address)
     return _proxies[address].address

@@ -1,0 +1,45 @@
+"""A slot's machine with an inbox that a test drains by hand: what threads tell it can be looked at first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import blackhole, values
+from clonos.core.ids import SlotId
+from clonos.core.options import Options
+from clonos.core.slot import Slot
+from clonos.operators.image import JobImage
+from clonos_standby.inbox import Inbox
+from tests.unit.core.recording_shell import RecordingShell
+
+LIMIT_S = 10.0
+
+
+class Mailbox(Inbox):
+    """An inbox whose calls are kept by name instead of made."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def put(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Keeps it."""
+        self.calls.append((call.__name__, arguments))
+
+    def names(self) -> list[str]:
+        """Of the calls so far."""
+        return [name for name, _ in self.calls]
+
+
+def small_image() -> JobImage:
+    """One source, into nothing."""
+    graph = JobGraph("small")
+    graph.source(values(range(3))).sink(blackhole())
+    return graph.compile(Options())
+
+
+def lone_slot(image: JobImage) -> Slot:
+    """It has no view."""
+    return Slot(SlotId(1), image.plan, image.options, RecordingShell(image.plan))

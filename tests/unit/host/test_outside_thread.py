@@ -1,0 +1,161 @@
+"""An immediate sink's thread: in order, joined where they wait, tried again, and silent once it is fenced."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import pytest
+
+from clonos.core.chain import Kind
+from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.ids import ChannelId, TaskId
+from clonos.core.values import encode_rows
+from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
+from clonos_standby import outside_thread
+from clonos_standby.outside_thread import OutsideThread
+from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+
+
+class Ledger:
+    """A sink and its outside: rows by number. ``faults``: raised by the next calls, one each; None lets one pass."""
+
+    def __init__(self, *faults: Exception | None, is_held: bool = False) -> None:
+        self.rows: list[Any] = []
+        self.writes: list[tuple[int, list[Any]]] = []
+        self.faults = list(faults)
+        self.registered = 0
+        self.closed = 0
+        self.may_go_on = threading.Event()
+        if not is_held:
+            self.may_go_on.set()
+
+    def outside(self) -> Ledger:
+        return self
+
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        assert self.may_go_on.wait(LIMIT_S)
+        self._raise()
+        self.registered += 1
+        return Registration(len(self.rows), None)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        self._raise()
+        self.writes.append((first_number, rows))
+        self.rows[first_number:] = rows
+        return len(self.rows)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def _raise(self) -> None:
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+
+
+class Told(Mailbox):
+    """Calls can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
+
+    def put(self, call: Any, *arguments: Any) -> None:
+        self._queue.put((call.__name__, arguments))
+
+    def next(self) -> tuple[str, tuple[Any, ...]]:
+        return self._queue.get(timeout=LIMIT_S)
+
+    def is_empty(self) -> bool:
+        return self._queue.empty()
+
+
+def begin(ledger: Ledger, told: Told) -> OutsideThread:
+    identity = OutsideIdentity("job-1", "sink/0", 1, 7)
+    return OutsideThread(ledger, identity, 0, TaskId(0), ChannelId(4), lone_slot(small_image()), told)
+
+
+def end(thread: OutsideThread) -> None:
+    thread.close()
+    thread.thread.join(LIMIT_S)
+    assert not thread.thread.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside_thread, "BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(outside_thread, "BACKOFF_S_MAX", 0.002)
+
+
+def test_what_is_written_is_registered_first_and_confirmed_in_order() -> None:
+    ledger, told = Ledger(), Told()
+    thread = begin(ledger, told)
+    assert told.next() == ("on_outside_opened", (0, 7, 0, None))
+    thread.write(0, 2, Kind.ROWS, encode_rows(["a", "b"]))
+    assert told.next() == ("on_outside_confirmed", (0, 7, 2))
+    thread.write(2, 1, Kind.ROWS, encode_rows(["c"]))
+    assert told.next() == ("on_outside_confirmed", (0, 7, 3))
+    end(thread)
+    assert ledger.rows == ["a", "b", "c"]
+    assert ledger.closed == 1
+
+
+def test_writes_that_wait_become_one() -> None:
+    ledger, told = Ledger(is_held=True), Told()
+    thread = begin(ledger, told)
+    for number in range(50):
+        thread.write(number, 1, Kind.ROWS, encode_rows([number]))
+    thread.write(60, 1, Kind.ROWS, encode_rows(["behind a gap"]))
+    ledger.may_go_on.set()
+    assert told.next()[0] == "on_outside_opened"
+    assert told.next() == ("on_outside_confirmed", (0, 7, 50))
+    assert told.next()[0] == "on_outside_confirmed"
+    end(thread)
+    assert ledger.writes == [(0, list(range(50))), (60, ["behind a gap"])]
+
+
+def test_a_failed_call_is_made_again_on_a_new_connection_that_is_registered() -> None:
+    ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), Told()
+    thread = begin(ledger, told)
+    assert told.next()[0] == "on_outside_opened"
+    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    assert told.next() == ("on_outside_confirmed", (0, 7, 1))
+    end(thread)
+    assert ledger.rows == ["a"]
+    assert ledger.registered >= 2
+
+
+def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_tried_again() -> None:
+    ledger, told = Ledger(*[EnvironmentFault("down")] * 100), Told()
+    thread = begin(ledger, told)
+    name, (failed,) = told.next()
+    assert name == "on_raised"
+    assert not failed.is_fatal
+    assert "EnvironmentFault: down" in failed.error
+    assert len(ledger.faults) == 100 - outside_thread.ATTEMPTS_MAX
+    end(thread)
+
+
+def test_rows_that_the_outside_refuses_fail_the_job_at_once_with_their_numbers() -> None:
+    ledger, told = Ledger(None, JobError("no such column")), Told()
+    thread = begin(ledger, told)
+    assert told.next()[0] == "on_outside_opened"
+    thread.write(0, 2, Kind.ROWS, encode_rows(["a", "b"]))
+    name, (failed,) = told.next()
+    assert name == "on_raised"
+    assert failed.is_fatal
+    assert (failed.channel, failed.first_seq, failed.count) == (4, 0, 2)
+    end(thread)
+
+
+def test_one_that_is_fenced_falls_silent() -> None:
+    ledger, told = Ledger(None, OutsideFenced("later")), Told()
+    thread = begin(ledger, told)
+    assert told.next()[0] == "on_outside_opened"
+    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.thread.join(LIMIT_S)
+    assert not thread.thread.is_alive()
+    assert told.is_empty()
+    assert ledger.rows == []
