@@ -130,7 +130,9 @@ class Task:
         snapshot = self._activation.snapshot
         try:
             with running(self.log):
+                self.log.is_opening = True
                 self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
+                self.log.is_opening = False
                 self._remember_positions()
                 if self.journal is not None:
                     self.journal.feed(self._activation.journal)
@@ -160,7 +162,7 @@ class Task:
         tag, first, count, _ = entry
         if tag == d.STEP and first < len(self.inputs):
             queue = self.inputs[first]
-            self._await(queue, count)
+            self._await(queue, count, entry)
             self.log.take()
             self._step(queue, count)
         elif tag == d.READ and self.is_source:
@@ -184,9 +186,11 @@ class Task:
         else:
             raise self.log.diverged(entry, "a new step")
 
-    def _await(self, queue: InputQueue, count: int) -> None:
+    def _await(self, queue: InputQueue, count: int, entry: d.Entry) -> None:
         """Waits until the next ``count`` elements of one kind are there."""
-        while queue.run_length(count) < count:
+        while (there := queue.run_length(count)) < count:
+            if there < queue.waiting_count:
+                raise self.log.diverged(entry, f"a step of {there} elements, behind which others follow")
             self.port.needs(queue.channel, queue.next_seq + count)
             self._take(self.port.receive(None))
         while (command := self.port.receive(0)) is not None:

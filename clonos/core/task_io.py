@@ -61,6 +61,11 @@ class InputQueue:
         """Queues what the slot has accepted."""
         self.pieces.append(_Piece(delivered))
 
+    @property
+    def waiting_count(self) -> int:
+        """How many elements are there, of whatever kind."""
+        return sum(piece.left for piece in self.pieces)
+
     def run_length(self, limit: int) -> int:
         """How many elements of one kind are there at the head, at most ``limit``."""
         total, kind = 0, -1

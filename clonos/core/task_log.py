@@ -31,6 +31,22 @@ class EffectUndeclared(JobError):
         )
 
 
+class ServiceWhileOpening(JobError):
+    """User code used a causal service in ``open``, which every life runs anew."""
+
+    def __init__(self, task: str, service: str) -> None:
+        super().__init__(task, service)
+        self.task = task
+        self.service = service
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.task} used {self.service} while it was being opened. Every life of a task opens anew, behind"
+            " another checkpoint, so what is drawn there could not be the same again. Draw it when the first element"
+            " comes, and keep it as state."
+        )
+
+
 class TaskLog:
     """The causal log of one incarnation, and what its services are given (``clonos.core.recorder.Recorder``)."""
 
@@ -48,6 +64,7 @@ class TaskLog:
     ) -> None:
         self.task_name = task_name
         self.instant_ns_last = instant_ns
+        self.is_opening = False  # user code is being opened: nothing may be drawn
         self.positions: Callable[[], dict[ChannelId, int]] = dict  # output positions where the current step began
         self._port = port
         self._reader: d.LogReader | None = d.LogReader(recovered, offset_bytes)
@@ -158,6 +175,7 @@ class TaskLog:
 
     def instant_ns(self, exact: bool) -> int:
         """One instant a step, or one a call where ``exact``; wall clock as ns since the Unix epoch."""
+        self._check_opened("the clock")
         if not exact and (self._step_instant or (self._tick_ns and self.instant_ns_last)):
             return self.instant_ns_last
         entry = self.follow(d.CLOCK)
@@ -175,6 +193,7 @@ class TaskLog:
 
     def seed(self) -> bytes:
         """The seed of the current epoch, recorded where it is first asked for."""
+        self._check_opened("random numbers")
         if not self._seed:
             entry = self.follow(d.SEED)
             if entry is None:
@@ -194,6 +213,7 @@ class TaskLog:
         in_doubt: Callable[[str], object] | None = None,
     ) -> object:
         """One recorded call of the outside (see ``Recorder.call``)."""
+        self._check_opened(service)
         if effect and not self._has_effects:
             raise EffectUndeclared(self.task_name, service)
         key = self._intend(service) if effect else (self._request_key(service, request), False)
@@ -208,6 +228,10 @@ class TaskLog:
         else:
             outcome = entry[3]
         return decode_outcome(outcome)
+
+    def _check_opened(self, service: str) -> None:
+        if self.is_opening:
+            raise ServiceWhileOpening(self.task_name, service)
 
     def _request_key(self, service: str, request: bytes) -> str:
         """The same for the k-th equal request of an epoch in every incarnation, however its steps are cut."""

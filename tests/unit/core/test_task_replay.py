@@ -228,5 +228,7 @@ def test_a_log_of_other_choices_is_a_divergence_and_never_a_guess() -> None:
     made = reader(uses=EVERYTHING[:1])
     with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a new step"):
         Life(made, 1, Start(d.step(0, 1))).run()
+    with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a step of 3 elements"):
+        Life(replace(work(), inputs={0: [*rows(1, 2, 3), *barrier(1)]}), 1, Start(d.step(0, 4))).run()
     with pytest.raises(ReplayDiverged, match="logged CALL, replay asked for CLOCK"):
         Life(made, 1, Start(d.numbers(d.READ, 0, 1) + d.blob(d.CALL, b""))).run()

@@ -8,10 +8,14 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import pytest
+
 from clonos.core import determinants as d
+from clonos.core.chain import ChainContext, Mirror
 from clonos.core.ids import TaskId
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.task_log import ServiceWhileOpening
 from tests.unit.core.lives import (
     END,
     Job,
@@ -200,6 +204,24 @@ def test_c14_equal_requests_have_keys_of_their_own() -> None:
     first = Life(job, 2).run()
     assert len(set(first.performed)) == 14
     assert Life(job, 3).run().performed == first.performed
+
+
+def call(chain: TellingChain, row: Any) -> object:
+    return chain.recorder.call("ask", b"", lambda key: None)
+
+
+@pytest.mark.parametrize("use", [clock, exact_clock, luck, call])
+@pytest.mark.parametrize("tick_ms", [0, 3])
+def test_nothing_may_be_drawn_while_a_life_is_being_opened_for_no_other_life_could_draw_it_again(
+    use: Use, tick_ms: int
+) -> None:
+    class Opening(TellingChain):
+        def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
+            super().open(context, mirror, position)
+            use(self, 0)
+
+    with pytest.raises(ServiceWhileOpening, match="keep it as state"):
+        Life(Job(LINE, WORK, lambda _: Opening(), options=Options(clock_tick_ms=tick_ms)), 1).run()
 
 
 # ------------------------------------------------------------------ effects
