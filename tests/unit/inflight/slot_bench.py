@@ -1,0 +1,138 @@
+"""One real slot with a source, two receivers that the test speaks for, and a disk in the test's hand."""
+
+from __future__ import annotations
+
+from clonos.core import messages as m
+from clonos.core.chain import Kind
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.options import Options
+from clonos.core.plan import Plan
+from clonos.core.ports import Emission, Output, SpillStore
+from clonos.core.slot import Slot
+from tests.unit.core.plans import number, placement, shuffle, view
+from tests.unit.core.recording_shell import RecordingShell
+from tests.unit.inflight.hand_disk import HandDisk
+from tests.unit.inflight.samples import snapshot
+
+PLENTY_BYTES = 1 << 40
+LIFE = Incarnation(number(1))
+
+
+class BenchShell(RecordingShell):
+    """Keeps what it is asked for as it is."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.disk = HandDisk()
+        self.sent: list[tuple[SlotId, m.Message, bytes]] = []
+        self.gates: dict[TaskId, bool] = {}
+        self.warnings: list[str] = []
+        super().__init__(plan)
+
+    @property
+    def spill(self) -> SpillStore:
+        return self.disk
+
+    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+        self.sent.append((slot, message, bytes(payload)))
+
+    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
+        self.gates[task] = closed
+
+    def warn(self, text: str, **fields: str | int) -> None:
+        self.warnings.append(text)
+
+    def write_outside(
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+    ) -> None:
+        self.sent.append((SlotId(0), m.Release(SlotId(0), f"outside {first_seq}"), payload))
+
+
+class Bench:
+    """The slot hosts ``task`` of a plan, every other task lives in a slot of its own. Channels: those that it sends."""
+
+    def __init__(self, options: Options, plan: Plan | None = None, task: int = 0) -> None:
+        self.plan = plan or shuffle(2)
+        self.task = TaskId(task)
+        self.shell = BenchShell(self.plan)
+        self.disk = self.shell.disk
+        self.slot = Slot(SlotId(1), self.plan, options, self.shell)
+        self.disk.on_spilled = self.slot.on_spilled
+        self.disk.on_loaded = self.slot.on_segment_loaded
+        self.options = options
+        self.completed = 0
+        self.positions = {channel.id: 0 for channel in self.plan.outputs[self.task]}
+        self.placements = [placement(t, LIFE, 1 if t == task else t + 10) for t in range(len(self.plan.tasks))]
+        self.slot.on_message(COORDINATOR, view(1, self.placements))
+
+    @property
+    def budget_failures(self) -> list[m.TaskFailed]:
+        """What the coordinator was told."""
+        return [message for _, message, _ in self.shell.sent if isinstance(message, m.TaskFailed)]
+
+    @property
+    def status(self) -> m.SlotStatus:
+        """The latest one."""
+        return [message for _, message, _ in self.shell.sent if isinstance(message, m.SlotStatus)][-1]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Of the task, as its latest status says."""
+        return dict(self.status.tasks[0].counters)
+
+    def is_gated(self) -> bool:
+        """Whether the task may not begin a step."""
+        return self.shell.gates.get(self.task, False)
+
+    def state(self, channel: int, next_seq: int = 0, session: int = 1, credit_bytes: int = PLENTY_BYTES) -> None:
+        """The receiver of a channel opens a session."""
+        statement = m.Statement(
+            ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ()
+        )
+        self.slot.on_message(SlotId(self.plan.channels[channel].receiver + 10), statement)
+
+    def begin(self) -> None:
+        """All receivers state; the task starts and goes live."""
+        for channel in self.plan.outputs[self.task]:
+            if channel.receiver >= 0:
+                self.state(channel.id)
+            else:
+                self.slot.on_outside_opened(self.task, LIFE, 0, None)
+        self.slot.on_log_end(self.task, LIFE, dict(self.positions))
+
+    def emit(self, *outputs: tuple[int, bytes], log: bytes = b"") -> None:
+        """The task has done a step: one element on each channel named."""
+        made = []
+        for channel, payload in outputs:
+            made.append(Output(ChannelId(channel), int(Kind.ROWS), 1, CheckpointId(0), payload))
+            self.positions[ChannelId(channel)] += 1
+        self.slot.on_emission(self.task, LIFE, Emission(log, tuple(made)))
+
+    def complete(self) -> None:
+        """A barrier goes out on all channels, its checkpoint completes."""
+        self.completed += 1
+        made = []
+        for channel in self.plan.outputs[self.task]:
+            if channel.receiver >= 0:
+                made.append(Output(channel.id, int(Kind.BARRIER), 1, CheckpointId(self.completed), b""))
+                self.positions[channel.id] += 1
+        taken = snapshot(self.completed, tuple(self.positions.items()), self.task, LIFE)
+        self.slot.on_emission(self.task, LIFE, Emission(b"", tuple(made), snapshot=taken))
+        for name in list(self.shell.written):
+            del self.shell.written[name]
+            self.slot.on_snapshot_written(name, b"encoded", "")
+        ends = tuple((t, LIFE, self.slot.hosted[self.task].logs.end_bytes(TaskId(t))) for t in self.plan.tasks)
+        self.slot.on_message(COORDINATOR, m.Completed(CheckpointId(self.completed), 1, ends))
+
+    def tick(self, heartbeats: int = 1) -> None:
+        """Time passes."""
+        for _ in range(heartbeats):
+            self.shell.now += self.options.heartbeat_ms * 1_000_000
+            self.slot.on_tick(self.shell.now)
+
+    def received(self, channel: int) -> list[bytes]:
+        """Payloads of the batches that were sent on a channel, in order."""
+        return [
+            payload
+            for _, message, payload in self.shell.sent
+            if isinstance(message, m.Batch) and message.channel == channel
+        ]

@@ -1,0 +1,267 @@
+"""What a slot does when disk and memory are slow, fail, or run short."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos.core import messages as m
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
+from clonos.core.limits import HEADROOM_BYTES
+from clonos.core.options import SpillPolicy
+from clonos.core.ports import Emission, Output
+from clonos.core.pressure import HOLD_HEARTBEATS
+from tests.unit.core.plans import chain_of, placement, view
+from tests.unit.inflight.hand_disk import options_of
+from tests.unit.inflight.slot_bench import LIFE, Bench
+
+PAYLOAD = b"x" * 1_000
+
+
+def _begun(policy: SpillPolicy = SpillPolicy.AVAILABILITY, memory_bytes: int = 20_000, **more: int) -> Bench:
+    bench = Bench(options_of(policy, memory_bytes, **more))
+    bench.begin()
+    return bench
+
+
+# ------------------------------------------------------------------ replay
+
+
+@pytest.mark.parametrize("policy", SpillPolicy)
+def test_b8_a_replay_while_the_task_goes_on_has_neither_gap_nor_repeat(policy: SpillPolicy) -> None:
+    bench = _begun(policy)
+    expected: list[bytes] = []
+
+    def produce(count: int) -> None:
+        for _ in range(count):
+            expected.append(f"{len(expected):06d}".encode() * 100)
+            bench.emit((0, expected[-1]))
+
+    for _ in range(4):
+        produce(25)
+        bench.slot.on_emission(
+            TaskId(0), LIFE, Emission(b"", (Output(ChannelId(0), 2, 1, CheckpointId(len(expected)), b""),))
+        )
+        expected.append(b"")  # the barrier, where an epoch begins
+        bench.disk.do_all()
+    seen = len(bench.received(0))
+    assert seen == len(expected)
+    bench.state(0, next_seq=0, session=2)
+    while bench.disk.do():
+        produce(3 if len(expected) < 200 else 0)
+    assert bench.received(0)[seen:] == expected
+    bench.emit((0, b"live"))
+    assert bench.received(0)[-1] == b"live"
+
+
+def test_b10_a_channel_that_waits_for_the_disk_holds_up_no_other() -> None:
+    bench = _begun(SpillPolicy.EAGER)
+    for _ in range(5):
+        bench.emit((0, b"old"))
+    bench.disk.do_all()
+    bench.state(0, next_seq=0, session=2)
+    assert [work[0] for work in bench.disk.asked][:1] == ["load"]  # which the disk does not do
+    before = len(bench.received(0))
+    for number in range(5):
+        bench.emit((1, b"new"), (0, b"new"))
+        assert len(bench.received(1)) == number + 1
+    assert len(bench.received(0)) == before
+    assert not bench.is_gated()
+    bench.disk.do_all()
+    assert bench.received(0)[before:] == [b"old"] * 5 + [b"new"] * 5
+
+
+def test_b10_a_disk_that_does_nothing_stops_nobody_until_the_soft_limit() -> None:
+    bench = _begun(memory_bytes=50_000)
+    sent = 0
+    while not bench.is_gated():
+        bench.emit((0, PAYLOAD), (1, PAYLOAD))
+        bench.tick()
+        sent += 1
+        assert bench.received(0) == bench.received(1) == [PAYLOAD] * sent
+        assert sent < 100
+    assert bench.slot.pressure.budget.memory_bytes > 50_000
+    assert "inflight_memory_bytes" in bench.shell.warnings[0]
+    bench.complete()  # a barrier passes, and frees all
+    assert not bench.is_gated()
+
+
+def test_b9_what_the_disk_could_not_write_is_sent_from_memory_and_told_once() -> None:
+    bench = _begun(memory_bytes=20_000)
+    bench.disk.is_full = True
+    for _ in range(50):
+        bench.emit((0, PAYLOAD))
+        bench.disk.do_all()
+    bench.tick(3)
+    bench.disk.do_all()
+    assert [text for text in bench.shell.warnings if "no space left" in text] == bench.shell.warnings[:1]
+    bench.state(0, next_seq=0, session=2)
+    assert bench.received(0) == [PAYLOAD] * 100
+    assert bench.is_gated()  # memory alone is too small
+
+
+def test_b9_a_segment_that_cannot_be_read_back_ends_the_incarnation_and_says_which() -> None:
+    bench = _begun(SpillPolicy.EAGER)
+    bench.emit((0, PAYLOAD))
+    bench.disk.do_all()
+    bench.disk.is_unreadable = True
+    bench.state(0, next_seq=0, session=2)
+    bench.disk.do_all()
+    (failed,) = bench.budget_failures
+    assert (failed.task, failed.incarnation, failed.is_fatal) == (0, LIFE, False)
+    assert failed.error.startswith("SegmentUnreadable: ")
+    assert "source/0 -> count/0" in failed.error
+    assert "segment 1 of the disk of the test is damaged" in failed.error
+    bench.tick()
+    assert bench.budget_failures == [failed, failed]  # repeated until a view ends it
+    assert not bench.disk.asked
+
+
+def test_what_comes_from_disk_for_an_incarnation_that_is_over_is_dropped() -> None:
+    bench = _begun(SpillPolicy.EAGER)
+    for _ in range(4):
+        bench.emit((0, PAYLOAD), (1, PAYLOAD))
+        bench.disk.do_all()
+    bench.state(0, next_seq=0, session=2)
+    late = list(bench.disk.asked)
+    assert late
+    bench.slot.on_message(COORDINATOR, view(2, [placement(t, LIFE + 1, t + 10) for t in range(4)]))
+    assert not bench.disk.files
+    for _, segment, _ in late:
+        bench.slot.on_segment_loaded(segment, [b"stale"], "")
+        bench.slot.on_spilled(segment, 5, "")
+    assert (bench.slot.pressure.budget.memory_bytes, bench.slot.pressure.budget.disk_bytes) == (0, 0)
+
+
+def test_spilled_output_for_the_outside_leaves_when_it_is_loaded() -> None:
+    bench = Bench(options_of(SpillPolicy.EAGER, keepers=0), chain_of(1))
+    for _ in range(3):  # replayed before the outside has registered the incarnation
+        bench.emit((0, PAYLOAD))
+        bench.disk.do_all()
+    bench.slot.on_outside_opened(TaskId(0), LIFE, 0, None)
+    left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, m.Release)]
+    assert left == []
+    bench.disk.do_all()
+    left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, m.Release)]
+    assert left == [PAYLOAD] * 3
+
+
+# ------------------------------------------------------------------ limits
+
+
+def test_b43_above_the_soft_limit_of_the_disk_sources_pause_and_a_checkpoint_lets_them_go_on() -> None:
+    bench = _begun(SpillPolicy.EAGER, inflight_disk_bytes=10_000)
+    for _ in range(7):
+        bench.emit((0, PAYLOAD))
+        bench.disk.do_all()
+    assert not bench.is_gated()
+    bench.emit((0, PAYLOAD))
+    bench.disk.do_all()
+    assert bench.is_gated()
+    assert bench.status.is_over_soft_limit
+    assert bench.counters["over_soft_limit"] == 1
+    assert bench.counters["inflight_disk_bytes"] > 8_000
+    bench.complete()
+    assert not bench.is_gated()
+    bench.tick()
+    assert not bench.status.is_over_soft_limit
+    assert bench.counters["inflight_disk_bytes"] == 0
+    assert not bench.budget_failures
+
+
+def test_at_the_hard_limit_of_the_disk_the_job_fails_and_says_why() -> None:
+    bench = _begun(SpillPolicy.EAGER, inflight_disk_bytes=10_000)
+    for _ in range(12):
+        bench.emit((0, PAYLOAD))
+        bench.disk.do_all()
+    failed = bench.budget_failures[0]
+    assert failed.is_fatal
+    assert failed.error.startswith("LimitExceeded: ")
+    assert "inflight_disk_bytes" in failed.error
+    assert "--resume" in failed.error
+
+
+def test_a_disk_that_fails_for_good_fails_the_job_when_memory_is_at_its_hard_limit() -> None:
+    bench = _begun(memory_bytes=20_000)
+    bench.disk.is_full = True
+    large = b"x" * (1 << 20)
+    for _ in range(HEADROOM_BYTES // len(large)):
+        bench.emit((0, large))
+        bench.disk.do_all()
+        bench.tick()
+    assert not bench.budget_failures
+    bench.emit((0, large))
+    bench.tick()
+    failed = bench.budget_failures[0]
+    assert failed.is_fatal
+    assert "no space left on the disk of the test" in failed.error
+
+
+def test_a5_causal_logs_above_their_soft_limit_pause_sources_until_they_are_truncated() -> None:
+    bench = _begun(log_memory_bytes=1_000)
+    bench.emit(log=b"d" * 800)
+    bench.tick()
+    assert not bench.is_gated()
+    bench.emit(log=b"d" * 100)
+    bench.tick()
+    assert bench.is_gated()
+    assert bench.counters["log_memory_bytes"] == 900
+    assert "log_memory_bytes" in bench.shell.warnings[0]
+    bench.complete()
+    assert not bench.is_gated()
+
+
+def test_a5_causal_logs_that_nothing_truncates_fail_the_job_at_their_hard_limit() -> None:
+    bench = _begun(log_memory_bytes=1_000)
+    bench.emit(log=b"d" * 1_001)
+    bench.tick()
+    assert bench.budget_failures[0].is_fatal
+    assert "log_memory_bytes" in bench.budget_failures[0].error
+
+
+def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
+    plan = chain_of(2)
+    options = options_of(log_memory_bytes=1_000)
+    bench = Bench(options, plan)
+    keeper = [placement(0, LIFE + 1, 10), placement(1, LIFE, 11, keepers=(SlotId(1),))]
+    bench.slot.on_message(COORDINATOR, view(2, keeper))
+    keep = m.Keep(TaskId(1), LIFE, True, (m.Delta(TaskId(1), 0, True, b"d" * 900),))
+    bench.slot.on_message(SlotId(11), keep)
+    bench.tick()
+    assert bench.status.is_over_soft_limit
+    assert bench.status.tasks == ()
+    bench.slot.on_message(SlotId(11), m.Keep(TaskId(1), LIFE, False, (m.Delta(TaskId(1), 900, False, b"d" * 200),)))
+    bench.tick()
+    failed = bench.budget_failures[0]
+    assert (failed.task, failed.incarnation, failed.is_fatal) == (1, LIFE, True)
+
+
+def test_a_task_in_between_is_never_stopped_for_budget() -> None:
+    plan = chain_of(3)
+    bench = Bench(options_of(memory_bytes=5_000), plan, task=1)
+    bench.begin()
+    for _ in range(20):
+        bench.emit((1, PAYLOAD))
+        bench.tick()
+    assert bench.status.is_over_soft_limit
+    assert not bench.is_gated()
+
+
+def test_sources_pause_while_some_other_slot_is_above_its_limit_and_go_on_by_themselves() -> None:
+    bench = _begun()
+    bench.tick()
+    bench.slot.on_message(COORDINATOR, m.Hold(SlotId(7)))
+    assert bench.is_gated()
+    bench.tick(HOLD_HEARTBEATS - 1)
+    bench.slot.on_message(COORDINATOR, m.Hold(SlotId(7)))
+    bench.tick(HOLD_HEARTBEATS - 1)
+    assert bench.is_gated()
+    bench.tick(2)
+    assert not bench.is_gated()
+
+
+def test_a_source_that_starts_while_sources_are_held_is_held() -> None:
+    bench = Bench(options_of())
+    bench.slot.on_message(COORDINATOR, m.Hold(SlotId(7)))
+    bench.shell.gates.clear()
+    bench.begin()
+    assert bench.is_gated()
