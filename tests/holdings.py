@@ -23,6 +23,7 @@ COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.dep
 COMMANDS_OF_A_SESSION = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "pyspark.daemon",
+    "clonos.spark.warm_daemon",
     "pyspark/daemon.py",
 )
 

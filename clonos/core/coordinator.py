@@ -187,11 +187,11 @@ class Coordinator:
 
     @property
     def counters(self) -> dict[TaskId, dict[str, int]]:
-        """Per task, the running totals that its living incarnation reported last."""
+        """Per task, the running totals that its living incarnation reported last, also when the job has ended since."""
         state = self._state
         return {
             status.task: dict(status.counters)
-            for said in state.statuses.values()
+            for said in (*state.last_statuses, *state.statuses.values())
             for status in said.tasks
             if state.is_current(status.task, status.incarnation)
         }

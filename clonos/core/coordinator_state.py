@@ -88,6 +88,7 @@ class CoordinatorState:
         self.addresses: dict[SlotId, SlotAddress] = {}  # of the living ones
         self.registers: dict[SlotId, Register] = {}
         self.statuses: dict[SlotId, SlotStatus] = {}
+        self.last_statuses: tuple[SlotStatus, ...] = ()  # of the slots that lived when the job ended
         self.lives: dict[SlotId, liveness.Life] = {}
         self.quarrels = liveness.Quarrels()
         self.slots_needed = 0
@@ -202,6 +203,7 @@ class CoordinatorState:
         self.phase = Over(failed.reason)
 
     def _release_all(self, reason: str) -> None:
+        self.last_statuses = tuple(self.statuses.values())
         for slot in sorted(self.addresses):
             self.release(slot, reason)
 

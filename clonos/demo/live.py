@@ -58,9 +58,9 @@ class Display:
         now_s = time.monotonic()
         for task in (task for task in status.tasks if step_of(task.name) == ASK):
             records = task.counters.get("records_in", 0)
-            identity = (task.name, task.incarnation)
-            self._total += max(0, records - self._known.get(identity, 0))
-            self._known[identity] = max(records, self._known.get(identity, 0))
+            known = self._known.get((task.name, task.incarnation), records)
+            self._total += max(0, records - known)
+            self._known[task.name, task.incarnation] = max(records, known)
         self._seen.append((now_s, self._total))
         while self._seen[0][0] < now_s - RATE_SPAN_S and len(self._seen) > 1:
             self._seen.popleft()
