@@ -14,6 +14,9 @@ from clonos.io.curve import ZAP_DOMAIN, KeyPair
 from clonos.io.frames import FRAME_BYTES_MAX
 
 SOCKET_PATH_BYTES_MAX = 100
+BACKLOG = 1_024
+"""Connections that may wait to be accepted: all slots of a job come at once."""
+
 ANY_HOSTS = ("0.0.0.0", "[::]")
 
 
@@ -59,6 +62,7 @@ def bind_router(
     router.linger = 0
     router.rcvhwm = 0  # credit bounds what is on its way
     router.maxmsgsize = FRAME_BYTES_MAX
+    router.backlog = BACKLOG
     router.handshake_ivl = max(1_000, silence_ms)
     router.ipv6 = ":" in binding.host
     if keys.public:

@@ -52,7 +52,8 @@ class Change(Enum):
     """What a monitor told."""
 
     OPENED = "opened"
-    REFUSED = "refused"  # nobody listens there, or not for us
+    REFUSED = "refused"  # nobody listens there
+    REJECTED = "rejected"  # somebody does, but the handshake failed: not for us, or not yet
     BROKEN = "broken"
 
 
@@ -129,8 +130,8 @@ class Connection:
                 changes.append(Change.OPENED)
             elif event == zmq.EVENT_CONNECT_RETRIED:
                 changes.append(Change.REFUSED)
-            elif self.phase is Phase.OPENING:  # a handshake that failed is not tried again by the socket
-                changes.append(Change.REFUSED)
+            elif self.phase is Phase.OPENING:  # the socket does not try again by itself
+                changes.append(Change.REJECTED)
                 self._break()
             else:
                 changes.append(Change.BROKEN)

@@ -1,7 +1,7 @@
 """The peers that a process sends to: a connection per plane, opened when first needed; who is gone and who is back.
 
-*Gone*: a connection broke and the next attempt to open it was refused. A connection that merely broke and opens again
-is no death: only what was on its way is lost.
+*Gone*: nobody listens there, or a connection broke and the next attempt to open it failed. A connection that merely
+broke and opens again is no death: only what was on its way is lost.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class Peers:
                     self.news.append(PeerNews(peer.address.slot, is_gone=False))
             elif change is Change.BROKEN:
                 peer.has_broken = True
-            elif peer.has_broken and not peer.is_gone:
-                peer.is_gone = True
+            elif not peer.is_gone and (peer.has_broken or change is Change.REFUSED):
+                peer.is_gone = peer.has_broken = True
                 self.news.append(PeerNews(peer.address.slot, is_gone=True))
         if connection.phase is Phase.BROKEN:
             self._plan_to_reopen(peer, connection)

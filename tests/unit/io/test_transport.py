@@ -165,6 +165,23 @@ def test_a_peer_that_ends_is_gone_and_one_that_returns_is_back(stations: Any, mo
     assert revived.received[-1] == (1, accusation(2), b"")
 
 
+def test_a_peer_that_has_ended_before_it_was_reached_is_gone(stations: Any) -> None:
+    one, other = stations(1), stations(2)
+    one.knows(other)
+    other.close()
+    one.send(other, accusation(1))
+    poll_until(lambda: one.gone, one)
+    assert one.gone == [2]
+
+
+def test_a_peer_that_does_not_let_us_in_yet_is_not_gone(stations: Any) -> None:
+    early, other = stations(1, "curve"), stations(2, "curve")
+    early.knows(other)
+    early.send(other, accusation(1))
+    poll_turns(50, early, other)
+    assert not early.gone
+
+
 def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any) -> None:
     one, other, third = stations(1), stations(2), stations(3)
     for station in (one, third):
