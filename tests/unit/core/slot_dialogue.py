@@ -264,7 +264,9 @@ class Dialogue:
         if "snapshot" in given:
             checkpoint = CheckpointId(int(given["snapshot"]))
             if channel.receiver != OUTSIDE:
-                outputs.append(Output(channel.id, int(Kind.BARRIER), 1, checkpoint, b""))
+                is_final = "final" in given
+                kind, label = (Kind.END, CheckpointId(0)) if is_final else (Kind.BARRIER, checkpoint)
+                outputs.append(Output(channel.id, int(kind), 1, label, b""))
             snapshot = self.snapshot(task, life, checkpoint, {**given, "out": given.get("out_at", "0")})
         inputs = self.slot.plan.inputs[task]
         consumed = ((inputs[0].id, 0, int(given["consumed"])),) if "consumed" in given else ()
