@@ -57,6 +57,10 @@ def _call(chain: TellingChain, row: Any, effect: bool, is_idempotent: bool = Fal
         return type(error).__name__, str(error.args[0]) if error.args else ""
 
 
+def nothing(chain: TellingChain, row: Any) -> object:
+    return None
+
+
 def timer(chain: TellingChain, row: Any) -> object:
     """Sets two timers for the same instant and one later."""
     instant = chain.recorder.instant_ns(False)

@@ -32,7 +32,7 @@ from tests.unit.core.lives import (
     rows,
     tags_of,
 )
-from tests.unit.core.telling_chain import EVERYTHING, Refused, TellingChain, Use
+from tests.unit.core.telling_chain import EVERYTHING, Refused, TellingChain, Use, nothing, timer
 
 JOIN = Plan(
     "join",
@@ -105,14 +105,14 @@ JOBS = {"work": work, "reader": reader}
 
 @pytest.mark.parametrize("clock_tick_ms", [0, 2])
 @pytest.mark.parametrize("job", JOBS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_c11_c13_a_life_with_the_whole_log_repeats_it_whatever_arrives_when(
     job: str, seed: int, clock_tick_ms: int
 ) -> None:
     made = JOBS[job](clock_tick_ms=clock_tick_ms)
     first = Life(made, seed).run()
     assert first.task.is_final
-    for number in range(10, 14):
+    for number in range(10, 12):
         check_repeats(first, Life(made, number + seed, Start(first.log)).run())
 
 
@@ -126,7 +126,8 @@ def test_c11_to_c14_wherever_the_log_is_cut_the_next_life_repeats_it_and_goes_on
     for number, end in enumerate(ends_of_entries(first.log), 100):
         second = Life(made, number, Start(first.log[:end])).run()
         check_continuation(first, second)
-        check_repeats(second, Life(made, number + 1000, Start(second.whole_log)).run())
+        if number % 3 == 0:
+            check_repeats(second, Life(made, number + 1000, Start(second.whole_log)).run())
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -137,7 +138,7 @@ def test_c16_from_every_barrier_and_wherever_the_log_is_cut_the_next_life_goes_o
     assert len(first.snapshots) >= 3
     for snapshot in first.snapshots[:-1]:
         ends = [end for end in ends_of_entries(first.log) if end >= snapshot.log_offset_bytes]
-        for number, end in enumerate(ends[:: 1 + seed], 100):
+        for number, end in enumerate(ends[seed::2], 100):
             second = Life(made, number, restored_at(first, snapshot.checkpoint, end)).run()
             check_continuation(first, second)
             assert second.task.is_final
@@ -145,6 +146,16 @@ def test_c16_from_every_barrier_and_wherever_the_log_is_cut_the_next_life_goes_o
     check_repeats(first, whole)
     theirs = [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in first.snapshots[1:]]
     assert [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in whole.snapshots] == theirs
+
+
+def test_c15_processing_time_windows_over_a_union_equal_what_the_survivors_have_seen() -> None:
+    made = work((timer, nothing))
+    first = Life(made, 6).run()
+    fired = [place for place, tag in enumerate(tags_of(first.log), 1) if tag == d.TIMER]
+    assert len(fired) >= 3
+    for place in fired:
+        for end in ends_of_entries(first.log)[place - 1 : place + 2]:
+            check_continuation(first, Life(made, end, Start(first.log[:end])).run())
 
 
 def test_c16_a_barrier_stands_at_the_same_place_of_the_output_in_every_life_that_has_its_log() -> None:
@@ -162,7 +173,7 @@ def test_c16_a_barrier_stands_at_the_same_place_of_the_output_in_every_life_that
 def test_a_life_that_dies_anywhere_has_shipped_a_log_that_its_successor_continues(job: str) -> None:
     made = JOBS[job]()
     whole = Life(made, 3).run()
-    for emission in range(1, whole.emissions, 2):
+    for emission in range(1, whole.emissions, 3):
         first = Life(made, 3, dies_at_emission=emission).run()
         assert first.task.chain.is_closed  # type: ignore[attr-defined]
         assert whole.log.startswith(first.log)

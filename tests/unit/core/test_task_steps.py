@@ -31,7 +31,7 @@ from tests.unit.core.lives import (
     rows,
     tags_of,
 )
-from tests.unit.core.telling_chain import TellingChain, clock, timer
+from tests.unit.core.telling_chain import TellingChain, clock, nothing, timer
 
 UNION = Plan(
     "union",
@@ -41,10 +41,6 @@ UNION = Plan(
 READER = Plan(
     "reader", (Vertex("reader", 1, is_source=True), Vertex("next", 1)), (Edge(0, 1, Partitioning.FORWARD, 0),)
 )
-
-
-def nothing(chain: TellingChain, row: Any) -> object:
-    return None
 
 
 class Scripted(Life):
