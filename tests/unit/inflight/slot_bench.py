@@ -74,6 +74,10 @@ class Bench:
         """The latest one."""
         return [message for _, message, _ in self.shell.sent if isinstance(message, m.SlotStatus)][-1]
 
+    def says_over(self) -> bool:
+        """Whether the latest status says that a soft limit is passed."""
+        return self.status.is_over_soft_limit
+
     @property
     def counters(self) -> dict[str, int]:
         """Of the task, as its latest status says."""

@@ -1,0 +1,52 @@
+"""A world whose user starts a job that failed at a hard limit again, with room enough, from its last checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from clonos.core import coordination as c
+from clonos.core.options import Options
+from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES
+from clonos_chaos.sim_coordinator import SimCoordinator
+from clonos_chaos.world import World, draw_options
+
+
+class ResumingWorld(World):
+    """``failure``: why the job had to be resumed; empty when it had not."""
+
+    def __init__(self, seed: int, **limits: object) -> None:
+        self.roomy = replace(draw_options(Random(seed)), checkpoint_every_ms=30)
+        self.failure = ""
+        topology = FUZZ_TOPOLOGIES[seed % len(FUZZ_TOPOLOGIES)]
+        super().__init__(seed, topology, options=replace(self.roomy, **limits))  # type: ignore[arg-type]
+
+    @property
+    def was_above_soft_limit(self) -> bool:
+        """Some slot has said so."""
+        return any("above its soft limit" in text for text, _ in self.warnings)
+
+    def end(self, ending: c.JobDone | c.JobFailed) -> None:
+        """Not the end, where the user can help."""
+        if isinstance(ending, c.JobFailed) and "LimitExceeded" in ending.reason and not self.failure:
+            self.failure = ending.reason
+            self.clock.at(
+                self.clock.now_ns, self._resume if self.chain else super().end, *(() if self.chain else [ending])
+            )
+            return
+        super().end(ending)
+
+    def _resume(self) -> None:
+        self.coordinator.is_dead = True
+        for slot in self.living():
+            self.end_slot(slot.id)
+        self.options: Options = self.roomy
+        self.oracle.is_lost = True  # a new generation is what a resume begins
+        self.store_term += 1
+        self.coordinator = SimCoordinator(self, self.store_term)
+        for _ in range(self.slots_needed):
+            self.add_slot()
+        resume = self.chain[max(self.chain)]
+        self.note(f"the user resumes from checkpoint {resume.checkpoint}")
+        self.coordinator.handle(c.Begin(self.store_term, "fuzz", self.slots_needed, resume))
+        self.coordinator._tick()

@@ -1,0 +1,40 @@
+"""Whole jobs whose budgets are far too small drain, or fail aloud and resume; nobody is stuck, nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from clonos.core.options import SpillPolicy
+from clonos_chaos.world import WorldFailed
+from tests.unit.inflight.resuming_world import ResumingWorld
+
+pytestmark = pytest.mark.worlds
+SEEDS = range(1, 25)
+
+
+def _run(seed: int, **limits: object) -> str:
+    """How the world has come to its end; its oracle has looked at what left the job."""
+    world = ResumingWorld(seed, **limits)
+    try:
+        world.run()
+    except WorldFailed:
+        if not world.failure or world.chain:
+            raise
+        return "failed aloud before anything could be resumed"
+    if world.failure:
+        return "resumed"
+    return "drained" if world.was_above_soft_limit else "had enough"
+
+
+def test_b43_a_disk_that_is_too_small_ends_in_a_drained_or_a_resumed_job() -> None:
+    ends = Counter(_run(seed, inflight_disk_bytes=3_000, spill_policy=SpillPolicy.EAGER) for seed in SEEDS)
+    assert ends["drained"] > 0
+    assert ends["resumed"] > 0
+
+
+def test_a5_memory_for_logs_that_is_too_small_ends_in_a_drained_or_a_resumed_job() -> None:
+    ends = Counter(_run(seed, log_memory_bytes=3_000) for seed in SEEDS)
+    assert ends["drained"] > 0
+    assert ends["resumed"] > 0
