@@ -100,10 +100,10 @@ class SnapshotStore:
         try:
             snapshots = [self._read_one(name) for name in names]
         except (ObjectMissing, ObjectCorrupt, SnapshotMalformed) as error:
-            logger.error("%s", error)
             if token[0] == "task":  # no second try helps, and going back further is for people to decide
                 self._inbox.put(self._slot.on_raised, _unrestorable(token, error))
-            else:
+            else:  # a standby that lags may ask for what a later checkpoint has made superfluous
+                logger.info("%s", error)
                 self._inbox.put(self._slot.on_objects_read, token, None, str(error))
         except StoreFailed as error:
             logger.warning("%s", error)

@@ -64,9 +64,10 @@ def read(coordinator: Coordinator, tasks: int) -> int:
 
 
 def is_calm(coordinator: Coordinator) -> bool:
-    """All tasks live, and no recovery is under way."""
+    """All tasks live, and no recovery is under way; one whose successor failed too is not over but past."""
     phases = coordinator.phases
-    return bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
+    latest = {recovery.task: recovery for recovery in coordinator.recoveries}
+    return bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
 
 
 def wait_for_checkpoint(job: RunningJob) -> None:
