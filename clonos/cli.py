@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--input", metavar="GLOB", help="text files to read (default: the text of Python's own help)")
     length = demo.add_mutually_exclusive_group()
     length.add_argument("--lines", type=int, metavar="N", help="read so many lines of the default text")
-    length.add_argument("--seconds", type=float, metavar="S", help="stop with a final checkpoint after so long")
+    length.add_argument("--seconds", type=float, metavar="S", help="end the input after so long, and all kills")
     demo.add_argument(
         "--kills",
         metavar="KIND,...",

@@ -230,7 +230,7 @@ def stdout(format: Callable[[Any], str] | None = None) -> StdoutSink:
 def _decode(part: bytes, sink: str) -> _RowsPart:
     try:
         found = _part_decoder.decode(part)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InternalError(f"{part[:80]!r} is no prepared part of {sink}: {error}") from None
     if found.format > PART_FORMAT:
         raise InternalError(f"a prepared part of {sink} has format {found.format}: update clonos")

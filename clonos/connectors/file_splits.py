@@ -46,7 +46,7 @@ def decode_split(data: bytes) -> FileSplit:
     """The split that ``encode_split`` made, also in an earlier version of the job."""
     try:
         split = _decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InternalError(f"{data[:80]!r} is no split of a file: {error}") from None
     if split.format > SPLIT_FORMAT:
         raise InternalError(f"the split of {split.path} has format {split.format}: update clonos")

@@ -58,7 +58,7 @@ def decode_part(data: bytes, output: str) -> Part:
     """What ``PartsWriter.prepare`` answered, checked."""
     try:
         part = _part_decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InternalError(f"{data[:80]!r} is no prepared part of {output}: {error}") from None
     if part.format > OUTPUT_FORMAT or not PART_NAME.fullmatch(part.name):
         raise InternalError(f"the prepared part {part.name!r} of {output} has a format that this clonos does not know")
@@ -69,7 +69,7 @@ def decode_record(data: bytes, record_type: Any, path: str) -> Any:
     """A manifest or owner from its file."""
     try:
         record = msgspec.json.decode(data, type=record_type)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise OutputCorrupt(path, "the JSON of clonos", str(error)) from None
     if record.format > OUTPUT_FORMAT:
         raise OutputCorrupt(path, f"at most format {OUTPUT_FORMAT} (update clonos)", f"format {record.format}")

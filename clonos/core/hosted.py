@@ -14,6 +14,7 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror
 from clonos.core.determinants import claims_of
 from clonos.core.effects import Effects
+from clonos.core.errors import InternalError
 from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs
 from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
@@ -145,7 +146,9 @@ class Hosted:
         base = self.placement.log_offset_bytes
         own = found.pop(self.task, None)
         data = b""
-        if own is not None and own.offset_bytes <= base:
+        if own is not None:
+            if own.offset_bytes > base:
+                raise InternalError(f"the log of task {self.task} begins at {own.offset_bytes}, behind {base}: {own}")
             data = own.data[base - own.offset_bytes :]
         self.logs.begin(self.task, base, data)
         if self.effects.journal is not None:

@@ -83,7 +83,7 @@ class Journal:
                 f"the journal of {hosted.plan.task_name(hosted.task)} is lost with its keeper: what came in behind byte"
                 f" {start} is gone, unless it is sent again",
                 task=hosted.task,
-                first=start,
+                behind_bytes=start,
                 generation=hosted.slot.view.generation,
             )
         hosted.logs.begin(self.id, start, data)

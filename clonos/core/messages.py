@@ -13,7 +13,7 @@ import msgspec
 from clonos.core.errors import MessageMalformed
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 
-MESSAGE_BYTES_MAX = 64 << 20
+MESSAGE_BYTES_MAX = 512 << 20
 """Limit of an encoded message without its payload."""
 
 WIRE_FORMAT = 1

@@ -154,7 +154,7 @@ def decode_metadata(data: bytes | memoryview, name: str) -> CheckpointMetadata:
         if isinstance(found, int) and found > METADATA_FORMAT:
             raise MetadataMalformed(name, f"format {found} is newer than {METADATA_FORMAT}: update clonos")
         metadata = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MetadataMalformed(name, str(error)) from None
     if any(entry.task != index for index, entry in enumerate(metadata.tasks)):
         raise MetadataMalformed(name, "its tasks are not numbered from 0")

@@ -44,7 +44,7 @@ class Sending:
         self.receiver = Incarnation(0)
         self.session = 0
         self.ordinal = 0  # of the next message of this session
-        self.claim: int | None = None  # the latest one; it outlives the session, see ``is_behind``
+        self.claim: int | None = None  # the latest one; it outlives the session
         self.cursor = log.next_seq  # number of the next element to send in this session
         self.credit_bytes = 0
         self.sent_bytes = 0
@@ -83,10 +83,6 @@ class Sending:
         # One that was overtaken on its way takes nothing back.
         self.claim = max(self.claim or 0, statement.claim)
         self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
-
-    def is_behind(self, position: int) -> bool:
-        """The lost-log rule: output up to ``position`` is less than what the receiver has, or it has not stated."""
-        return self.claim is None or position < self.claim
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What this session has not yet carried of the logs that it shares; counts as carried from now on."""

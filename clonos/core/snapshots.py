@@ -32,7 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
     snapshot of ``previous``; -1 means that it is full. ``chain_length``: snapshots from the full one
     on. ``records_in``: what the task has taken in since the job's start.
-    ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
+    ``calls``: how often a source's task has called each service. ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
     """
 
     format: int
@@ -51,6 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     chain_length: int = 1
     records_in: int = 0
     journal_offset_bytes: int = 0
+    calls: tuple[tuple[str, int], ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -63,7 +64,7 @@ def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
     """The snapshot in ``data``; the store has checked its checksum already."""
     try:
         snapshot = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotMalformed(name, str(error)) from None
     if snapshot.format > SNAPSHOT_FORMAT:
         raise SnapshotMalformed(name, f"format {snapshot.format} is newer than {SNAPSHOT_FORMAT}: update clonos")

@@ -64,6 +64,8 @@ class Task:
             options.causal_logging,
         )
         self.log.begin_epoch(self.checkpoint)
+        if self.is_source:
+            self.log.calls = dict(snapshot.calls) if snapshot else {}
         self.log.positions = self._positions
         self.inputs = self._make_inputs(snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
@@ -387,6 +389,7 @@ class Task:
             chain_length=self._since_full,
             records_in=self._records_in,
             journal_offset_bytes=self.journal.end_bytes if self.journal is not None else 0,
+            calls=tuple(sorted((self.log.calls or {}).items())),
         )
 
     # ------------------------------------------------------------------ emission

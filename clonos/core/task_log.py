@@ -78,6 +78,7 @@ class TaskLog:
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
+        self.calls: dict[str, int] | None = None  # of a source: how many each service has had since the job's start
 
     # ------------------------------------------------------------------ what the task does with it
 
@@ -234,12 +235,21 @@ class TaskLog:
             raise ServiceWhileOpening(self.task_name, service)
 
     def _request_key(self, service: str, request: bytes) -> str:
-        """The same for the k-th equal request of an epoch in every incarnation, however its steps are cut."""
+        """The same in every incarnation, however its steps are cut.
+
+        The epoch of an element that has come from another task is fixed by its channel: the k-th equal request of it.
+        That of a record that a source reads is not, since a lost barrier may come back elsewhere: the k-th call there.
+        """
         digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
-        occurrence = self._occurrences.get(digest, 0)
-        self._occurrences[digest] = occurrence + 1
-        text = f"{self._key_space}/{self._epoch}/{occurrence}/"
-        return blake2b(text.encode() + digest, digest_size=16).hexdigest()
+        if self.calls is None:
+            occurrence = self._occurrences.get(digest, 0)
+            self._occurrences[digest] = occurrence + 1
+            place = f"{self._epoch}/{occurrence}"
+        else:
+            occurrence = self.calls.get(service, 0)
+            self.calls[service] = occurrence + 1
+            place = f"call/{occurrence}"
+        return blake2b(f"{self._key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
 
     def _intend(self, service: str) -> tuple[str, bool]:
         """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it."""

@@ -73,17 +73,18 @@ def run_demo(wishes: Wishes, console: Console | None = None) -> bool:
         log = folder / "answers.jsonl"
         with closing(ServerProcess(log)) as server:
             console.print(f"words of {len(texts)} files are asked about at {server.url}, output goes to {folder}")
-            job = wordcount(texts, server.url, folder / "output", PARALLELISM, **_options(wishes, folder))
+            stop = folder / "stop"
+            job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(wishes, folder))
             with Display(console) as display:
                 display.tell(f"starting {wishes.slots} slots")
                 with _stopped_at_the_end(job.start()) as handle:
-                    shown = _watch(handle, display, Kills(kinds), wishes.seconds)
+                    shown = _watch(handle, display, Kills(kinds), wishes.seconds, stop)
         console.print("reading the output and the server's log")
         return _judge(wishes, folder, texts, log, shown, console)
 
 
-def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None) -> Shown:
-    """Until the job has ended: shows it, kills, stops it when its time is over."""
+def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None, stop: Path) -> Shown:
+    """Until the job has ended: shows it, kills, ends its input when its time is over."""
     ends_s = None if seconds is None else time.monotonic() + seconds
     was_stopped = False
     while True:
@@ -98,8 +99,8 @@ def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None
             display.tell(event)
         if ends_s is not None and time.monotonic() >= ends_s and kills.is_over and not was_stopped:
             was_stopped = True
-            display.tell("stopping with a final checkpoint")
-            handle.stop(drain=True)
+            display.tell("its time is over: the input ends here")
+            stop.touch()
     status = handle.status()
     display.show(status)
     if not kills.is_over:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from clonos.api.windows import Tumbling
 from clonos.connectors import files
 from clonos.core.values import register
+from clonos.demo.stoppable import Stoppable
 from clonos.demo.text import identity_of, labels_of, words_of
 from clonos.job import Job
 from clonos.operators.windows import WindowResult
@@ -63,10 +64,11 @@ def rejected(asked: Asked) -> dict[str, Any]:
     return {"word": asked.word, "identity": asked.identity, "at_ns": asked.asked_ns}
 
 
-def wordcount(texts: list[Path], url: str, output: Path, parallelism: int, **options: Any) -> Job:
-    """The job over these files, writing ``counts`` and ``rejected`` below ``output``."""
+def wordcount(texts: list[Path], url: str, output: Path, stop: Path, parallelism: int, **options: Any) -> Job:
+    """The job over these files, as far as they are read when the file ``stop`` appears, into two folders in ``output``."""
     job = Job("demo-wordcount", parallelism=parallelism, **options)
-    lines = job.source(files.lines([*texts], errors="replace", with_position=True), name=READ)
+    source = Stoppable(files.lines([*texts], errors="replace", with_position=True), stop)
+    lines = job.source(source, name=READ)
     words = lines.flat_map(partial(split_words, labels_of(texts)))
     asked = words.rebalance().map(partial(ask, url), name=ASK)
     asked.filter(lambda word: word.banned).map(rejected).sink(files.jsonl(str(output / "rejected")), name="rejected")

@@ -153,7 +153,7 @@ class CheckpointStore:
             return None
         try:
             record = _decoder.decode(content)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ObjectCorrupt(JOB_NAME, str(error)) from None
         if record.format > STORE_FORMAT:
             raise ObjectCorrupt(JOB_NAME, f"format {record.format} is newer than {STORE_FORMAT}: update clonos")

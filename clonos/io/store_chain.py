@@ -83,7 +83,7 @@ class StoreChain:
         content = unseal(self._files.read(name), name)
         try:
             entry = _decoder.decode(content)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ObjectCorrupt(name, str(error)) from None
         if entry.format > CHAIN_FORMAT:
             raise ObjectCorrupt(name, f"format {entry.format} is newer than {CHAIN_FORMAT}: update clonos")

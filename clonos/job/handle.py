@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -23,11 +24,12 @@ from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.picture import draw
 from clonos.status import Status
-from clonos_standby.driver import Progress
+from clonos_standby.driver import JobEnd, Progress
 
 logger = logging.getLogger("clonos.run")
 
 ALARMS_MAX: Final = 100
+WAIT_SLICE_S: Final = 0.1
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -55,7 +57,7 @@ class Handle:
         own fault), ``JobBroke`` (its environment's) or ``JobSuperseded``.
         """
         try:
-            end = self._launched.driver.result.result(timeout)
+            end = self._await_end(timeout)
         except CancelledError:
             raise InternalError(f"job {self._name} was closed before it had ended.") from None
         except TimeoutError:
@@ -71,6 +73,17 @@ class Handle:
         if isinstance(end, JobDone):
             return result_of(end, self.status())
         raise error_of(self._name, end)
+
+    def _await_end(self, timeout: float | None) -> JobEnd:
+        """Waits in slices: a signal that another thread has received does not end the wait of the main thread."""
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left_s = WAIT_SLICE_S if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            try:
+                return self._launched.driver.result.result(min(left_s, WAIT_SLICE_S))
+            except TimeoutError:
+                if self._launched.driver.result.done() or (deadline_s is not None and time.monotonic() >= deadline_s):
+                    raise
 
     def stop(self, drain: bool = True) -> None:
         """Ends the job: with a final checkpoint that commits all output so far, or at once. Returns immediately."""

@@ -25,8 +25,8 @@ class JobImage:
     """A job as a plan and what its vertices run, in the order of the plan.
 
     ``splits``: per source vertex its splits, by its name; they are kept in the store, since a resumed job goes on with
-    the ones that it began with. ``pushed``: per vertex, its source where that cannot be re-read. ``classes``: registered
-    by the job's modules, by the name under which they travel.
+    the ones that it began with. ``pushed``: per vertex, its source where that cannot be re-read. ``classes``:
+    registered by the job's modules, by the name under which they travel.
     """
 
     plan: Plan

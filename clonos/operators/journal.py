@@ -45,7 +45,7 @@ class JournalHead(Operator):
         """Goes back to what a snapshot had. PositionMalformed."""
         try:
             found = _decoder.decode(position)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PositionMalformed(self._step, str(error)) from error
         self.feed(found.unread)
         self._has_ended = found.has_ended

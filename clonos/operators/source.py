@@ -188,7 +188,7 @@ class SourceHead(Operator):
         """Goes back to a snapshot's positions. PositionMalformed."""
         try:
             positions = _decoder.decode(position)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PositionMalformed(self._step, str(error)) from error
         if sorted(each.split for each in positions) != sorted(self._splits):
             raise PositionMalformed(self._step, "the splits of the task are others than those of the snapshot")

@@ -209,7 +209,7 @@ class StateBackend:
 def _decode(changes: bytes) -> _Changes:
     try:
         decoded = _decoder.decode(changes)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StateMalformed(str(error)) from error
     if decoded.format > CHANGES_FORMAT:
         raise StateMalformed(f"format {decoded.format} is newer than {CHANGES_FORMAT}: update clonos")
