@@ -65,7 +65,7 @@ def rejected(asked: Asked) -> dict[str, Any]:
 
 
 def wordcount(texts: list[Path], url: str, output: Path, stop: Path, parallelism: int, **options: Any) -> Job:
-    """The job over these files, as far as they are read when the file ``stop`` appears, into two folders in ``output``."""
+    """The job over these files, as far as they are read when the file ``stop`` appears, into folders in ``output``."""
     job = Job("demo-wordcount", parallelism=parallelism, **options)
     source = Stoppable(files.lines([*texts], errors="replace", with_position=True), stop)
     lines = job.source(source, name=READ)

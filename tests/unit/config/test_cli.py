@@ -1,0 +1,108 @@
+"""The command line before anything runs: which job is meant, how options and errors reach the user."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import clonos
+from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, load_job, main
+from clonos.core.errors import EnvironmentFault, InternalError, JobError, PeerError
+from clonos.job import Job
+
+ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"
+TWO = "from clonos import Job\nfirst, second = Job('first'), Job('second')\n"
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    for name in ("one_job", "two_jobs", "no_job", "helping_module", "json"):
+        if name != "json":
+            monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def _file(folder: Path, name: str, text: str) -> str:
+    (folder / "helping_module.py").write_text("NAME = 'named'\n", "utf-8")
+    (folder / name).write_text(text, "utf-8")
+    return str(folder / name)
+
+
+def test_the_one_job_of_a_file_is_taken_with_what_lies_beside_it(tmp_path: Path) -> None:
+    job = load_job(_file(tmp_path, "one_job.py", ONE))
+    assert isinstance(job, Job)
+    assert job.name == "named"
+    assert sys.modules["one_job"].job is job
+
+
+def test_one_of_several_jobs_is_taken_by_its_name(tmp_path: Path) -> None:
+    assert load_job(_file(tmp_path, "two_jobs.py", TWO) + ":second").name == "second"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "suffix", "message"),
+    [
+        ("two_jobs.py", TWO, "", r"2 of them: first, second\. Name one"),
+        ("two_jobs.py", TWO, ":third", r"no Job called 'third'; it has: first, second"),
+        ("no_job.py", "x = 1\n", "", r"it has none"),
+    ],
+)
+def test_a_file_without_exactly_one_job_is_refused(
+    tmp_path: Path, name: str, text: str, suffix: str, message: str
+) -> None:
+    with pytest.raises(JobError, match=message):
+        load_job(_file(tmp_path, name, text) + suffix)
+
+
+def test_a_missing_file_is_one_message_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "missing.py"]) == JOB_AT_FAULT
+    assert capsys.readouterr().err == "clonos: there is no file 'missing.py' to run.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--option", "chekpoint_every=5s"], "the command line sets 'chekpoint_every'"),
+        (["--option", "checkpoint-every=often"], "the command line sets the option 'checkpoint_every' to 'often'"),
+        (["--option", "standbys"], "--option takes key=value, not 'standbys'"),
+        (["--slots", "cloud"], "the command line sets the option 'slots' to 'cloud'"),
+        (["--resume", "--overwrite"], "take one of them"),
+    ],
+)
+def test_a_wrong_option_is_one_message_that_names_it(
+    tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", _file(tmp_path, "one_job.py", ONE), *arguments]) == JOB_AT_FAULT
+    said = capsys.readouterr().err
+    assert said.startswith("clonos: ")
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_the_demo_refuses_kills_that_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--slots", "process", "--kills", "map,earthquake"]) == JOB_AT_FAULT
+    assert "there is no kind of kill called 'earthquake'; there are: map, window, linked" in capsys.readouterr().err
+
+
+def test_the_exit_code_says_whose_fault_an_error_is() -> None:
+    errors = (JobError("a"), EnvironmentFault("b"), PeerError("c"), InternalError("d"))
+    assert [exit_code_of(error) for error in errors] == [
+        JOB_AT_FAULT,
+        ENVIRONMENT_AT_FAULT,
+        WE_ARE_AT_FAULT,
+        WE_ARE_AT_FAULT,
+    ]
+
+
+def test_the_version_is_that_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"clonos {clonos.__version__}\n"
+
+
+def test_a_command_line_that_is_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["fly"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'fly'" in capsys.readouterr().err
