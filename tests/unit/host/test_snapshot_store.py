@@ -36,7 +36,8 @@ class FlakyFiles(LocalFiles):
 
 
 def snapshot(checkpoint: int) -> Snapshot:
-    values: dict[str, Any] = dict.fromkeys(Snapshot.__struct_fields__, 0)
+    required = len(Snapshot.__struct_fields__) - len(Snapshot.__struct_defaults__)
+    values: dict[str, Any] = dict.fromkeys(Snapshot.__struct_fields__[:required], 0)
     values |= dict.fromkeys(("inputs", "outputs", "ended"), ())
     values |= {"format": SNAPSHOT_FORMAT, "checkpoint": checkpoint, "final": False, "position": b"", "changes": b"all"}
     return Snapshot(**values)
