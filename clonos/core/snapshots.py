@@ -30,9 +30,9 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     ``inputs``: per input channel the number of the first element behind the barrier; ``outputs``: per output channel
     the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
-    snapshot of ``previous``; -1 means that it is full. ``chain_length``: snapshots from the full one
-    on. ``records_in``: what the task has taken in since the job's start.
-    ``calls``: how often a source's task has called each service. ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
+    snapshot of ``previous``; -1 means that it is full. ``chain_length``: snapshots from the full one on.
+    ``records_in``: what the task has taken in since the job's start. ``calls``: how often a source's task has called
+    each service. ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
     """
 
     format: int
