@@ -187,10 +187,11 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     advance_checkpoints(state, checkpoints.Passed(state.awake_ns, timeout_ns))
     if not state.is_running:
         return
-    if _begin_checkpoint_if_due(state):
+    has_begun = _begin_checkpoint_if_due(state)
+    if _is_repeat_due(state):
+        REPEAT(state)  # triggers too; however often checkpoints begin, repeats are due
+    elif has_begun:
         _trigger(state)
-    elif _is_repeat_due(state):
-        REPEAT(state)
     _ask_for_slots_again(state)
 
 
