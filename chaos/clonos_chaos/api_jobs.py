@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -11,12 +11,14 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.core.chain import Chain, Mirror
+from clonos.core.ids import TaskId
 from clonos.core.options import Options
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos.operators.connect import OutsideIdentity, Registration, WriterContext
 from clonos.operators.descriptors import ValueState
 from clonos_chaos.fuzz_chain import KEYS
 from clonos_chaos.outsides import SimService
+from clonos_chaos.pushers import SimPusher
 from clonos_services import clock
 from clonos_services import random as causal_random
 from clonos_services.service import service
@@ -159,6 +161,7 @@ class ApiJob:
         self.service = SimService(Random(luck.getrandbits(64)))
         self.records = records
         self.copies = 1
+        self.pushers: dict[TaskId, SimPusher] = {}
         self.chains_open = 0  # not counted: the operators' own tests see to their resources
         graph = JobGraph("fuzz-api")
         self._build(graph, luck)
@@ -188,6 +191,14 @@ class ApiJob:
 
     def _asked(self, question: Any, idempotency_key: str = "") -> int:
         return self.service.ask(question, idempotency_key)
+
+    def expected(self) -> Sequence[int]:
+        """The offsets that must have come out, each ``copies`` times."""
+        return range(self.records)
+
+    def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
+        """Files have nothing to say."""
+        return []
 
     def new_chain(self, vertex: int) -> Chain:
         """A chain for one incarnation."""

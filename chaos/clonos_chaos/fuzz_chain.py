@@ -33,6 +33,7 @@ class Work:
     ports: tuple[int, ...] = ()  # outputs, each gets every row
     is_sink: bool = False  # transactional: collects rows for the checkpoint
     poison: int = -1  # raises at this offset, in every incarnation
+    is_pushed: bool = False  # a source that cannot be re-read
     padding: tuple[int, int] = (-1, 0)  # (offset, bytes): this row is one huge element from here on
 
 
@@ -64,7 +65,7 @@ class FuzzChain:
         self.job, self.work = job, job.works[vertex]
         self.state: dict[Any, Any] = {}
         self.changed: dict[Any, None] = {}
-        self.position = 0  # of a source
+        self.position: Any = 0  # of a source
         self.serial = 0  # of rows sent
         self.heard: dict[Any, int] = {}  # (port, vertex, task) -> serial of the last row received
         self.collected: list[Any] = []

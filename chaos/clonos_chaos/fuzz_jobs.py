@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from clonos.core.chain import Chain, Mirror
 from clonos.core.ids import TaskId
@@ -11,6 +12,7 @@ from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
 from clonos_chaos.outsides import SimService
+from clonos_chaos.pushers import SimPusher
 
 _SPREAD = (Partitioning.HASH, Partitioning.HASH, Partitioning.REBALANCE)
 
@@ -30,6 +32,7 @@ class FuzzJob:
         self.records = records
         self.copies = 1  # paths from the source to the sink
         self.chains_open = 0
+        self.pushers: dict[TaskId, SimPusher] = {}
         build(self)
         sources = self.vertices[0].parallelism
         self.inputs = [list(range(first, records, sources)) for first in range(sources)]
@@ -43,6 +46,14 @@ class FuzzJob:
         """An empty image of its state."""
         return FuzzMirror()
 
+    def expected(self) -> Sequence[int]:
+        """The offsets that must have come out, each ``copies`` times."""
+        return range(self.records)
+
+    def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
+        """What the world around the source has to say, given the alarms and the tasks that died with their keepers."""
+        return []
+
     def task(self, name: str) -> TaskId:
         """The task of this name, ``map/0``."""
         return next(task for task in self.plan.tasks if self.plan.task_name(task) == name)
@@ -53,7 +64,8 @@ class FuzzJob:
         """A vertex; the first one is the source."""
         is_source = not self.vertices
         self.works.append(work)
-        self.vertices.append(Vertex(name, parallelism, is_source=is_source, has_effects=work.effects))
+        vertex = Vertex(name, parallelism, is_source=is_source, has_effects=work.effects, is_journalled=work.is_pushed)
+        self.vertices.append(vertex)
         return len(self.vertices) - 1
 
     def add_sink(self, work: Work, parallelism: int = 1) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.causal_log import Replica
 from clonos.core.hosted import Hosted
-from clonos.core.ids import ChannelId, CheckpointId, SlotId, TaskId
+from clonos.core.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
 from clonos.core.messages import View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.recovery import Recovering
@@ -58,7 +58,9 @@ class LogWatch:
             slot = self.world.slots.get(placement.slot)
             hosted = slot.slot.hosted.get(placement.task) if slot is not None and not slot.is_dead else None
             if hosted is not None and hosted.incarnation == placement.incarnation and _has_gathered(hosted):
-                owners[placement.task] = hosted.logs.replicas[placement.task]
+                for log in (placement.task, journal_of(placement.task)):
+                    if log in hosted.logs.replicas:
+                        owners[log] = hosted.logs.replicas[log]
         return owners
 
     def _look_at_slot(self, slot: SimSlot, view: View, owners: dict[TaskId, Replica]) -> None:
@@ -69,7 +71,7 @@ class LogWatch:
         known = {
             task: owner
             for task, owner in owners.items()
-            if installed.placements[task].incarnation == view.placements[task].incarnation
+            if installed.placements[_owner(task)].incarnation == view.placements[_owner(task)].incarnation
         }
         if self._heard.get(slot.id, -1) != machine.completed:
             self._heard[slot.id] = machine.completed
@@ -104,7 +106,8 @@ class LogWatch:
                 self._complain(who, task, f"has other bytes than its owner from {first} on: {ours!r}, {theirs!r}")
 
     def _complain(self, who: str, task: TaskId, what: str) -> None:
-        self.world.fail(f"the log of {self.world.plan.task_name(task)}: {who} {what}")
+        log = "the log" if _owner(task) == task else "the journal"
+        self.world.fail(f"{log} of {self.world.plan.task_name(_owner(task))}: {who} {what}")
 
     def _bound(self, who: str, hosted: Hosted, positions: dict[ChannelId, int]) -> None:
         for channel, sending in hosted.sendings.items():
@@ -126,3 +129,8 @@ class LogWatch:
 
 def _has_gathered(hosted: Hosted) -> bool:
     return not isinstance(hosted.state, Recovering)
+
+
+def _owner(log: TaskId) -> TaskId:
+    """The task that a log, or a journal, belongs to."""
+    return log if log >= 0 else journal_of(log)

@@ -13,6 +13,7 @@ from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.outsides import Fenced
+from clonos_chaos.pushers import SimIntakes
 from clonos_chaos.sim_spill import SimSpill
 from clonos_chaos.sim_task import SimTask
 
@@ -30,6 +31,7 @@ class SimSlot:
         self.paused_until_ns = 0
         self.tasks: dict[tuple[TaskId, Incarnation], SimTask] = {}
         self.spill = SimSpill(self)
+        self.intakes = SimIntakes(self)
         self.slot = Slot(slot_id, world.plan, world.options, self)
         self._is_silent = False
         self._inbox_due_ns = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
@@ -156,6 +156,14 @@ class SimTask:
         self.world.reach("intent", self.task)
         self.host.later(self.host.slot.on_await_kept, self.task, self.incarnation, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
+            self._idle(None)
+
+    def open_journal(self) -> None:
+        self.host.later(self.host.slot.on_open_journal, self.task, self.incarnation)
+
+    def lose_journal(self) -> NoReturn:
+        self.host.later(self.host.slot.on_journal_lost, self.task, self.incarnation)
+        while True:
             self._idle(None)
 
     def now_ns(self) -> int:

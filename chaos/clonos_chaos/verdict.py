@@ -29,13 +29,15 @@ def complaints_of(world: World) -> list[str]:
     complaints += _never_given(world, [*immediate, *transactional])
     complaints += _asked_wrongly(world)
     complaints += _alarms_missing(world)
+    alarms = [fields for _, fields in world.warnings]
+    complaints += world.job.complaints(alarms, world.oracle.survival.effects_exposed)
     return complaints
 
 
 def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
     """Every input has its effect once on every path."""
     counted = Counter(row[0] for row in rows)
-    copies, expected = world.job.copies, range(world.job.records)
+    copies, expected = world.job.copies, world.job.expected()
     wrong = {offset: counted[offset] for offset in expected if counted[offset] != copies}
     strange = [offset for offset in counted if offset not in expected]
     if wrong or strange:

@@ -27,12 +27,15 @@ from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job
 from clonos_chaos.network import DELAYS_NS, Network
 from clonos_chaos.oracle import Oracle
 from clonos_chaos.outsides import SimOutside
+from clonos_chaos.pushed_jobs import PushedJob
 from clonos_chaos.sim_coordinator import SimCoordinator
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api")
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed")
 """A seed without a topology takes the one whose turn it is."""
+
+_MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] = {"api": ApiJob, "pushed": PushedJob}
 
 STORY_LINES_MAX = 400
 AFTERLIFE_NS_MAX = 10 * SECOND_NS
@@ -59,6 +62,9 @@ class Settings:
     fresh_slot_ns_max: int = SECOND_NS
     domains: int = 3
     spare_slots: int = 1
+    tasks_a_slot: int = 1
+    fault_counts: tuple[int, ...] = (0, 1, 1, 2, 3, 5, 8)  # one of these is drawn
+    fault_span_ms: tuple[int, ...] = (50, 200, 1_000)  # from the first view on
     patience_ms: int = 30_000  # without a view, a checkpoint or a fault the world counts as stuck
     look_every: int = 64  # messages between two looks at all logs
 
@@ -129,7 +135,7 @@ class World:
         self.options = options or draw_budgets(draw_options(luck), budget_luck)
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
-        make = ApiJob if topology == "api" else draw_job
+        make = _MAKERS.get(topology, draw_job)
         self.job = job(luck) if job else make(topology, luck, luck.randint(30, 100), depth)
         self.plan = self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
@@ -162,7 +168,8 @@ class World:
         self.story: deque[str] = deque(maxlen=STORY_LINES_MAX)
         self.ending: c.JobDone | c.JobFailed | None = None
         self._digest = blake2b(digest_size=8)
-        self.slots_needed = len(self.plan.tasks) + self.settings.spare_slots
+        needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
+        self.slots_needed = max(2, needed)  # one may be a keeper's
         self.coordinator = SimCoordinator(self, 1)
         self._domain_turn = 0
 
@@ -228,7 +235,9 @@ class World:
         return slot if slot is not None and not slot.is_dead else None
 
     def add_slot(self) -> None:
-        """A fresh slot is born in the domain whose turn it is."""
+        """A fresh slot is born in the domain whose turn it is; the provider of a job that has ended starts none."""
+        if self.ending is not None:
+            return
         slot_id = SlotId(self.clock.luck.getrandbits(62) + 1)
         self._domain_turn += 1
         slot = self.slots[slot_id] = SimSlot(self, slot_id, f"domain{self._domain_turn % self.settings.domains}")
