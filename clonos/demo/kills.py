@@ -89,7 +89,8 @@ class Kills:
         return status.checkpoint >= self._calm_from + CALM_CHECKPOINTS
 
     def _strike(self, kind: Kind, status: Status) -> str:
-        victims = choose(kind, status.tasks)
+        chosen = {task.pid for task in choose(kind, status.tasks)}
+        victims = [task for task in status.tasks if task.pid in chosen]  # a successor may share another's process
         self._before = {task.name: task for task in status.tasks}
         self._struck = frozenset(task.name for task in victims)
         pids = sorted({task.pid for task in victims})

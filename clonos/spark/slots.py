@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
+from pyspark.errors import PySparkException
 
 from clonos.io.providers import Listener, SlotEnded
 from clonos.spark.session import import_path
@@ -57,7 +58,7 @@ class SparkSlots:
         try:
             self._context.parallelize([number], 1).mapPartitions(bearer(birth, self._path)).collect()
             reason = ""
-        except Py4JError as error:
+        except (Py4JError, PySparkException) as error:  # the latter where there is a SparkSession
             reason = "" if self._is_closing else _reason(error)
         self._listener(SlotEnded(number, reason))
 
@@ -91,7 +92,7 @@ def bearer(birth: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
     return bear
 
 
-def _reason(error: Py4JError) -> str:
+def _reason(error: Py4JError | PySparkException) -> str:
     """The line of a job's failure that says what happened on the executor."""
     exception: Any = getattr(error, "java_exception", None)
     said = str(exception.getMessage()) if exception is not None else str(error)

@@ -3,35 +3,21 @@
 import os
 import queue
 import signal
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import cloudpickle
 import pytest
+from pyspark import SparkContext
 
 from clonos.core.errors import JobError
 from clonos.io.providers import SlotEnded
-from clonos.spark.domain import own_domain
 from clonos.spark.session import OwnContext, context_of
 from clonos.spark.slots import SparkSlots
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
 LIMIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[OwnContext]:
-    """One Spark for the module, with the daemon of Python workers of either executor running."""
-
-    def domains(numbers: Iterable[int]) -> list[str]:
-        return [own_domain()]
-
-    with closing(OwnContext.start("slots", "local-cluster[2,2,1024]")) as own:
-        while len(set(own.context.parallelize(range(4), 4).mapPartitions(domains).collect())) < 2:
-            pass
-        yield own
 
 
 class Ends:
@@ -78,8 +64,8 @@ def pipes(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_a_killed_slot_is_reported_and_the_others_live_on(spark: OwnContext, ends: Ends, pipes: list[Path]) -> None:
-    with closing(SparkSlots(spark.context, ends)) as provider:
+def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext, ends: Ends, pipes: list[Path]) -> None:
+    with closing(SparkSlots(context, ends)) as provider:
         orders = [provider.order(_birth(pipe, waits=True)) for pipe in pipes]
         said = [_heard(pipe) for pipe in pipes]
         assert {words[2] for words in said} == {"0"}
@@ -94,29 +80,31 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(spark: OwnContext, end
     assert {ends.next().order for _ in range(3)} == {orders[0], orders[2], again}
 
 
-def test_a_slot_that_returns_is_reported_as_ended_by_itself(spark: OwnContext, ends: Ends, pipes: list[Path]) -> None:
-    with closing(SparkSlots(spark.context, ends)) as provider:
+def test_a_slot_that_returns_is_reported_as_ended_by_itself(
+    context: SparkContext, ends: Ends, pipes: list[Path]
+) -> None:
+    with closing(SparkSlots(context, ends)) as provider:
         order = provider.order(_birth(pipes[0], waits=False))
         _heard(pipes[0])
         assert ends.next() == SlotEnded(order, "")
 
 
-def test_a_slot_that_raises_is_reported_with_its_traceback(spark: OwnContext, ends: Ends) -> None:
+def test_a_slot_that_raises_is_reported_with_its_traceback(context: SparkContext, ends: Ends) -> None:
     def fail(domain: str) -> None:
         raise ValueError("no luck at birth")
 
-    with closing(SparkSlots(spark.context, ends)) as provider:
+    with closing(SparkSlots(context, ends)) as provider:
         provider.order(bytes(cloudpickle.dumps(fail)))
         assert ends.next().reason.endswith("ValueError: no luck at birth")
 
 
-def test_a_second_context_in_one_process_is_refused(spark: OwnContext) -> None:
+def test_a_second_context_in_one_process_is_refused(context: SparkContext) -> None:
     with pytest.raises(JobError, match=r"spark=session"):
         OwnContext.start("another", "local[1]")
 
 
-def test_a_context_of_the_users_own_is_taken_as_it_is(spark: OwnContext) -> None:
-    assert context_of(spark.context) is spark.context
+def test_a_context_of_the_users_own_is_taken_as_it_is(context: SparkContext) -> None:
+    assert context_of(context) is context
 
 
 def test_what_is_no_session_is_refused() -> None:

@@ -1,0 +1,21 @@
+"""One Spark for all tests on it: two executors, with the daemon of Python workers of either running."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+import pytest
+from pyspark import SparkContext
+
+from clonos.spark.domain import own_domain
+from clonos.spark.session import OwnContext
+
+
+@pytest.fixture(scope="session")
+def context() -> Iterator[SparkContext]:
+    def domains(numbers: Iterable[int]) -> list[str]:
+        return [own_domain()]
+
+    with closing(OwnContext.start("tests", "local-cluster[2,4,1024]")) as own:
+        while len(set(own.context.parallelize(range(4), 4).mapPartitions(domains).collect())) < 2:
+            pass
+        yield own.context

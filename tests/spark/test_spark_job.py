@@ -1,0 +1,130 @@
+"""Whole jobs on Spark: a session of the user's own, and each kind of task killed in mid-epoch with a standby."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from clonos.api.windows import Tumbling
+from clonos.connectors import collect, files, sqlite, values
+from clonos.core.coordination import Ending
+from clonos.demo.kills import executor_pids, is_live
+from clonos.job import Handle, Job
+from clonos.operators.windows import WindowResult
+from clonos.status import Status, TaskState
+from clonos_services import random
+from tests.processes.gated_source import Gate, GatedNumbers
+
+pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
+
+LIMIT_S = 60.0
+KEYS = 5
+
+
+class Drawing:
+    """read -> draw a number for each record -> by key in windows -> files; and each draw, at once, into a table."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder = folder
+        self.gate = Gate(folder / "gate")
+        self.job = Job("drawing", store=folder / "store", checkpoint_every="500ms", **options)
+        drawn = self.job.source(GatedNumbers(self.gate), name="read").map(draw)
+        drawn.key_by(lambda row: row["n"] % KEYS).window(Tumbling("200ms")).aggregate(
+            list, lambda rows, row: rows.append((row["n"], row["draw"])), name="window"
+        ).map(flat).sink(files.jsonl(folder / "windows"))
+        drawn.rebalance().map(lambda row: row, name="table").sink(
+            sqlite(folder / "table.db", "drawn", {"n": "INTEGER", "draw": "INTEGER"})
+        )
+
+    def check(self, count: int) -> None:
+        """Each number is once in both outputs, and both agree on what was drawn for it."""
+        with closing(sqlite3.connect(self.folder / "table.db")) as connection:
+            stored = sorted(connection.execute("SELECT n, draw FROM drawn"))
+        counted = sorted(tuple(pair) for row in files.read_committed(self.folder / "windows") for pair in row["rows"])
+        assert [number for number, _ in stored] == list(range(count))
+        assert counted == stored
+
+
+def draw(number: int) -> dict[str, int]:
+    return {"n": number, "draw": random.getrandbits(30)}
+
+
+def flat(window: WindowResult[int, list[tuple[int, int]]]) -> dict[str, Any]:
+    return {"key": window.key, "rows": window.value}
+
+
+def _await(handle: Handle, condition: Any) -> Status:
+    waiting = threading.Event()
+    for _ in range(int(LIMIT_S * 50)):
+        status = handle.status()
+        if condition(status):
+            return status
+        waiting.wait(0.02)
+    raise AssertionError(handle.status())
+
+
+def _is_whole(status: Status) -> bool:
+    return is_live(status) and all(task.standbys for task in status.tasks)
+
+
+def _has_recovered(status: Status, victim: TaskState) -> bool:
+    failed = {(one.task, one.failed_incarnation) for one in status.recoveries}
+    return (victim.name, victim.incarnation) in failed and is_live(status)
+
+
+def test_a_job_runs_on_a_session_of_the_users_own_which_stays_open(context: SparkContext, tmp_path: Path) -> None:
+    session = SparkSession(context)
+    job, output = Job("squares", parallelism=2, store=tmp_path / "store"), collect()
+    job.source(values(range(500))).map(lambda number: number * number).sink(output)
+    assert job.run(spark=session).ending is Ending.FINISHED
+    assert sorted(output.rows) == [number * number for number in range(500)]
+    assert context.parallelize([1, 2, 3], 1).sum() == 6
+
+
+@pytest.mark.timeout(150)
+def test_a_source_a_window_and_a_sink_die_in_mid_epoch_and_all_outputs_agree(
+    context: SparkContext, tmp_path: Path
+) -> None:
+    drawing = Drawing(tmp_path, spare_slots=2)
+    reach = 0
+    with drawing.job.start(spark=context) as handle:
+        for step in ("read", "window", "table"):
+            status = _await(handle, _is_whole)
+            reach += 200
+            drawing.gate.open_to(reach)
+            victim = next(task for task in status.tasks if task.name.startswith(step))
+            healthy = {task.name: task.incarnation for task in status.tasks if task.pid != victim.pid}
+            os.kill(victim.pid, signal.SIGKILL)
+            status = _await(handle, lambda now, victim=victim: _has_recovered(now, victim))
+            after = {task.name: task.incarnation for task in status.tasks}
+            assert after[victim.name] > victim.incarnation
+            assert {name: after[name] for name in healthy} == healthy
+        drawing.gate.end(reach + 200)
+        result = handle.wait(LIMIT_S)
+    drawing.check(reach + 200)
+    assert result.status.generation == 1
+
+
+@pytest.mark.timeout(150)
+def test_a_whole_executor_dies_and_all_outputs_agree(context: SparkContext, tmp_path: Path) -> None:
+    drawing = Drawing(tmp_path, spare_slots=2)
+    with drawing.job.start(spark=context) as handle:
+        status = _await(handle, _is_whole)
+        drawing.gate.open_to(300)
+        domain = next(task.domain for task in status.tasks if task.name.startswith("window"))
+        (executor,) = executor_pids([slot.pid for slot in status.slots if slot.domain == domain])
+        os.kill(executor, signal.SIGKILL)
+        _await(handle, lambda now: now.recoveries and is_live(now))
+        drawing.gate.end(600)
+        result = handle.wait(LIMIT_S)
+    drawing.check(600)
+    assert result.status.generation == 1
