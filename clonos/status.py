@@ -68,7 +68,7 @@ class Status:
     phase: Phase
     job_id: str = ""
     checkpoint: int = 0
-    generation: int = 0
+    generation: str = ""  # term.n of the view that began it
     view: int = 0
     slots: tuple[SlotState, ...] = ()
     tasks: tuple[TaskState, ...] = ()

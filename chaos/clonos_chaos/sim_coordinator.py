@@ -97,7 +97,7 @@ class SimCoordinator:
     def _send(self, slot: SlotId, message: Message) -> None:
         world = self.world
         if isinstance(message, View) and message.number > world.oracle.view.number:
-            world.note(f"view {message.number:x} generation {message.generation}")
+            world.note(f"view {message.number:x} generation {message.generation:x}")
             is_rollback = world.oracle.viewed(message)
             world.reach("rollback issued" if is_rollback else "view issued")
         world.network.send(COORDINATOR, slot, message, b"")

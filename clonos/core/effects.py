@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core.ids import SlotId, TaskId
+from clonos.core.ids import SlotId, TaskId, view_name
 from clonos.core.inflight_log import InflightLog
 from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
@@ -81,7 +81,7 @@ class Effects:
                 task=hosted.task,
                 first=next_number,
                 next=superseded_next,
-                generation=hosted.slot.view.generation,
+                generation=view_name(hosted.slot.view.generation),
             )
         self.outside.open(next_number)
         self.pump()

@@ -21,7 +21,7 @@ from clonos.core.coordination import (
     Ticked,
 )
 from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
-from clonos.core.ids import CheckpointId, ViewNumber
+from clonos.core.ids import CheckpointId, ViewNumber, view_number
 from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Register, Release, SlotAddress, SlotStatus, View
@@ -54,7 +54,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     except PlanChanged as error:
         state.fail(JobFailed(Fault.JOB, str(error)))
         return
-    generation = completed.generation + 1
+    generation = view_number(event.term, 1)  # of the view to come: no earlier life of the job has had it
     nobody = (NOBODY,) * len(plan.tasks)
     highest = completed.highest_checkpoint
     ledger = Ledger(plan, event.term, generation, nobody, highest, (), {}, completed, completed, ())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.chain import JournalledChain
 from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import ChannelId, journal_of
+from clonos.core.ids import ChannelId, journal_of, view_name
 from clonos.core.messages import Delta
 from clonos.core.ports import Journalled, TaskPort
 from clonos.core.pressure import failure
@@ -84,7 +84,7 @@ class Journal:
                 f" {start} is gone, unless it is sent again",
                 task=hosted.task,
                 behind_bytes=start,
-                generation=hosted.slot.view.generation,
+                generation=view_name(hosted.slot.view.generation),
             )
         hosted.logs.begin(self.id, start, data)
         self.released_bytes = start + len(data)

@@ -92,7 +92,7 @@ def lose_log(state: CoordinatorState, lost: LogLost) -> None:
         ("channel", lost.channel),
         ("position", lost.position),
         ("claim", lost.claim),
-        ("generation", state.ledger.generation + 1),
+        ("generation", view_name(state.view.number + 1)),
         ("checkpoint", state.completed.checkpoint),
     )
     if state.rollbacks > state.options.failures_per_epoch_max:

@@ -104,7 +104,7 @@ def _changed(view: View, number: ViewNumber, event: Change) -> View:
 def _roll_back(state: Standing, event: RollBack) -> State:
     view, number = state.view, _following(state.view)
     placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.seats))
-    return Standing(View(number, view.generation + 1, view.job_id, event.addresses, placements))
+    return Standing(View(number, number, view.job_id, event.addresses, placements))
 
 
 def _following(view: View) -> ViewNumber:

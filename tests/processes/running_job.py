@@ -80,8 +80,8 @@ class RunningJob:
 
     @property
     def generation(self) -> int:
-        """Above 1 after a rollback."""
-        return self.driver.ask(lambda coordinator: coordinator.generation)
+        """1 until the job is rolled back, then the number of the view that did it."""
+        return self.driver.ask(lambda coordinator: coordinator.generation & 0xFFFFFFFF)
 
     def incarnations(self) -> dict[TaskId, int]:
         """Of all tasks in the view that stands."""

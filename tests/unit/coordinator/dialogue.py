@@ -2,7 +2,7 @@
 
     > gone 3
       alarm: slot 3 is gone: killed
-      1 2 4 <- view 1.2 generation 1
+      1 2 4 <- view 1.2 generation 1.1
           source/0 1.2 in 1 from 0, standbys 2
 
 Messages that go to several slots stand on one line. ``play`` runs the commands of a text and writes it anew.
@@ -106,7 +106,7 @@ class Dialogue:
                 return f"trigger {checkpoint} for {plan.task_name(task)} {view_name(incarnation)}{pause}"
             case Completed(checkpoint, generation, tasks):
                 lives = " ".join(f"{plan.task_name(task)}={view_name(life)}:{offset}" for task, life, offset in tasks)
-                return f"completed {checkpoint} generation {generation}: {lives}"
+                return f"completed {checkpoint} generation {view_name(generation)}: {lives}"
             case Release(_, reason):
                 return f"release: {reason}"
             case Hold(slot):
@@ -115,7 +115,7 @@ class Dialogue:
                 raise AssertionError(f"the coordinator never sends {message}")
 
     def _view(self, view: View) -> str:
-        text = f"view {view_name(view.number)} generation {view.generation}"
+        text = f"view {view_name(view.number)} generation {view_name(view.generation)}"
         return "\n".join([text, *(f"    {self._placement(p)}" for p in view.placements)])
 
     def _placement(self, placement: Placement) -> str:
@@ -139,7 +139,7 @@ class Dialogue:
                 return f"release slot {slot}: {reason}"
             case c.WriteMetadata(metadata):
                 lives = " ".join(view_name(entry.incarnation) for entry in metadata.tasks)
-                return f"write metadata {metadata.checkpoint} generation {metadata.generation}: {lives}"
+                return f"write metadata {metadata.checkpoint} generation {view_name(metadata.generation)}: {lives}"
             case c.JobDone(ending, checkpoint):
                 return f"done: {ending} at checkpoint {checkpoint}"
             case c.JobFailed(fault, reason):

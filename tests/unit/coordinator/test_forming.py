@@ -31,7 +31,7 @@ def test_nothing_is_activated_before_enough_slots_have_registered() -> None:
     effects = desk.register(7, "a")
     assert len(sent(effects, View)) == 7
     assert desk.number == view_number(1, 1)
-    assert desk.view.generation == 1
+    assert desk.view.generation == view_number(1, 1)
     assert all(p.is_fresh and p.incarnation == desk.number and p.restore == 0 for p in desk.view.placements)
 
 
@@ -156,13 +156,27 @@ def test_a_resume_begins_the_next_generation_at_the_checkpoint() -> None:
     for slot, domain in enumerate("ababab", 1):
         desk.register(slot, domain)
     assert desk.number == view_number(2, 1)
-    assert desk.view.generation == 2
+    assert desk.view.generation == view_number(2, 1)
     for placement, entry in zip(desk.view.placements, metadata.tasks, strict=True):
         assert placement.is_fresh  # a resume is a rollback
         assert (placement.restore, placement.objects) == (1, entry.objects)
         assert placement.log_offset_bytes == entry.log_offset_bytes
     desk.complete(2)  # numbers go on
-    assert desk.coordinator.completed.generation == 2
+    assert desk.coordinator.completed.generation == view_number(2, 1)
+
+
+def test_a_generation_of_a_driver_that_died_before_its_first_checkpoint_is_not_used_again() -> None:
+    metadata = _completed_checkpoint()
+    generations = []
+    for term in (2, 3):
+        desk = Desk()
+        desk.begin(resume=metadata, term=term)
+        for slot, domain in enumerate("ababab", 1):
+            desk.register(slot, domain)
+        generations.append(desk.view.generation)
+        desk.lose_log(0)  # as when an outside has seen what the driver before had let out
+        generations.append(desk.view.generation)
+    assert generations == sorted(set(generations))
 
 
 def test_a_resume_commits_the_output_of_its_checkpoint_again() -> None:
