@@ -30,8 +30,9 @@ class Faults:
         self.luck = luck
         self.killed = 0
         self.aims: list[Aim] = []
-        self.count = luck.choice((0, 1, 1, 2, 3, 5, 8))
-        self.span_ms = luck.choice((50, 200, 1_000))
+        self.count = luck.choice(world.settings.fault_counts)
+        self.span_ms = luck.choice(world.settings.fault_span_ms)
+        self._timed: list[tuple[int, str]] = []  # (delay from the first view, kind)
         self.watched: set[str] = set()
 
     def schedule(self) -> None:
@@ -42,11 +43,16 @@ class Faults:
                 point, nth = self.luck.choice(DRAWN), self.luck.randint(1, 12)
                 self.aims.append(Aim(point, lambda _, reached, kind=kind: self.strike(kind, reached.task), nth=nth))  # type: ignore[misc]
             else:
-                self.world.clock.after(int(self.luck.random() * self.span_ms * MILLISECOND_NS), self.strike, kind)
+                self._timed.append((int(self.luck.random() * self.span_ms * MILLISECOND_NS), kind))
         if self.aims:
             self.watched = {aim.point for aim in self.aims}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
                 self.world.network.watch = self._watch
+
+    def first_view(self) -> None:
+        """The job runs."""
+        for delay_ns, kind in self._timed:
+            self.world.clock.after(delay_ns, self.strike, kind)
 
     # ------------------------------------------------------------------ points
 

@@ -28,6 +28,7 @@ class Oracle:
     def __init__(self, world: World) -> None:
         self.world = world
         self.view = View(ViewNumber(0), 0, "", (), ())  # the latest one that was issued
+        self.views: list[View] = []  # all that were issued
         self.lives: dict[TaskId, dict[Incarnation, SlotId]] = {}
         self.logs = LogWatch(world)
         self.survival = Survival(world)
@@ -53,12 +54,15 @@ class Oracle:
             self.world.fail(f"generation {view.generation} begins, but nobody has reported LOST")
         self._look()
         self.view = view
+        self.views.append(view)
         if is_rollback or not before.number:
             self.world.outcome.rollbacks += is_rollback
             self.is_lost = False
             self.survival.begin(view)
         else:
             self.survival.viewed(before, view)
+        if not before.number:
+            self.world.faults.first_view()
         self.world.outcome.views += 1
         self._progress_ns = self.world.clock.now_ns
         return is_rollback

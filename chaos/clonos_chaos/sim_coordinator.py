@@ -91,6 +91,9 @@ class SimCoordinator:
                     world.end(effect)
             case c.Told(milestone, _, task, incarnation, cause):
                 world.note(f"{milestone} task {task} incarnation {incarnation:x} {cause}")
+            case c.Alarm():
+                world.alarms.append(effect)
+                world.note(f"{effect}")
             case _:
                 world.note(f"{effect}")
 

@@ -1,0 +1,82 @@
+"""Negative controls: one rule of the protocol replaced by a wrong one, in this process, for a while.
+
+Without them the oracles are blind. The core has no switches for it: a mutant swaps one handler, method or entry of a
+table of the real code, by name, and puts it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+class Planting:
+    """Swaps that are undone together, the last one first."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def swap(self, owner: Any, name: str, wrong: Any) -> None:
+        """Replaces an attribute of a class or a module that is there."""
+        right = vars(owner)[name]
+        setattr(owner, name, wrong)
+        self._undo.append(lambda: setattr(owner, name, right))
+
+    def wrap(self, owner: Any, name: str, wrong: Callable[..., Any]) -> None:
+        """Replaces a method by ``wrong(right, self, ...)``."""
+        right = vars(owner)[name]
+
+        def replaced(*arguments: Any, **named: Any) -> Any:
+            return wrong(right, *arguments, **named)
+
+        self.swap(owner, name, replaced)
+
+    def swap_entry(self, table: dict[Any, Any], key: Any, wrong: Any) -> None:
+        """Replaces a handler of a table."""
+        right = table[key]
+        table[key] = wrong
+        self._undo.append(lambda: table.__setitem__(key, right))
+
+    def undo(self) -> None:
+        """Everything is right again."""
+        while self._undo:
+            self._undo.pop()()
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A wrong rule. ``rule``: the right one, in a sentence. ``section``: of ``docs/protocol.md``."""
+
+    name: str
+    section: str
+    rule: str
+    plant: Callable[[Planting], None]
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(section: str) -> Callable[[Callable[[Planting], None]], Callable[[Planting], None]]:
+    """Registers a function that plants; the mutant bears its name, and its docstring is the rule that it breaks."""
+
+    def register(plant: Callable[[Planting], None]) -> Callable[[Planting], None]:
+        name, rule = plant.__name__, plant.__doc__
+        assert name not in MUTANTS, name
+        assert rule is not None, name
+        MUTANTS[name] = Mutant(name, section, rule, plant)
+        return plant
+
+    return register
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The rule is wrong inside."""
+    planting = Planting()
+    try:
+        MUTANTS[name].plant(planting)
+        yield
+    finally:
+        planting.undo()
