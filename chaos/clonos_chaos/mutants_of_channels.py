@@ -7,6 +7,7 @@ from typing import Any
 from clonos.core.causal_log import CausalLogs
 from clonos.core.hosted import Hosted
 from clonos.core.inflight_log import InflightLog
+from clonos.core.inlets import Inlets
 from clonos.core.sessions import Receiving, Sending
 from clonos.core.settling import Settling
 from clonos_chaos.planting import Planting, mutant
@@ -34,7 +35,7 @@ def deltas_are_not_passed_on(planting: Planting) -> None:
         if task == self.task:
             right(self, task)
 
-    planting.wrap(Hosted, "_grown", grown)
+    planting.wrap(Hosted, "grown", grown)
 
 
 @mutant("4")
@@ -50,6 +51,7 @@ def gaps_in_elements_pass(planting: Planting) -> None:
 @mutant("4")
 def gaps_in_ordinals_pass(planting: Planting) -> None:
     """A message that does not follow the last one of its session is refused, be it only deltas that are missing."""
+
     def has_gap(right: Any, self: Receiving, message: Any, logs: CausalLogs) -> bool:
         first = getattr(message, "first_seq", None)
         first = message.next_seq if first is None else first
@@ -73,26 +75,26 @@ def known_elements_are_taken_again(planting: Planting) -> None:
 def messages_of_earlier_sessions_count(planting: Planting) -> None:
     """Only messages of this session are taken in."""
 
-    def accepts(self: Hosted, message: Any) -> Receiving | None:
+    def accepts(self: Inlets, message: Any) -> Receiving | None:
         receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.incarnation or message.sender != receiving.sender:
+        if receiving is None or message.receiver != self.hosted.incarnation or message.sender != receiving.sender:
             return None
         return receiving
 
-    planting.swap(Hosted, "_accepts", accepts)
+    planting.swap(Inlets, "accepts", accepts)
 
 
 @mutant("4")
 def messages_of_dead_senders_count(planting: Planting) -> None:
     """Messages of an earlier incarnation of the sender are dropped."""
 
-    def accepts(self: Hosted, message: Any) -> Receiving | None:
+    def accepts(self: Inlets, message: Any) -> Receiving | None:
         receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.incarnation:
+        if receiving is None or message.receiver != self.hosted.incarnation:
             return None
         return receiving
 
-    planting.swap(Hosted, "_accepts", accepts)
+    planting.swap(Inlets, "accepts", accepts)
 
 
 @mutant("4")
@@ -148,7 +150,7 @@ def credit_is_never_renewed(planting: Planting) -> None:
 @mutant("4")
 def replay_keeps_to_the_credit_window(planting: Planting) -> None:
     """A replaying task grants until what its next STEP needs is there, whatever the window."""
-    planting.swap(Hosted, "on_needs", lambda self, channel, next_seq: None)
+    planting.swap(Inlets, "on_needs", lambda self, channel, next_seq: None)
 
 
 @mutant("4")

@@ -106,4 +106,4 @@ class Survival:
 
 
 def _holds_all(hosted: Hosted) -> bool:
-    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.receivings.values())
+    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.inlets.receivings.values())

@@ -6,27 +6,24 @@ Each rule of the protocol is one method, named for it, that a mutant can replace
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core import recovery
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror
-from clonos.core.determinants import claims_of
 from clonos.core.effects import Effects
 from clonos.core.errors import InternalError
 from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs
 from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
+from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
 from clonos.core.messages import (
     Answer,
-    Batch,
     Completed,
     Delta,
     LogLost,
     Placement,
-    Position,
     Question,
     StandbyUpdate,
     Statement,
@@ -34,8 +31,8 @@ from clonos.core.messages import (
     TaskStatus,
     View,
 )
-from clonos.core.ports import Activation, Command, Delivered, Emission, GateMoved, TaskHandle, Triggered
-from clonos.core.sessions import Receiving, Sending
+from clonos.core.ports import Activation, Command, Emission, GateMoved, TaskHandle, Triggered
+from clonos.core.sessions import Sending
 from clonos.core.settling import Settling, Unsettled
 from clonos.core.snapshots import Snapshot
 
@@ -52,7 +49,7 @@ class Hosted:
         self.task, self.incarnation = placement.task, placement.incarnation
         self.logs = CausalLogs()
         self.sendings: dict[ChannelId, Sending] = {}
-        self.receivings: dict[ChannelId, Receiving] = {}
+        self.inlets = Inlets(self)
         self.sharers: dict[TaskId, list[Sending]] = {}
         self.effects = Effects(self)
         self.settling = Settling(placement.objects)
@@ -157,15 +154,9 @@ class Hosted:
             self.logs.begin(task, delta.offset_bytes, delta.data)
 
     def _open_channels(self) -> None:
-        options = self.slot.options
         snapshot = self.snapshot
-        starts = dict(snapshot.inputs) if snapshot else {}
+        self.inlets.open(snapshot)
         nexts = dict(snapshot.outputs) if snapshot else {}
-        inputs = self.plan.inputs[self.task]
-        covered = claims_of(bytes(self.logs.replicas[self.task].data), len(inputs))
-        for channel, count in zip(inputs, covered, strict=True):
-            start = starts.get(channel.id, 0)
-            self.receivings[channel.id] = Receiving(channel, start, start + count, options.credit_window_bytes)
         for channel in self.plan.outputs[self.task]:
             log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
             if channel.receiver == OUTSIDE:
@@ -183,9 +174,7 @@ class Hosted:
             return
         for sending in self.sendings.values():
             sending.meet(view.placements[sending.channel.receiver].incarnation)
-        for receiving in self.receivings.values():
-            if receiving.meet(view.placements[receiving.channel.sender].incarnation):
-                self.renew(receiving)
+        self.inlets.meet(view)
         self.effects.meet(self.placement.keepers)
         self.update_gate()
 
@@ -245,62 +234,8 @@ class Hosted:
 
     # ------------------------------------------------------------------ receiving
 
-    def renew(self, receiving: Receiving) -> None:
-        """Opens a new session: states where to resume, the claim, and every replica's length."""
-        receiving.renew()
-        self.state_to(receiving)
-
-    def state_to(self, receiving: Receiving) -> None:
-        """Sends the statement as it is now."""
-        slot = self.slot.view.placements[receiving.channel.sender].slot
-        if slot > 0:
-            lengths = () if receiving.is_confirmed else self.logs.lengths()
-            self.shell.send(slot, receiving.statement(self.slot.view.number, self.incarnation, lengths))
-
-    def _accepts(self, message: Batch | Position) -> Receiving | None:
-        """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
-        receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.incarnation:
-            return None
-        if message.sender != receiving.sender or message.session != receiving.session:
-            return None
-        return receiving
-
-    def on_batch(self, batch: Batch, payload: bytes | memoryview) -> None:
-        """Elements have come: deltas first, then the elements to the task."""
-        receiving = self._accepts(batch)
-        if receiving is None:
-            return
-        receiving.is_quiet = False
-        if receiving.has_gap(batch, self.logs):
-            self.renew(receiving)
-            return
-        receiving.confirm(batch)
-        self.receive_deltas(batch.deltas)
-        skip = receiving.accept(batch, len(payload))
-        if skip is not None:
-            self.command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
-        if receiving.grant():
-            self.state_to(receiving)
-
-    def on_position(self, message: Position) -> None:
-        """The sender's heartbeat."""
-        receiving = self._accepts(message)
-        if receiving is None:
-            return
-        if receiving.has_gap(message, self.logs):
-            self.renew(receiving)
-            return
-        receiving.confirm(message)
-        self.receive_deltas(message.deltas)
-
-    def receive_deltas(self, deltas: Iterable[Delta]) -> None:
-        """Appends what is new, before anything of the message is processed; it rides on from here."""
-        for delta in deltas:
-            if self.logs.receive(delta):
-                self._grown(delta.task)
-
-    def _grown(self, task: TaskId) -> None:
+    def grown(self, task: TaskId) -> None:
+        """A log that is held here has grown: it rides on with what is sent next."""
         for sending in self.sharers.get(task, ()):
             sending.dirty[task] = None
         self.effects.grown(task)
@@ -311,13 +246,6 @@ class Hosted:
             self.queued.append(command)
         else:
             self.handle.put(command)
-
-    def on_needs(self, channel: ChannelId, next_seq: int) -> None:
-        """Replay waits for these elements, whatever the window."""
-        receiving = self.receivings[channel]
-        receiving.needed_seq = max(receiving.needed_seq, next_seq)
-        if receiving.grant():
-            self.state_to(receiving)
 
     def restate(self) -> None:
         """A view has been installed: a receiver that was replaced may let a stalled task go on, or hold it."""
@@ -352,7 +280,7 @@ class Hosted:
         """The task has done a step: its log grows first, then what depends on it leaves."""
         if emission.log:
             self.logs.append(self.task, emission.log)
-            self._grown(self.task)
+            self.grown(self.task)
         touched: dict[ChannelId, Sending] = {}
         for output in emission.outputs:
             sending = self.sendings.get(output.channel)
@@ -362,10 +290,7 @@ class Hosted:
                 sending.append(output.kind, output.count, output.checkpoint, output.payload)
                 touched[output.channel] = sending
         for channel, _, freed_bytes in emission.consumed:
-            receiving = self.receivings[channel]
-            receiving.queued_bytes -= freed_bytes
-            if receiving.grant():
-                self.state_to(receiving)
+            self.inlets.freed(channel, freed_bytes)
         if emission.snapshot is not None:
             self._take_snapshot(emission.snapshot, emission.prepared)
         for sending in touched.values():
@@ -448,10 +373,7 @@ class Hosted:
                 slot = self.slot.view.placements[sending.channel.receiver].slot
                 if slot > 0:
                     self.shell.send(slot, sending.position(self.logs, self.incarnation))
-        for receiving in self.receivings.values():
-            if receiving.is_quiet:
-                self.state_to(receiving)
-            receiving.is_quiet = True
+        self.inlets.tick()
         self.effects.tick()
         self.acknowledge_snapshots()
 

@@ -92,12 +92,12 @@ class Slot:
         if (batch.checkpoint > 0) != (batch.kind == Kind.BARRIER):
             raise MessageMalformed(f"slot {sender}", f"kind {batch.kind} with checkpoint {batch.checkpoint}")
         if hosted is not None:
-            hosted.on_batch(batch, payload)
+            hosted.inlets.on_batch(batch, payload)
 
     def _on_position(self, sender: SlotId, position: m.Position, _payload: object) -> None:
         hosted = self.hosted.get(self._channel(sender, position.channel).receiver)
         if hosted is not None:
-            hosted.on_position(position)
+            hosted.inlets.on_position(position)
 
     def _is_early(self, sender: SlotId, message: m.Statement | m.Question) -> bool:
         if message.view <= self.view.number:
@@ -330,7 +330,7 @@ class Slot:
         """A replaying task waits for elements."""
         hosted = self._hosted(task, incarnation)
         if hosted is not None:
-            hosted.on_needs(channel, next_seq)
+            hosted.inlets.on_needs(channel, next_seq)
 
     def on_await_kept(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         """A call with an effect waits for the keepers."""
@@ -410,9 +410,7 @@ class Slot:
         """A connection is there again: what was on its way is lost, so its channels begin new sessions."""
         self._gone.pop(slot, None)
         for hosted in self.hosted.values():
-            for receiving in hosted.receivings.values():
-                if self.view.placements[receiving.channel.sender].slot == slot:
-                    hosted.renew(receiving)
+            hosted.inlets.renew_from(slot)
 
     def on_tick(self, now_ns: int) -> None:
         """The heartbeat, if it is time."""

@@ -174,7 +174,7 @@ class Dialogue:
 
     def _head(self, channel: Any, given: Given) -> tuple[ChannelId, Incarnation, Incarnation, int, int]:
         hosted = self.slot.hosted.get(channel.receiver)
-        receiving = hosted.receivings.get(channel.id) if hosted else None
+        receiving = hosted.inlets.receivings.get(channel.id) if hosted else None
         session = int(given.get("session", receiving.session if receiving else 1))
         ordinal = int(given.get("message", receiving.next_ordinal if receiving else 0))
         by, to = self.incarnation(channel.sender, given.get("by")), self.incarnation(channel.receiver, given.get("to"))

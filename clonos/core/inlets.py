@@ -1,0 +1,126 @@
+"""The receiving ends of an incarnation's input channels: what is accepted, what is stated to the senders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from clonos.core.determinants import claims_of
+from clonos.core.ids import ChannelId, SlotId
+from clonos.core.messages import Batch, Delta, Position, View
+from clonos.core.ports import Delivered
+from clonos.core.sessions import Receiving
+from clonos.core.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from clonos.core.hosted import Hosted
+
+
+class Inlets:
+    """All inputs of one incarnation, by channel."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+        self.receivings: dict[ChannelId, Receiving] = {}
+
+    def open(self, snapshot: Snapshot | None) -> None:
+        """Where to resume, and the claims: what the own log has steps for has certainly been received."""
+        hosted = self.hosted
+        starts = dict(snapshot.inputs) if snapshot else {}
+        channels = hosted.plan.inputs[hosted.task]
+        window_bytes = hosted.slot.options.credit_window_bytes
+        covered = claims_of(bytes(hosted.logs.replicas[hosted.task].data), len(channels))
+        for channel, count in zip(channels, covered, strict=True):
+            start = starts.get(channel.id, 0)
+            self.receivings[channel.id] = Receiving(channel, start, start + count, window_bytes)
+
+    def meet(self, view: View) -> None:
+        """A sender that a view names anew gets a new session."""
+        for receiving in self.receivings.values():
+            if receiving.meet(view.placements[receiving.channel.sender].incarnation):
+                self.renew(receiving)
+
+    def renew_from(self, slot: SlotId) -> None:
+        """The connection to a slot is there again: what was on its way is lost."""
+        for receiving in self.receivings.values():
+            if self.hosted.slot.view.placements[receiving.channel.sender].slot == slot:
+                self.renew(receiving)
+
+    def renew(self, receiving: Receiving) -> None:
+        """Opens a new session: states where to resume, the claim, and every replica's length."""
+        receiving.renew()
+        self.state_to(receiving)
+
+    def state_to(self, receiving: Receiving) -> None:
+        """Sends the statement as it is now."""
+        hosted = self.hosted
+        view = hosted.slot.view
+        slot = view.placements[receiving.channel.sender].slot
+        if slot > 0:
+            lengths = () if receiving.is_confirmed else hosted.logs.lengths()
+            hosted.shell.send(slot, receiving.statement(view.number, hosted.incarnation, lengths))
+
+    def accepts(self, message: Batch | Position) -> Receiving | None:
+        """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
+        receiving = self.receivings.get(message.channel)
+        if receiving is None or message.receiver != self.hosted.incarnation:
+            return None
+        if message.sender != receiving.sender or message.session != receiving.session:
+            return None
+        return receiving
+
+    def on_batch(self, batch: Batch, payload: bytes | memoryview) -> None:
+        """Elements have come: deltas first, then the elements to the task."""
+        receiving = self.accepts(batch)
+        if receiving is None:
+            return
+        receiving.is_quiet = False
+        if not self._take_in(receiving, batch):
+            return
+        skip = receiving.accept(batch, len(payload))
+        if skip is not None:
+            self.hosted.command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
+        if receiving.grant():
+            self.state_to(receiving)
+
+    def on_position(self, message: Position) -> None:
+        """The sender's heartbeat."""
+        receiving = self.accepts(message)
+        if receiving is not None:
+            self._take_in(receiving, message)
+
+    def _take_in(self, receiving: Receiving, message: Batch | Position) -> bool:
+        """A message is accepted whole or not at all: a gap, in elements or in a log, begins a new session."""
+        if receiving.has_gap(message, self.hosted.logs):
+            self.renew(receiving)
+            return False
+        receiving.confirm(message)
+        self._receive_deltas(message.deltas)
+        return True
+
+    def _receive_deltas(self, deltas: Iterable[Delta]) -> None:
+        """Appends what is new, before anything of the message is processed; it rides on from here."""
+        for delta in deltas:
+            if self.hosted.logs.receive(delta):
+                self.hosted.grown(delta.task)
+
+    def on_needs(self, channel: ChannelId, next_seq: int) -> None:
+        """Replay waits for these elements, whatever the window."""
+        receiving = self.receivings[channel]
+        receiving.needed_seq = max(receiving.needed_seq, next_seq)
+        if receiving.grant():
+            self.state_to(receiving)
+
+    def freed(self, channel: ChannelId, freed_bytes: int) -> None:
+        """The task has processed what it had queued."""
+        receiving = self.receivings[channel]
+        receiving.queued_bytes -= freed_bytes
+        if receiving.grant():
+            self.state_to(receiving)
+
+    def tick(self) -> None:
+        """At the heartbeat, to whoever has been quiet: a lost statement is healed by the next."""
+        for receiving in self.receivings.values():
+            if receiving.is_quiet:
+                self.state_to(receiving)
+            receiving.is_quiet = True
