@@ -98,7 +98,7 @@ class SimPusher:
             return
         if offset_bytes < self._told_bytes:
             self._set_back.append(offset_bytes)
-            self._told_bytes = offset_bytes
+        self._told_bytes = offset_bytes
         kept = ends.index(offset_bytes)
         if self.goes_back:
             self._next -= len(self._sent) - kept

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from clonos.core.errors import MessageMalformed
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 
 MESSAGE_BYTES_MAX = 512 << 20
 """Limit of an encoded message without its payload."""
@@ -284,8 +284,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_first(self) -> bool:
-        """The job starts, or is resumed by a new process of the driver: nobody is left of an earlier incarnation."""
-        return self.is_fresh and self.incarnation & 0xFFFFFFFF == 1
+        """The job starts for the first time: nothing was ever before."""
+        return self.incarnation == view_number(1, 1)
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
