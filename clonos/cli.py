@@ -134,7 +134,12 @@ def _options(parsed: argparse.Namespace) -> dict[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="clonos", description=clonos.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="clonos",
+        description=clonos.__doc__,
+        epilog=(__doc__ or "").partition("\n\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"clonos {clonos.__version__}")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -50,7 +50,6 @@ SETTINGS: Final = {
     "spark.task.maxFailures": "1",  # the driver asks for a new slot itself: retries would be used up
     "spark.deploy.maxExecutorRetries": "-1",  # executors may die as often as they like
     "spark.python.worker.reuse": "false",  # one life, one process
-    "spark.python.daemon.module": "clonos.spark.warm_daemon",
     "spark.speculation": "false",
     "spark.locality.wait": "0",
     "spark.dynamicAllocation.enabled": "false",
@@ -176,6 +175,7 @@ def _of_place(master: str) -> dict[str, str]:
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": import_path(),
+        "spark.python.daemon.module": "clonos.spark.warm_daemon",
         "spark.executor.extraJavaOptions": QUICK_JAVA,
     }
 
