@@ -30,7 +30,7 @@ from clonos.io.frames import slot_name
 from clonos.io.peers import PeerAddress
 from clonos.io.providers import Listener, SlotEnded, SlotProvider
 from clonos.io.store import CheckpointStore
-from clonos.io.transport import Transport
+from clonos.io.transport import AddressRewriter, Transport
 from clonos.io.wall_clock import SlewedClock
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.image import JobImage
@@ -54,6 +54,7 @@ class DriverPlan:
     """What a coordinator needs to know. ``birth``: a pattern; address, key and token are filled in for each slot.
 
     ``store``: opened, its term is in ``begin``. ``provider`` makes the provider of slots for a listener.
+    ``address_rewriter``: of the connections that the driver makes.
     """
 
     image: JobImage
@@ -63,6 +64,7 @@ class DriverPlan:
     binding: Binding
     provider: Callable[[Listener], SlotProvider]
     listener: Callable[[Progress], None]
+    address_rewriter: AddressRewriter | None = None
 
 
 @dataclass(slots=True)
@@ -84,7 +86,12 @@ class Driver:
         self._coordinator = Coordinator(plan.image.plan, self._options)
         self._clock = SlewedClock()
         self._transport = Transport(
-            COORDINATOR, plan.binding, new_keys(), silence_ms=self._options.lease_ms, admits_strangers=True
+            COORDINATOR,
+            plan.binding,
+            new_keys(),
+            silence_ms=self._options.lease_ms,
+            admits_strangers=True,
+            address_rewriter=plan.address_rewriter,
         )
         self._inbox = Inbox(self._transport.wake)
         self._orders: dict[int, _Order] = {}
@@ -93,7 +100,7 @@ class Driver:
         self._is_closing = False
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
-        self._errands = Errands(plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell)
+        self._errands = Errands(plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell, self._inbox)
         self._provider = plan.provider(self._hear_end)
         self._thread = Thread(target=self._run, name="coordinator", daemon=True)
 

@@ -24,6 +24,7 @@ from clonos.io.object_files import StoreFailed
 from clonos.io.store import CheckpointStore
 from clonos.io.store_chain import AppendOutcome
 from clonos.operators.connect import TransactionalSink
+from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import StoreThread
 
 logger = logging.getLogger("clonos.coordinator")
@@ -39,12 +40,13 @@ class Errands:
         job_id: str,
         now_ns: Callable[[], int],
         tell: Callable[[Event], None],
+        inbox: Inbox,
     ) -> None:
         self._store, self._sinks, self._job_id = store, sinks, job_id
         self._now_ns, self._tell = now_ns, tell
-        self._chain = StoreThread("checkpoint chain")
-        self._committer = StoreThread("output committer")
-        self._remover = StoreThread("object remover")
+        self._chain = StoreThread("checkpoint chain", inbox)
+        self._committer = StoreThread("output committer", inbox)
+        self._remover = StoreThread("object remover", inbox)
 
     def write_metadata(self, effect: WriteMetadata) -> None:
         """Completes a checkpoint."""

@@ -32,9 +32,10 @@ Result = TypeVar("Result")
 
 
 class StoreThread:
-    """Does one job after the other in a thread of its own."""
+    """Does one job after the other in a thread of its own. One that raises is a bug, which the I/O thread dies of."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, inbox: Inbox) -> None:
+        self._inbox = inbox
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._end = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -45,8 +46,11 @@ class StoreThread:
         self._jobs.put(job)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None and not self._end.is_set():
-            job()
+        try:
+            while (job := self._jobs.get()) is not None and not self._end.is_set():
+                job()
+        except Exception as error:  # noqa: BLE001 raised again where it ends the process
+            self._inbox.put(_crash, error)
 
     def persist(self, call: Callable[[], Result]) -> Result:
         """Makes the call, a few times if the store fails; the last failure is raised."""
@@ -75,8 +79,8 @@ class SnapshotStore:
 
     def __init__(self, store: CheckpointStore, slot: Slot, inbox: Inbox) -> None:
         self._store, self._slot, self._inbox = store, slot, inbox
-        self._writer = StoreThread("store writer")
-        self._reader = StoreThread("store reader")
+        self._writer = StoreThread("store writer", inbox)
+        self._reader = StoreThread("store reader", inbox)
 
     def write(self, name: str, snapshot: Snapshot) -> None:
         """``Slot.on_snapshot_written`` tells the outcome."""
@@ -118,6 +122,10 @@ class SnapshotStore:
         """Ends both threads."""
         self._writer.close()
         self._reader.close()
+
+
+def _crash(error: BaseException) -> None:
+    raise error
 
 
 def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault) -> TaskFailed:

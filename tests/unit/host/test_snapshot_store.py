@@ -11,7 +11,8 @@ from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot
 from clonos.io.object_files import LocalFiles, StoreFailed
 from clonos.io.store import CheckpointStore
 from clonos_standby import store_thread
-from clonos_standby.store_thread import SnapshotStore
+from clonos_standby.inbox import Inbox
+from clonos_standby.store_thread import SnapshotStore, StoreThread
 from tests.unit.host.lone_slot import lone_slot, small_image
 from tests.unit.host.test_outside_thread import Told
 
@@ -105,3 +106,13 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
     assert "objects/a/0" in failed.error
     desk.threads.read(("standby", 0, 1), ("a/0",))
     assert desk.told.next()[0] == "on_objects_read"
+
+
+def test_a_bug_in_a_job_kills_the_process_instead_of_being_forgotten() -> None:
+    inbox = Inbox(lambda: None)
+    thread = StoreThread("buggy", inbox)
+    thread.put(lambda: [][0])
+    thread._thread.join()
+    with pytest.raises(IndexError):
+        inbox.drain()
+    thread.close()
