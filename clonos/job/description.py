@@ -11,11 +11,9 @@ from clonos.config import settle
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     from clonos.job.endings import Result
     from clonos.job.handle import Handle
+    from clonos.spark.session import Session
 
 NO_FILE: Final = Path("/nonexistent/clonos.toml")
 
@@ -37,7 +35,7 @@ class Job(JobGraph):
         self,
         master: str | None = None,
         slots: str | None = None,
-        spark: SparkSession | SparkContext | None = None,
+        spark: Session | None = None,
         *,
         command_line: Mapping[str, object] | None = None,
         **options: Any,
@@ -57,7 +55,7 @@ class Job(JobGraph):
         self,
         master: str | None = None,
         slots: str | None = None,
-        spark: SparkSession | SparkContext | None = None,
+        spark: Session | None = None,
         *,
         command_line: Mapping[str, object] | None = None,
         **options: Any,

@@ -39,8 +39,17 @@ class Launched:
     place: Place
 
 
-def launch(graph: JobGraph, settings: Settings, session: Any, listener: Callable[[Progress], None]) -> Launched:
-    """Everything that can be refused is refused here, the store being claimed as late as possible."""
+def launch(
+    graph: JobGraph,
+    settings: Settings,
+    session: Any,
+    listener: Callable[[Progress], None],
+    opener: Callable[[str, Settings, Any], Place] = open_place,
+) -> Launched:
+    """Everything that can be refused is refused here, the store being claimed as late as possible.
+
+    ``opener`` makes the place where slots are born; another one may lead connections through proxies.
+    """
     run = settings.run
     if run.checkpoint is not None and not run.resume:
         raise JobError("checkpoint= names the one to go back to, so it needs resume=True (--resume).")
@@ -49,7 +58,7 @@ def launch(graph: JobGraph, settings: Settings, session: Any, listener: Callable
     store_url = _store_url(graph.name, run, session)
     store = CheckpointStore(store_url)
     image = None if run.resume else graph.compile(settings.core, parallelism=run.parallelism)
-    place = open_place(graph.name, settings, session)
+    place = opener(graph.name, settings, session)
     try:
         record = store.open_job(graph.name, run.resume, run.overwrite, None if image is None else _splits(image.splits))
         if image is None:
@@ -64,8 +73,9 @@ def launch(graph: JobGraph, settings: Settings, session: Any, listener: Callable
             versions=versions(hash_seed=place.hash_seed),
             can_spread=place.can_spread,
         )
-        birth = SlotBirth("", b"", "", pack(image), store.url, place.slot_binding)
-        plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener)
+        rewriter = place.address_rewriter
+        birth = SlotBirth("", b"", "", pack(image), store.url, place.slot_binding, address_rewriter=rewriter)
+        plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener, rewriter)
         return Launched(Driver(plan), image, record.job_id, place)
     except BaseException:
         place.close()

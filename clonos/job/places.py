@@ -12,9 +12,10 @@ from clonos.io.binding import Binding
 from clonos.io.entropy import random_bytes
 from clonos.io.local_folder import LocalFolder, default_root, sweep
 from clonos.io.providers import Listener, SlotProvider
+from clonos.io.transport import AddressRewriter
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from clonos.spark.session import Context
 
 WARM_MODULES: Final = ("clonos_standby.host", "clonos.connectors", "clonos.api.stream")
 """What a slot needs, imported before it is born."""
@@ -29,7 +30,7 @@ class Place:
     """Made for one run. ``close`` gives back what belongs to it; the provider is closed before.
 
     ``is_one_machine``: a path is the same file for driver and slots. ``can_spread``: a slot may come in another domain
-    than those before.
+    than those before. ``address_rewriter``: of the connections that driver and slots make.
     """
 
     provider: Callable[[Listener], SlotProvider]
@@ -39,6 +40,7 @@ class Place:
     is_one_machine: bool
     can_spread: bool
     close: Callable[[], None]
+    address_rewriter: AddressRewriter | None = None
 
 
 def open_place(name: str, settings: Settings, session: Any) -> Place:
@@ -116,7 +118,7 @@ def _local_folder() -> LocalFolder:
     return LocalFolder(root, f"driver-{random_bytes(6).hex()}")
 
 
-def _driver_binding(context: SparkContext, run: RunOptions) -> Binding:
+def _driver_binding(context: Context, run: RunOptions) -> Binding:
     host = str(context.getConf().get("spark.driver.host", "") or "")
     return Binding(host=ANY_HOST, advertised_host=host)
 

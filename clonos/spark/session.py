@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -25,6 +25,12 @@ from pyspark.java_gateway import launch_gateway
 
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos.spark.java import check_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Context: TypeAlias = SparkContext
+    Session: TypeAlias = SparkSession | SparkContext
 
 logger = logging.getLogger("clonos.spark")
 
