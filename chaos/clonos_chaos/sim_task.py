@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
+from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports import Activation, Command, Emission, TaskStopped
-from clonos.core.task import Task, describe_failure
+from clonos.core.task import Task
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

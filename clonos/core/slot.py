@@ -13,13 +13,13 @@ from clonos.core import messages as m
 from clonos.core.chain import Kind
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, journal_of
-from clonos.core.journal import Journal
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber, journal_of
 from clonos.core.keeping import Keeper
+from clonos.core.local_events import LocalEvents
 from clonos.core.mirrors import Standby
 from clonos.core.options import Options
 from clonos.core.plan import Channel, Plan
-from clonos.core.ports import Emission, SlotShell, Triggered
+from clonos.core.ports import SlotShell, Triggered
 from clonos.core.pressure import Pressure
 from clonos.core.snapshots import Snapshot
 
@@ -30,7 +30,7 @@ Token = tuple[str, int, int]
 """What a read of the store is for: ("task", task, incarnation) or ("standby", task, incarnation)."""
 
 
-class Slot:
+class Slot(LocalEvents):
     """One process of the job."""
 
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
@@ -70,13 +70,14 @@ class Slot:
         if handler is None:
             raise MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
         handler(sender, message, payload)
-        self._tell_status_if_due()
+        self.tell_status_if_due()
 
     def tell_coordinator(self, message: m.Message) -> None:
         """Sends to the coordinator."""
         self.shell.send(COORDINATOR, message)
 
-    def _hosted(self, task: TaskId, incarnation: int) -> Hosted | None:
+    def life(self, task: TaskId, incarnation: int) -> Hosted | None:
+        """This incarnation, if it lives here."""
         hosted = self.hosted.get(task)
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
 
@@ -110,7 +111,7 @@ class Slot:
         channel = self._channel(sender, statement.channel)
         if self._is_early(sender, statement):
             return
-        hosted = self._hosted(channel.sender, statement.sender)
+        hosted = self.life(channel.sender, statement.sender)
         if hosted is not None:
             hosted.on_statement(statement)
 
@@ -147,7 +148,7 @@ class Slot:
             self.shell.send(placement.slot, answer)
 
     def _on_answer(self, _sender: SlotId, answer: m.Answer, _payload: object) -> None:
-        hosted = self._hosted(answer.task, answer.incarnation)
+        hosted = self.life(answer.task, answer.incarnation)
         if hosted is not None:
             hosted.on_answer(answer)
 
@@ -158,7 +159,7 @@ class Slot:
             self.shell.send(self.view.placements[message.task].slot, kept)
 
     def _on_kept(self, _sender: SlotId, message: m.Kept, _payload: object) -> None:
-        hosted = self._hosted(message.task, message.incarnation)
+        hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.effects.on_kept(message)
 
@@ -168,7 +169,7 @@ class Slot:
             standby.hold(update, bytes(payload))
 
     def _on_trigger(self, _sender: SlotId, trigger: m.Trigger, _payload: object) -> None:
-        hosted = self._hosted(trigger.task, trigger.incarnation)
+        hosted = self.life(trigger.task, trigger.incarnation)
         if hosted is not None:
             hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
 
@@ -265,7 +266,7 @@ class Slot:
         """Snapshots have come from the store; if they could not be read, they are asked for again."""
         kind, task, incarnation = token
         if kind == "task":
-            hosted = self._hosted(TaskId(task), incarnation)
+            hosted = self.life(TaskId(task), incarnation)
             if hosted is None:
                 return
             if snapshots is None:
@@ -281,7 +282,7 @@ class Slot:
                 return  # read again when the next checkpoint completes
             if snapshots[-1].checkpoint > standby.checkpoint:
                 standby.adopt(snapshots)
-        self._tell_status_if_due()
+        self.tell_status_if_due()
 
     def _on_completed(self, _sender: SlotId, completed: m.Completed, _payload: object) -> None:
         """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
@@ -311,94 +312,16 @@ class Slot:
         else:
             hosted.on_snapshot_written(name, encoded)
 
-    # ------------------------------------------------------------------ events of tasks and of the outside
-
-    def on_emission(self, task: TaskId, incarnation: Incarnation, emission: Emission) -> None:
-        """A task has done a step."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.on_emission(emission)
-
-    def on_log_end(self, task: TaskId, incarnation: Incarnation, positions: dict[ChannelId, int]) -> None:
-        """A task needs a determinant beyond its log."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.end_log(positions)
-            self._tell_status_if_due()
-
-    def on_needs(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, next_seq: int) -> None:
-        """A replaying task waits for elements."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.inlets.on_needs(channel, next_seq)
-
-    def on_await_kept(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
-        """A call with an effect waits for the keepers."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.effects.on_await_kept(end_bytes)
-
-    def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
-        """A source is live and takes in more."""
-        journal = self._journal(task, incarnation)
-        if journal is not None:
-            journal.want()
-
-    def on_journal(self, task: TaskId, incarnation: Incarnation, data: bytes) -> None:
-        """Whole records have come in for a source that cannot read them again."""
-        journal = self._journal(task, incarnation)
-        if journal is not None:
-            journal.on_data(data)
-
-    def on_intake_failed(self, task: TaskId, incarnation: Incarnation, error: str) -> None:
-        """The connection that they come from broke, or could not be made."""
-        journal = self._journal(task, incarnation)
-        if journal is not None:
-            journal.on_failed(error)
-
-    def on_journal_lost(self, task: TaskId, incarnation: Incarnation) -> None:
-        """The log of a task reads what its journal does not have."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.lose_journal()
-            self._tell_status_if_due()
-
-    def _journal(self, task: TaskId, incarnation: Incarnation) -> Journal | None:
-        hosted = self._hosted(task, incarnation)
-        return hosted.effects.journal if hosted is not None else None
-
-    def on_raised(self, failed: m.TaskFailed) -> None:
-        """A task's thread has raised: the coordinator decides."""
-        hosted = self._hosted(failed.task, failed.incarnation)
-        if hosted is not None:
-            hosted.failed = failed
-            self.tell_coordinator(failed)
-
-    def on_outside_opened(
-        self, task: TaskId, incarnation: Incarnation, next_number: int, superseded_next: int | None
-    ) -> None:
-        """An outside has registered a sink's incarnation."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.effects.on_opened(next_number, superseded_next)
-            self._tell_status_if_due()
-
-    def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
-        """An outside has everything below ``next_number``."""
-        hosted = self._hosted(task, incarnation)
-        if hosted is not None:
-            hosted.effects.on_confirmed(next_number)
+    # ------------------------------------------------------------------ disk, peers and time
 
     def on_spilled(self, segment: int, stored_bytes: int, error: str) -> None:
         """A segment of an in-flight log is on disk, or could not be written."""
         self.pressure.on_spilled(segment, stored_bytes, error)
-        self._tell_status_if_due()
+        self.tell_status_if_due()
 
     def on_segment_loaded(self, segment: int, payloads: list[bytes] | None, error: str) -> None:
         """A segment has come from disk, or cannot be read."""
         self.pressure.on_segment_loaded(segment, payloads, error)
-
-    # ------------------------------------------------------------------ peers and time
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """A connection broke: the coordinator hears of it at once."""
@@ -432,7 +355,8 @@ class Slot:
             self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
         self.tell_status()
 
-    def _tell_status_if_due(self) -> None:
+    def tell_status_if_due(self) -> None:
+        """At once where something has changed that others wait for."""
         if self.status_is_due:
             self.tell_status()
 

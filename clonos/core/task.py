@@ -6,22 +6,19 @@ While the log lasts it follows it entry by entry; where it ends the task goes li
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from typing import Any, cast
 
 from clonos.core import determinants as d
-from clonos.core.chain import Chain, ChainContext, ChainSnapshot, JournalledChain, Kind, StepFailed
-from clonos.core.errors import ClonosError, EnvironmentFault
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.chain import Chain, ChainContext, ChainSnapshot, JournalledChain, Kind
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.journal import JournalReading
-from clonos.core.messages import TaskFailed
 from clonos.core.options import Options
 from clonos.core.plan import Plan
-from clonos.core.ports import Activation, Delivered, Emission, Journalled, Output, TaskPort, Triggered
+from clonos.core.ports import Activation, Delivered, Emission, Journalled, TaskPort, Triggered
 from clonos.core.recorder import running
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
-from clonos.core.task_io import InputQueue, Outlet
+from clonos.core.task_io import InputQueue, Outputs, open_inputs
 from clonos.core.task_log import TaskLog
 
 POLL_AGAIN_NS = 5_000_000
@@ -66,14 +63,10 @@ class Task:
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.calls = dict(snapshot.calls) if snapshot else {}
-        self.log.positions = self._positions
-        self.inputs = self._make_inputs(snapshot)
+        self.outputs = Outputs(plan, task, snapshot)
+        self.log.positions = self.outputs.positions
+        self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
-        self.outlets = self._make_outlets(snapshot)
-        self.by_port: dict[int, list[Outlet]] = {}
-        for number, outlet in self.outlets.items():
-            self.by_port.setdefault(plan.edges[number].port, []).append(outlet)
-        self._positions_at_step: dict[ChannelId, int] = {}
         self._turn = 0
         self._cost_ns = 0.0  # of one element
         self._since_full = snapshot.chain_length if snapshot else 0
@@ -100,31 +93,6 @@ class Task:
             local_folder=local_folder,
         )
 
-    def _make_inputs(self, snapshot: Snapshot | None) -> list[InputQueue]:
-        positions = dict(snapshot.inputs) if snapshot else {}
-        ended = set(snapshot.ended) if snapshot else set()
-        vertex = self.plan.vertex_of[self.task]
-        edges = [number for number, edge in enumerate(self.plan.edges) if edge.target == vertex]
-        return [
-            InputQueue(c, edges.index(c.edge), positions.get(c.id, 0), c.id in ended)
-            for c in self.plan.inputs[self.task]
-        ]
-
-    def _make_outlets(self, snapshot: Snapshot | None) -> dict[int, Outlet]:
-        positions = dict(snapshot.outputs) if snapshot else {}
-        by_edge: dict[int, list[Any]] = {}
-        for channel in self.plan.outputs[self.task]:
-            by_edge.setdefault(channel.edge, []).append(channel)
-        return {
-            number: Outlet(
-                self.plan.edges[number].partitioning,
-                channels,
-                [positions.get(channel.id, 0) for channel in channels],
-                self.plan.max_parallelism,
-            )
-            for number, channels in by_edge.items()
-        }
-
     # ------------------------------------------------------------------ the life
 
     def run(self) -> None:
@@ -135,7 +103,6 @@ class Task:
                 self.log.is_opening = True
                 self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
                 self.log.is_opening = False
-                self._remember_positions()
                 if self.journal is not None:
                     self.journal.feed(self._activation.journal)
                 while not self.is_final:
@@ -147,13 +114,6 @@ class Task:
                 self.port.receive(None)
         finally:
             self.chain.close()
-
-    def _positions(self) -> dict[ChannelId, int]:
-        return dict(self._positions_at_step)
-
-    def _remember_positions(self) -> None:
-        for outlet in self.outlets.values():
-            self._positions_at_step.update(zip(outlet.channels, outlet.next_seqs, strict=True))
 
     # ------------------------------------------------------------------ replay
 
@@ -349,8 +309,7 @@ class Task:
     def _barrier(self, checkpoint: CheckpointId) -> None:
         """The end of an epoch: the barrier leaves with the snapshot, in one indivisible step with its log entry."""
         self.checkpoint = checkpoint
-        for outlet in self.outlets.values():
-            outlet.control(Kind.BARRIER, checkpoint)
+        self.outputs.control(Kind.BARRIER, checkpoint)
         self._emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.is_cautious = False
@@ -358,8 +317,7 @@ class Task:
     def _end(self) -> None:
         self.at = (-1, 0, 0)
         self.chain.end_of_input()
-        for outlet in self.outlets.values():
-            outlet.control(Kind.END, CheckpointId(0))
+        self.outputs.control(Kind.END, CheckpointId(0))
         self.is_final = True
         self.checkpoint = CheckpointId(self.checkpoint + 1)
         self._emit(self._snapshot(is_final=True))
@@ -379,7 +337,7 @@ class Task:
             checkpoint=self.checkpoint,
             previous=CheckpointId(previous),
             inputs=tuple((queue.channel, queue.next_seq) for queue in self.inputs),
-            outputs=tuple(sorted(self._positions_at_step.items())),
+            outputs=tuple(sorted(self.outputs.positions().items())),
             ended=tuple(queue.channel for queue in self.inputs if queue.has_ended),
             log_offset_bytes=log_offset_bytes,
             instant_ns=self.log.instant_ns_last,
@@ -396,10 +354,7 @@ class Task:
 
     def _emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> None:
         """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier."""
-        outputs: list[Output] = []
-        for outlet in self.outlets.values():
-            outputs += outlet.drain()
-        self._remember_positions()
+        outputs = self.outputs.drain()
         consumed = []
         for queue in self.inputs:
             if queue.freed_bytes:
@@ -409,17 +364,15 @@ class Task:
         parts, self._parts = tuple(self._parts), []
         snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
         read_bytes = self.journal.read_bytes if self.journal is not None else 0
-        self.port.emit(Emission(log, tuple(outputs), tuple(consumed), snapshot, parts, self._records_in, read_bytes))
+        self.port.emit(Emission(log, outputs, tuple(consumed), snapshot, parts, self._records_in, read_bytes))
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
         """``Collector``: rows for every edge on ``port``."""
-        for outlet in self.by_port.get(port, ()):
-            outlet.rows(rows, keys)
+        self.outputs.rows(port, rows, keys)
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
         """``Collector``: a RecordBatch for every edge on ``port``."""
-        for outlet in self.by_port.get(port, ()):
-            outlet.columns(batch, keys)
+        self.outputs.columns(port, batch, keys)
 
     def prepared(self, part: bytes) -> None:
         """``Collector``: what the completed checkpoint shall commit."""
@@ -431,25 +384,3 @@ class Task:
         if entry is None:
             self.log.append(d.blob(d.ROUTED, description))
         return True
-
-
-def describe_failure(task: Task, error: BaseException) -> TaskFailed:
-    """What the coordinator is told when a task's thread raised."""
-    at = error.at if isinstance(error, StepFailed) else None
-    cause = error.__cause__ or error if at else error
-    channel, first_seq, count = task.at
-    if at is not None and 0 <= at.index < count:
-        first_seq, count = first_seq + at.index, 1
-    lines = traceback.format_exception(cause)
-    return TaskFailed(
-        task=task.task,
-        incarnation=task.incarnation,
-        channel=channel,
-        first_seq=first_seq,
-        count=count,
-        step=at.step if at else "",
-        record=at.record[:10_000] if at else "",
-        error=f"{type(cause).__name__}: {cause}"[:10_000],
-        traceback="".join(lines)[-100_000:],
-        is_fatal=isinstance(cause, ClonosError) and not isinstance(cause, EnvironmentFault),
-    )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from clonos.core.chain import Kind
-from clonos.core.ids import ChannelId, CheckpointId
+from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.keys import Router
-from clonos.core.plan import Channel, Partitioning
+from clonos.core.plan import Channel, Partitioning, Plan
 from clonos.core.ports import Delivered, Output
 from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
+from clonos.core.snapshots import Snapshot
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 
 
@@ -197,3 +198,63 @@ class Outlet:
         self._encode_gathered()
         outputs, self._outputs = self._outputs, []
         return outputs
+
+
+class Outputs:
+    """All outlets of one incarnation, and the output positions where its current step began."""
+
+    __slots__ = ("_by_port", "_outlets", "_positions")
+
+    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None) -> None:
+        restored = dict(snapshot.outputs) if snapshot else {}
+        by_edge: dict[int, list[Channel]] = {}
+        for channel in plan.outputs[task]:
+            by_edge.setdefault(channel.edge, []).append(channel)
+        self._outlets: list[Outlet] = []
+        self._by_port: dict[int, list[Outlet]] = {}
+        for number, channels in by_edge.items():
+            edge = plan.edges[number]
+            next_seqs = [restored.get(channel.id, 0) for channel in channels]
+            outlet = Outlet(edge.partitioning, channels, next_seqs, plan.max_parallelism)
+            self._outlets.append(outlet)
+            self._by_port.setdefault(edge.port, []).append(outlet)
+        self._positions: dict[ChannelId, int] = {}
+        self._remember()
+
+    def _remember(self) -> None:
+        for outlet in self._outlets:
+            self._positions.update(zip(outlet.channels, outlet.next_seqs, strict=True))
+
+    def positions(self) -> dict[ChannelId, int]:
+        """Per channel, the number of the next element, as of the last ``drain``."""
+        return dict(self._positions)
+
+    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None) -> None:
+        """Rows for every edge on ``port``."""
+        for outlet in self._by_port.get(port, ()):
+            outlet.rows(rows, keys)
+
+    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None) -> None:
+        """A RecordBatch for every edge on ``port``."""
+        for outlet in self._by_port.get(port, ()):
+            outlet.columns(batch, keys)
+
+    def control(self, kind: Kind, checkpoint: CheckpointId) -> None:
+        """A barrier or the end of the stream, on every edge."""
+        for outlet in self._outlets:
+            outlet.control(kind, checkpoint)
+
+    def drain(self) -> tuple[Output, ...]:
+        """The step's output, encoded; the next step begins behind it."""
+        outputs = tuple(output for outlet in self._outlets for output in outlet.drain())
+        self._remember()
+        return outputs
+
+
+def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[InputQueue]:
+    """The queues of a task's input channels, ascending, at the positions restored."""
+    restored = dict(snapshot.inputs) if snapshot else {}
+    ended = set(snapshot.ended) if snapshot else set()
+    vertex = plan.vertex_of[task]
+    edges = [number for number, edge in enumerate(plan.edges) if edge.target == vertex]
+    return [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]

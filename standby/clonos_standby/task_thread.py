@@ -14,11 +14,12 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, NoReturn
 
+from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
 from clonos.core.ports import Activation, Command, Emission, Stopped, TaskStopped
 from clonos.core.slot import Slot
-from clonos.core.task import Task, describe_failure
+from clonos.core.task import Task
 from clonos.io.entropy import random_bytes
 from clonos.io.wall_clock import SlewedClock
 from clonos.operators.image import JobImage

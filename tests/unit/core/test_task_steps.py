@@ -12,12 +12,12 @@ import pytest
 
 from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
+from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports import Command, Delivered, GateMoved, TaskStopped, Triggered
-from clonos.core.task import describe_failure
 from tests.unit.core.lives import (
     END,
     Element,
