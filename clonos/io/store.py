@@ -49,15 +49,16 @@ class StoreInUse(JobError):
 
 
 class NothingToResume(JobError):
-    """The store lacks what a resume needs."""
+    """The store lacks what a resume needs. ``advice``: what to do instead."""
 
-    def __init__(self, url: str, what: str) -> None:
-        super().__init__(url, what)
+    def __init__(self, url: str, what: str, advice: str = "Start without --resume.") -> None:
+        super().__init__(url, what, advice)
         self.url = url
         self.what = what
+        self.advice = advice
 
     def __str__(self) -> str:
-        return f"cannot resume from the checkpoint store {self.url}: there is no {self.what}. Start without --resume."
+        return f"cannot resume from the checkpoint store {self.url}: there is no {self.what}. {self.advice}"
 
 
 class AnotherCoordinator(JobError):
@@ -124,12 +125,11 @@ class CheckpointStore:
         splits: Mapping[str, tuple[bytes, ...]] | None = None,
     ) -> JobRecord:
         """Finds the job (``resume``), or makes one in a store that is empty or may be overwritten; claims a term."""
-        found = self._read_record()
         if resume:
-            if found is None:
-                raise NothingToResume(self.url, "job")
-            self._claim(found)
-            return found
+            record = self.find_job()
+            self.claim()
+            return record
+        found = self._read_record()
         if found is not None and not overwrite:
             raise StoreInUse(self.url, found.job_id)
         record = JobRecord(STORE_FORMAT, name, f"{name}-{random_bytes(8).hex()}", dict(splits or {}))
@@ -137,14 +137,25 @@ class CheckpointStore:
             if not self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record))):
                 other = self._read_record()
                 raise StoreInUse(self.url, other.job_id if other else "")
-            self._claim(record)
+            self._look(record)
+            self.claim()
             return record
-        self._claim(record)  # whoever still runs the old job is coordinator no longer from here on
+        self._look(record)
+        self.claim()  # whoever still runs the old job is coordinator no longer from here on
         self._chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record)))
         for old in self.files.list(OBJECTS):
             self.files.delete(old)
         return record
+
+    def find_job(self) -> JobRecord:
+        """The job to go on with, and what the chain tells of it. Nothing is claimed yet: ``claim`` does it, when all
+        that can be refused has been looked at. ``NothingToResume``."""
+        found = self._read_record()
+        if found is None:
+            raise NothingToResume(self.url, "job")
+        self._look(found)
+        return found
 
     def _read_record(self) -> JobRecord | None:
         try:
@@ -163,32 +174,49 @@ class CheckpointStore:
 
     @property
     def term(self) -> int:
-        """The term that ``open_job`` has claimed."""
+        """The term that was claimed."""
         return self._term
 
-    def _claim(self, record: JobRecord) -> None:
+    def _look(self, record: JobRecord) -> None:
         self._chain.look()
         self._record = record
+
+    def claim(self, goes_back_to: int = 0) -> None:
+        """Claims a term for the job that was found. ``AnotherCoordinator``: the chain has grown since.
+
+        ``goes_back_to``: a checkpoint; those completed after it count no more, also when this driver dies at once.
+        """
+        assert self._record is not None, "find_job comes first"
         self._term = max((entry.term for entry in islice(self._chain.backwards(), 1)), default=0) + 1  # terms grow
-        claim = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, record.job_id, self._term, self._claimant)
+        claim = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, goes_back_to)
         if self._chain.append(claim) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)
 
     def _completed(self) -> Iterator[ChainEntry]:
-        assert self._record is not None, "open_job comes first"
+        """The last one first; without those that the job has gone back behind."""
+        assert self._record is not None, "open_job or find_job comes first"
+        limit: int | None = None
         for entry in self._chain.backwards():
-            if entry.kind is EntryKind.CHECKPOINT and entry.job_id == self._record.job_id:
+            if entry.job_id != self._record.job_id:
+                continue
+            if entry.kind is EntryKind.TERM:
+                if entry.checkpoint:
+                    limit = entry.checkpoint if limit is None else min(limit, entry.checkpoint)
+            elif limit is None or entry.checkpoint <= limit:
                 yield entry
 
     def checkpoint_metadata(self, checkpoint: int | None = None) -> bytes:
-        """Metadata of the last checkpoint that was complete when the term was claimed, or of the one with a number."""
+        """Metadata of the last checkpoint that was complete when the job was found, or of the one with a number."""
         for entry in self._completed():
             if checkpoint in (None, entry.checkpoint):
                 return entry.metadata
-        raise NothingToResume(self.url, "completed checkpoint" if checkpoint is None else f"checkpoint {checkpoint}")
+        if checkpoint is None:
+            raise NothingToResume(self.url, "completed checkpoint")
+        there = ", ".join(map(str, self.checkpoints())) or "none"
+        raise NothingToResume(self.url, f"checkpoint {checkpoint}", f"There are: {there}.")
 
     def checkpoints(self) -> list[int]:
-        """Numbers of the completed checkpoints that the chain told of when the term was claimed, ascending."""
+        """Numbers of the completed checkpoints that the chain told of when the job was found, ascending."""
         return sorted(entry.checkpoint for entry in self._completed())
 
     def append_checkpoint(self, checkpoint: int, metadata: bytes) -> AppendOutcome:

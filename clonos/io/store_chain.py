@@ -30,7 +30,8 @@ class EntryKind(StrEnum):
 
 
 class ChainEntry(msgspec.Struct, frozen=True):
-    """``checkpoint`` and ``metadata`` are those of a completed checkpoint; 0 and empty for a claim.
+    """``checkpoint`` and ``metadata`` are those of a completed checkpoint. In a claim ``metadata`` is empty, and
+    ``checkpoint`` is 0, or the one that the job goes back to: those completed after it before the claim count no more.
 
     ``claimant``: bits of the process that made it, else two that claim one term at once would write equal bytes.
     """

@@ -14,12 +14,14 @@ from clonos.config import RunOptions, Settings
 from clonos.core import coordination as c
 from clonos.core.errors import JobError
 from clonos.core.ids import CheckpointId
-from clonos.core.metadata import CheckpointMetadata, decode_metadata
+from clonos.core.metadata import CheckpointMetadata, check_resumable, decode_metadata
+from clonos.core.plan import Plan
 from clonos.io.object_files import ObjectMissing
 from clonos.io.shipping import pack
 from clonos.io.store import CheckpointStore
 from clonos.job.places import Place, is_one_machine, open_place
 from clonos.operators.connect import TransactionalSink
+from clonos.operators.edges import SeveralSinks
 from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.driver import Driver, DriverPlan, Progress
@@ -55,16 +57,18 @@ def launch(
         raise JobError("checkpoint= names the one to go back to, so it needs resume=True (--resume).")
     if run.resume and run.overwrite:
         raise JobError("resume goes on from what the store holds, overwrite forgets it: take one of them.")
-    store_url = _store_url(graph.name, run, session)
-    store = CheckpointStore(store_url)
-    image = None if run.resume else graph.compile(settings.core, parallelism=run.parallelism)
+    store = CheckpointStore(_store_url(graph.name, run, session))
+    record = store.find_job() if run.resume else None
+    image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if record is None else record.splits)
+    resumed = _resumed(store, run, image.plan) if run.resume else None
+    packed = pack(image)
     place = opener(graph.name, settings, session)
     try:
-        record = store.open_job(graph.name, run.resume, run.overwrite, None if image is None else _splits(image.splits))
-        if image is None:
-            image = graph.compile(settings.core, parallelism=run.parallelism, splits=record.splits)
-        resumed = _resumed(store, run) if run.resume else None
-        _prepare_outputs(image, record.job_id, run)
+        if record is None:
+            record = store.open_job(graph.name, overwrite=run.overwrite, splits=_splits(image.splits))
+        else:
+            store.claim(run.checkpoint or 0)
+        _prepare_outputs(image, record.job_id, run, CheckpointId(0) if resumed is None else resumed.checkpoint)
         begin = c.Begin(
             term=store.term,
             job_id=record.job_id,
@@ -74,7 +78,7 @@ def launch(
             can_spread=place.can_spread,
         )
         rewriter = place.address_rewriter
-        birth = SlotBirth("", b"", "", pack(image), store.url, place.slot_binding, address_rewriter=rewriter)
+        birth = SlotBirth("", b"", "", packed, store.url, place.slot_binding, address_rewriter=rewriter)
         plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener, rewriter)
         return Launched(Driver(plan), image, record.job_id, place)
     except BaseException:
@@ -103,7 +107,7 @@ def _slots_needed(image: JobImage, settings: Settings) -> int:
     return len(image.plan.tasks) + spare if spare else 0
 
 
-def _resumed(store: CheckpointStore, run: RunOptions) -> CheckpointMetadata | None:
+def _resumed(store: CheckpointStore, run: RunOptions, plan: Plan) -> CheckpointMetadata | None:
     """What to go on from. A job that died before its first checkpoint begins anew, with the splits that it had."""
     if not store.checkpoints():
         if run.checkpoint is not None:
@@ -111,13 +115,15 @@ def _resumed(store: CheckpointStore, run: RunOptions) -> CheckpointMetadata | No
         return None
     latest = decode_metadata(store.checkpoint_metadata(), f"the chain of {store.url}")
     if run.checkpoint is None:
+        check_resumable(plan, latest)
         return latest
     chosen = decode_metadata(store.checkpoint_metadata(run.checkpoint), f"the chain of {store.url}")
+    check_resumable(plan, chosen)
     missing = [name for name in sorted(chosen.objects()) if not _is_there(store, name)]
     if missing:
         raise JobError(
             f"checkpoint {run.checkpoint} of {store.url} is not whole any more: {missing[0]} is gone."
-            f" There are: {', '.join(map(str, store.checkpoints()))}."
+            f" There are: {', '.join(map(str, store.checkpoints()))}; the objects of the last two are kept."
         )
     # A number is used once: what comes next goes on above all that were ever used.
     return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
@@ -131,19 +137,25 @@ def _is_there(store: CheckpointStore, name: str) -> bool:
     return True
 
 
-def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions) -> None:
+def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions, checkpoint: CheckpointId) -> None:
+    """``checkpoint``: the one that is resumed from. What was committed after it is taken back: only a driver that went
+    back further than to the last one has left any, and it may have died before it came to this."""
     for vertex, sink in sorted(image.sinks.items()):
         name = image.plan.vertices[vertex].name
-        if isinstance(sink, TransactionalSink):
-            sink.prepare_output(job_id, run.resume, run.overwrite)
-        if run.checkpoint is not None:
-            _withdraw(name, sink, job_id, CheckpointId(run.checkpoint))
+        for each in sink.sinks if isinstance(sink, SeveralSinks) else (sink,):
+            if isinstance(each, TransactionalSink):
+                each.prepare_output(job_id, run.resume, run.overwrite)
+            elif run.overwrite:
+                logger.warning("the output of %s cannot be overwritten: what is there stays", name)
+            if run.resume:
+                _withdraw(name, each, job_id, checkpoint, is_going_back=run.checkpoint is not None)
 
 
-def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId) -> None:
+def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
     withdraw: Callable[[str, int], list[int]] | None = getattr(sink, "withdraw", None)
     if withdraw is None:
-        logger.warning("the output of %s after checkpoint %d cannot be taken back: it stays", name, checkpoint)
+        if is_going_back:
+            logger.warning("the output of %s after checkpoint %d cannot be taken back: it stays", name, checkpoint)
         return
     taken = withdraw(job_id, checkpoint)
     if taken:

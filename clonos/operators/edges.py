@@ -165,6 +165,11 @@ class SeveralSinks:
         for sink in self._sinks:
             sink.prepare_output(job_id, resume, overwrite)
 
+    @property
+    def sinks(self) -> tuple[TransactionalSink, ...]:
+        """Each of them."""
+        return self._sinks
+
     def writer(self) -> TransactionalWriter:
         """Writers belong to the single sinks."""
         raise AssertionError("a chain opens the writers of its sinks one by one")

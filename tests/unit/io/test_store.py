@@ -207,3 +207,35 @@ def test_the_endpoint_of_a_bucket_comes_from_the_url_or_the_environment(monkeypa
         CloudLocation.parse("s3://bucket/a?reigon=x")
     with pytest.raises(StoreUnsupported, match="no bucket"):
         CloudLocation.parse("s3:///a")
+
+
+def test_what_was_completed_after_the_checkpoint_that_a_job_went_back_to_counts_no_more(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    for checkpoint in (1, 2, 3):
+        store.append_checkpoint(checkpoint, b"first %d" % checkpoint)
+    store = CheckpointStore(str(tmp_path))
+    store.find_job()
+    store.claim(goes_back_to=1)
+    for checkpoint in (4, 5):
+        store.append_checkpoint(checkpoint, b"second %d" % checkpoint)
+    store = CheckpointStore(str(tmp_path))
+    store.find_job()
+    assert store.checkpoints() == [1, 4, 5]
+    store.claim(goes_back_to=4)
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one", resume=True)
+    assert store.checkpoints() == [1, 4]
+    assert store.checkpoint_metadata() == b"second 4"
+    with pytest.raises(NothingToResume, match=r"no checkpoint 5. There are: 1, 4."):
+        store.checkpoint_metadata(5)
+
+
+def test_a_job_that_was_looked_at_is_claimed_only_if_nobody_else_has_moved_it_since(tmp_path: Path) -> None:
+    running, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    running.open_job("one")
+    later.find_job()
+    running.append_checkpoint(1, b"1")
+    with pytest.raises(AnotherCoordinator):
+        later.claim()
+    assert running.append_checkpoint(2, b"2") is AppendOutcome.CREATED
