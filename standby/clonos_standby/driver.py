@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Thread
+from threading import Thread, current_thread
 from typing import TypeVar
 
 import cloudpickle
@@ -117,7 +117,7 @@ class Driver:
 
     def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
         """What the coordinator's machine says, asked in its own thread while that lives."""
-        if not self._thread.is_alive():
+        if not self._thread.is_alive() or current_thread() is self._thread:
             return question(self._coordinator)
         answer: Future[Answer] = Future()
         self._inbox.put(self._answer, question, answer)
