@@ -154,16 +154,14 @@ class Hosted:
             self.logs.begin(task, delta.offset_bytes, delta.data)
 
     def _open_channels(self) -> None:
-        snapshot = self.snapshot
-        self.inlets.open(snapshot)
-        nexts = dict(snapshot.outputs) if snapshot else {}
+        self.inlets.open(self.snapshot)
+        nexts = dict(self.snapshot.outputs) if self.snapshot else {}
         for channel in self.plan.outputs[self.task]:
             log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
             if channel.receiver == OUTSIDE:
                 self.effects.open(log)
                 continue
-            sending = Sending(channel, log, self.plan.shared_on[channel.id])
-            self.sendings[channel.id] = sending
+            sending = self.sendings[channel.id] = Sending(channel, log, self.plan.shared_on[channel.id])
             for task in sending.shared:
                 self.sharers.setdefault(task, []).append(sending)
 

@@ -285,7 +285,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_first(self) -> bool:
         """The job starts for the first time: nothing was ever before."""
-        return self.incarnation == view_number(1, 1)
+        return int(self.incarnation) == int(view_number(1, 1))
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):

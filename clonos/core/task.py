@@ -49,17 +49,7 @@ class Task:
         self.is_paused = False
         self.is_cautious = activation.is_cautious
         name = plan.task_name(task)
-        self.log = TaskLog(
-            name,
-            port,
-            activation.log,
-            activation.log_offset_bytes,
-            snapshot.instant_ns if snapshot else 0,
-            f"{activation.job_id}/{activation.generation}/{name}",
-            vertex.has_effects,
-            options.clock_tick_ms,
-            options.causal_logging,
-        )
+        self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.calls = dict(snapshot.calls) if snapshot else {}
@@ -91,6 +81,20 @@ class Task:
             recorder=self.log,
             collector=self,
             local_folder=local_folder,
+        )
+
+    def _open_log(self, name: str, activation: Activation) -> TaskLog:
+        vertex = self.plan.vertices[self.plan.vertex_of[self.task]]
+        return TaskLog(
+            name,
+            self.port,
+            activation.log,
+            activation.log_offset_bytes,
+            activation.snapshot.instant_ns if activation.snapshot else 0,
+            f"{activation.job_id}/{activation.generation}/{name}",
+            vertex.has_effects,
+            self.options.clock_tick_ms,
+            self.options.causal_logging,
         )
 
     # ------------------------------------------------------------------ the life
