@@ -34,6 +34,8 @@ POINTS = (
     "metadata begun",
     "metadata written",  # durable, and nobody knows yet
     "complete",  # the coordinator knows
+    "taken in",  # a journalled source has got bytes of its pusher, and nobody else knows
+    "acknowledged",  # the pusher was told that they are kept
     "outside opened",
     "outside written",  # the outside has it, and nobody else knows
     "committed",

@@ -50,7 +50,7 @@ class Oracle:
         """Views grow; a new generation needs a lost log. Whether it is a rollback."""
         before = self.view
         is_rollback = bool(before.number) and view.generation > before.generation
-        if is_rollback and not self.is_lost:
+        if is_rollback and not self.is_lost and self._is_anybody_left(before):
             self.world.fail(f"generation {view.generation} begins, but nobody has reported LOST")
         self._look()
         self.view = view
@@ -66,6 +66,13 @@ class Oracle:
         self.world.outcome.views += 1
         self._progress_ns = self.world.clock.now_ns
         return is_rollback
+
+    def _is_anybody_left(self, view: View) -> bool:
+        """Whether some task of a view still lives. If none does, a new coordinator hears of no view and begins anew."""
+        return any(
+            (slot := self.world.slot_of(placement.task)) is not None and placement.task in slot.slot.hosted
+            for placement in view.placements
+        )
 
     def dying(self, slots: list[SlotId]) -> None:
         """These processes are about to die."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -76,9 +76,17 @@ class _Into(Operator):
 class PushedJob(FuzzJob):
     """A job with one pusher a source task. ``goes_back``: pushers send again what is not kept."""
 
-    def __init__(self, name: str, luck: Random, records: int, sharing_depth: int | None) -> None:
-        self.goes_back = luck.random() < 0.5
-        super().__init__(name, luck, records, sharing_depth, _build)
+    def __init__(
+        self,
+        name: str,
+        luck: Random,
+        records: int,
+        sharing_depth: int | None,
+        build: Callable[[FuzzJob], None] | None = None,
+        goes_back: bool | None = None,
+    ) -> None:
+        self.goes_back = luck.random() < 0.5 if goes_back is None else goes_back
+        super().__init__(name, luck, records, sharing_depth, build or _drawn)
         self.pushers = {
             task: SimPusher(task, self.inputs[self.plan.index_of(task)], Random(luck.getrandbits(64)), self.goes_back)
             for task in self.plan.sources
@@ -97,7 +105,7 @@ class PushedJob(FuzzJob):
         return [text for pusher in self.pushers.values() for text in pusher.complaints_of(alarms, exposed)]
 
 
-def _build(job: FuzzJob) -> None:
+def _drawn(job: FuzzJob) -> None:
     """One vertex with an outside, or two or three in a row."""
     luck = job.luck
     length = luck.choice((1, 2, 2, 3))

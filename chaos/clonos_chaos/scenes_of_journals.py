@@ -1,0 +1,117 @@
+"""Aimed cases of sources that cannot be read again: source, keeper and both die around each step of a record's way.
+
+By name like ``stage.SCENES``, but apart from them: here the pusher's own account is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from clonos_chaos.aims import Aim, Reached, Strike
+from clonos_chaos.pushed_jobs import PushedJob
+from clonos_chaos.stage import (
+    IMMEDIATE,
+    OPTIONS,
+    PLAIN,
+    RICH,
+    SETTINGS,
+    TRANSACTIONAL,
+    about,
+    both,
+    by_successor,
+    in_turn,
+    kills,
+    kills_it,
+    kills_with_keepers,
+    line,
+)
+from clonos_chaos.world import World
+
+SOURCE = "source/0"
+PUSHED = replace(RICH, is_pushed=True)
+SLOW_CHECKPOINTS = {"checkpoint_every_ms": 5_000}
+
+JournalScene = Callable[[int, bool], World]
+"""From a seed, and whether the pusher goes back to where the job says, to a world that has not run."""
+
+
+def kills_keepers(world: World, reached: Reached) -> None:
+    """The slots of the source's keepers die at one instant."""
+    keepers = world.oracle.view.placements[reached.task].keepers
+    world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
+
+
+def pushed_stage(
+    seed: int, goes_back: bool, aims: list[Aim], sink: Any = TRANSACTIONAL, options: dict[str, Any] | None = None
+) -> World:
+    """``source``, ``a`` and ``sink`` in a world in which nothing goes wrong but what the aims say."""
+    chosen = replace(OPTIONS, **(options or {}))
+    build = line(PUSHED, PLAIN, sink=sink)
+    return World(
+        seed,
+        options=chosen,
+        settings=SETTINGS,
+        job=lambda luck: PushedJob(
+            "pushed", Random(luck.getrandbits(64)), 90, chosen.sharing_depth, build, goes_back=goes_back
+        ),
+        aims=aims,
+    )
+
+
+def _at(point: str, strike: Strike, nth: int) -> JournalScene:
+    return lambda seed, goes_back: pushed_stage(seed, goes_back, [Aim(point, strike, about(SOURCE), nth)])
+
+
+SURVIVED: dict[str, JournalScene] = {
+    f"{whom} dies when {what}": _at(point, strike, nth)
+    for what, point, nth in (
+        ("bytes have come in", "taken in", 9),
+        ("they are on their way to the keeper", "keep sent", 9),
+        ("the keeper has them", "keep delivered", 9),
+        ("the pusher is told", "acknowledged", 9),
+        ("records are read", "emission", 9),
+        ("a barrier leaves", "aligned", 2),
+        ("the stream ends", "end of stream", 1),
+    )
+    for whom, strike in (
+        ("the source", kills_it),
+        ("the keeper", kills_keepers),
+        ("the source, then the keeper,", in_turn((0, kills_it), (150, kills_keepers))),
+        ("the keeper, then the source,", in_turn((0, kills_keepers), (150, kills_it))),
+        ("the source and the task behind it", kills(SOURCE, "a/0")),
+    )
+}
+"""What is survived without a rollback."""
+
+SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back: pushed_stage(
+    seed,
+    goes_back,
+    [
+        Aim("acknowledged", kills_it, about(SOURCE), 5),
+        Aim("acknowledged", kills_it, both(about(SOURCE), by_successor), 5),
+    ],
+)
+
+LOST: dict[str, JournalScene] = {
+    "source and keeper die together": lambda seed, goes_back: pushed_stage(
+        seed,
+        goes_back,
+        [Aim("acknowledged", kills_with_keepers(SOURCE), about(SOURCE), 9)],
+        options=SLOW_CHECKPOINTS,
+    ),
+}
+"""What loses the journal."""
+
+ROLLED_BACK: dict[str, JournalScene] = {
+    "an immediate sink and its keeper die together": lambda seed, goes_back: pushed_stage(
+        seed,
+        goes_back,
+        [Aim("outside written", kills_with_keepers("sink/0"), about("sink/0"), 9)],
+        sink=IMMEDIATE,
+        options=SLOW_CHECKPOINTS,
+    ),
+}
+"""What costs another log, but no journal."""
