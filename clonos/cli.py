@@ -33,8 +33,8 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:2] == ["chaos", "seeds"]:
-        return _guarded(lambda: _chaos_seeds(given[2:]))
+    if given[:2] in (["chaos", "seeds"], ["chaos", "run"]):
+        return _guarded(lambda: _chaos(given[1], given[2:]))
     parsed = _parser().parse_args(given)
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("clonos").setLevel(logging.INFO if parsed.verbose else logging.WARNING)
@@ -115,9 +115,9 @@ def _demo(parsed: argparse.Namespace) -> int:
     return ENDED if run_demo(wishes) else JOB_AT_FAULT
 
 
-def _chaos_seeds(arguments: Sequence[str]) -> int:
-    seeds = importlib.import_module("clonos_chaos.cli").seeds
-    return int(seeds(arguments))
+def _chaos(command: str, arguments: Sequence[str]) -> int:
+    commands = importlib.import_module("clonos_chaos.cli")
+    return int(getattr(commands, command)(arguments))
 
 
 def _options(parsed: argparse.Namespace) -> dict[str, object]:
@@ -172,8 +172,12 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
     demo.add_argument("--keep", type=Path, metavar="FOLDER", help="leave input, output and logs in this folder")
 
-    chaos = commands.add_parser("chaos", help="simulated worlds with faults, judged by an oracle")
-    chaos.add_argument("what", choices=("seeds",), help="clonos chaos seeds --from A --to B [--topology NAME]")
+    chaos = commands.add_parser("chaos", help="jobs under faults, on real processes or simulated, and the verdict")
+    chaos.add_argument(
+        "what",
+        choices=("run", "seeds"),
+        help="clonos chaos run SCENARIO [--simulated|--processes|--spark], or clonos chaos seeds --from A --to B",
+    )
     return parser
 
 

@@ -1,0 +1,171 @@
+"""A relay of TCP connections that flips bits when told: Toxiproxy has no toxic for corruption.
+
+It runs in a thread of the runner. Each process of a job asks its control port for a way to each address that it
+connects to, by a line ``<pid> <peer's slot> <host:port>``, and is answered with the port to connect to instead.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from clonos.core.errors import EnvironmentFault
+
+CHUNK_BYTES: Final = 1 << 16
+ASK_TIMEOUT_S: Final = 5.0
+
+
+class ThroughRelay:
+    """The address rewriter of slots and driver."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._known: dict[tuple[int, str], str] = {}
+
+    def __reduce__(self) -> tuple[type[ThroughRelay], tuple[int]]:
+        return type(self), (self.port,)  # what one process knows is no other's
+
+    def __call__(self, peer: int, address: str) -> str:
+        if (peer, address) not in self._known:
+            self._known[peer, address] = f"tcp://127.0.0.1:{self._ask(peer, address.removeprefix('tcp://'))}"
+        return self._known[peer, address]
+
+    def _ask(self, peer: int, target: str) -> int:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=ASK_TIMEOUT_S) as asked:
+                asked.sendall(f"{os.getpid()} {peer} {target}\n".encode("ascii"))
+                return int(asked.makefile("rb").readline())
+        except (OSError, ValueError) as error:
+            raise EnvironmentFault(f"the relay at port {self.port} cannot be reached: {error}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One listening port. ``pid`` sends to ``peer`` by it."""
+
+    pid: int
+    peer: int
+    target: tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One direction of one connection. ``until_flip``: bytes left before a bit is flipped, while it is corrupted."""
+
+    way: Way
+    other: socket.socket
+    until_flip: int = 0
+
+
+class Relay:
+    """Forwards everything; ``corrupt`` flips one bit in every so many bytes of some ways, ``heal`` ends that."""
+
+    def __init__(self, luck: Random) -> None:
+        self._luck = luck
+        self._lock = threading.Lock()
+        self._pids: frozenset[int] = frozenset()
+        self._peers: frozenset[int] = frozenset()
+        self._every_bytes = 0
+        self.flipped = 0
+        self._control = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._control.getsockname()[1])
+        self._selector = selectors.DefaultSelector()
+        self._streams: dict[socket.socket, _Stream] = {}
+        self._told, self._tell = socket.socketpair()
+        self._selector.register(self._told, selectors.EVENT_READ, None)
+        self._selector.register(self._control, selectors.EVENT_READ, self._open_way)
+        self._thread = threading.Thread(target=self._run, name="corrupting relay", daemon=True)
+        self._thread.start()
+
+    def corrupt(self, pids: Collection[int], peers: Collection[int], every_bytes: int) -> None:
+        """From now on, what these processes send and what is sent to these peers."""
+        with self._lock:
+            self._pids, self._peers, self._every_bytes = frozenset(pids), frozenset(peers), max(1, every_bytes)
+
+    def heal(self) -> None:
+        """All bytes pass as they are."""
+        with self._lock:
+            self._every_bytes = 0
+
+    def close(self) -> None:
+        """Ends the thread and all connections."""
+        self._tell.send(b"x")
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket), key
+            key.fileobj.close()
+        self._selector.close()
+        self._tell.close()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    return
+                act: Callable[[socket.socket], None] = key.data
+                assert isinstance(key.fileobj, socket.socket), key
+                if key.fileobj.fileno() >= 0:
+                    act(key.fileobj)
+
+    def _open_way(self, control: socket.socket) -> None:
+        asker, _ = control.accept()
+        with asker:
+            asker.settimeout(ASK_TIMEOUT_S)
+            try:
+                pid, peer, target = asker.makefile("rb").readline().decode("ascii").split()
+                host, _, port = target.rpartition(":")
+                way = Way(int(pid), int(peer), (host, int(port)))
+                listener = socket.create_server(("127.0.0.1", 0))
+                asker.sendall(b"%d\n" % listener.getsockname()[1])
+            except (OSError, ValueError):  # it died while it asked
+                return
+        self._selector.register(listener, selectors.EVENT_READ, lambda found: self._connect(found, way))
+
+    def _connect(self, listener: socket.socket, way: Way) -> None:
+        near, _ = listener.accept()
+        try:
+            far = socket.create_connection(way.target, timeout=ASK_TIMEOUT_S)
+        except OSError:
+            near.close()
+            return
+        for one, other in ((near, far), (far, near)):
+            one.settimeout(ASK_TIMEOUT_S)
+            self._streams[one] = _Stream(way, other, self._luck.randrange(CHUNK_BYTES))
+            self._selector.register(one, selectors.EVENT_READ, self._forward)
+
+    def _forward(self, end: socket.socket) -> None:
+        stream = self._streams.get(end)
+        if stream is None:
+            return
+        try:
+            data = end.recv(CHUNK_BYTES)
+            stream.other.sendall(self._spoil(stream, data))
+        except OSError:
+            data = b""
+        if not data:
+            for closed in (end, stream.other):
+                self._streams.pop(closed, None)
+                self._selector.unregister(closed)
+                closed.close()
+
+    def _spoil(self, stream: _Stream, data: bytes) -> bytes:
+        with self._lock:
+            every = self._every_bytes
+            if not every or (stream.way.pid not in self._pids and stream.way.peer not in self._peers):
+                return data
+        spoilt = bytearray(data)
+        at = stream.until_flip
+        while at < len(spoilt):
+            spoilt[at] ^= 1 << self._luck.randrange(8)
+            self.flipped += 1
+            at += self._luck.randrange(1, 2 * every)
+        stream.until_flip = at - len(spoilt)
+        return bytes(spoilt)

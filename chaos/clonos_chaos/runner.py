@@ -1,0 +1,75 @@
+"""Runs scenarios one after another, in the world that is asked for; tells how each went and writes reports."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from clonos.core.errors import JobError
+from clonos_chaos.runner_processes import ProcessRun
+from clonos_chaos.runner_record import Record
+from clonos_chaos.runner_simulated import run_simulated
+from clonos_chaos.scenario import Scenario
+
+
+class Where(StrEnum):
+    """In which world."""
+
+    PROCESSES = "processes"
+    SPARK = "spark"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asked for. ``keep``: leave input, output and logs of each run in a folder below it."""
+
+    where: Where = Where.PROCESSES
+    seed: int = 1
+    repeat: int = 1
+    json_file: Path | None = None
+    html_file: Path | None = None
+    keep: Path | None = None
+
+
+def run_scenarios(scenarios: Sequence[Scenario], wishes: Wishes, tell: Callable[[Record], None]) -> bool:
+    """Each as often as wished, each time with the next seed; answers whether all were good."""
+    records = []
+    for scenario in scenarios:
+        for number in range(wishes.repeat):
+            record = run_once(scenario, wishes.where, wishes.seed + number, wishes.keep)
+            records.append(record)
+            tell(record)
+    if wishes.json_file is not None:
+        wishes.json_file.write_text(json.dumps([record.data() for record in records], indent=2) + "\n", "utf-8")
+    if wishes.html_file is not None:
+        from clonos_chaos.report import write_report
+
+        write_report(wishes.html_file, records)
+    return all(record.is_good for record in records)
+
+
+def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = None) -> Record:
+    """One run."""
+    if where is Where.SIMULATED:
+        return run_simulated(scenario, seed)
+    with _folder(keep, f"{scenario.name}-{seed}") as folder:
+        return ProcessRun(scenario, seed, folder, "spark" if where is Where.SPARK else "process").run()
+
+
+@contextmanager
+def _folder(keep: Path | None, name: str) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="clonos-chaos-") as name_of_it:
+            yield Path(name_of_it)
+        return
+    folder = (keep / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise JobError(f"the folder {folder} is not empty: name a new one with --keep.")
+    yield folder

@@ -1,0 +1,165 @@
+"""The driver of a scenario's job, in a process of its own, so that it can be killed like any other.
+
+It writes a JSON line to a pipe whenever it looks: the job's status with where standbys are, each alarm, the end. It is
+told all it needs in a file; it ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from clonos.config import Settings, settle
+from clonos.core import coordination as c
+from clonos.core.coordinator import Coordinator
+from clonos.core.errors import ClonosError
+from clonos.io.binding import Binding
+from clonos.io.transport import AddressRewriter
+from clonos.io.wall_clock import wall_ns
+from clonos.job.endings import error_of
+from clonos.job.launch import Launched, launch
+from clonos.job.picture import draw
+from clonos.job.places import Place, open_place
+from clonos_chaos.relay import ThroughRelay
+from clonos_chaos.scenario_job import make_job
+from clonos_chaos.toxics import ThroughToxiproxy
+from clonos_standby.driver import Progress
+
+LOOK_EVERY_S: Final = 0.05
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What the driver is to run. The ports are those of Toxiproxy's API and of the relay; 0: without."""
+
+    job: str
+    folder: str
+    url: str
+    options: dict[str, Any]
+    job_options: dict[str, Any]
+    resume: bool = False
+    toxiproxy_port: int = 0
+    relay_port: int = 0
+
+
+class Rewriters:
+    """Several rewriters, one behind the other."""
+
+    def __init__(self, rewriters: tuple[AddressRewriter, ...]) -> None:
+        self.rewriters = rewriters
+
+    def __call__(self, peer: int, address: str) -> str:
+        for rewriter in self.rewriters:
+            address = rewriter(peer, address)  # type: ignore[arg-type]
+        return address
+
+
+def _open_place(rewriters: tuple[AddressRewriter, ...], name: str, settings: Settings, session: Any) -> Place:
+    """The usual place, or the same with TCP through proxies."""
+    place = open_place(name, settings, session)
+    if not rewriters:
+        return place
+    through = Rewriters(rewriters)
+    return replace(place, driver_binding=Binding(), slot_binding=Binding(), address_rewriter=through)
+
+
+class Reporter:
+    """Writes lines. ``hear`` is called in the coordinator's thread, as are questions."""
+
+    def __init__(self, launched: Callable[[], Launched], output: TextIO) -> None:
+        self._launched = launched
+        self._output = output
+        self._alarms: list[dict[str, Any]] = []
+
+    def hear(self, progress: Progress) -> None:
+        """Alarms only; all else is in the status."""
+        if isinstance(progress, c.Alarm):
+            self._alarms.append({"text": progress.text, **dict(progress.fields)})
+
+    def look(self) -> None:
+        """The job as it is now."""
+        launched = self._launched()
+        status = launched.driver.ask(partial(draw, launched.job_id, False, ()))
+        standbys, kept = launched.driver.ask(_helpers)
+        alarms, self._alarms = self._alarms, []
+        self.write({"status": status, "standbys": standbys, "kept": kept, "alarms": alarms, "at_ns": wall_ns()})
+
+    def write(self, line: dict[str, Any]) -> None:
+        """One line."""
+        self._output.write(msgspec.json.encode(line).decode("utf-8") + "\n")
+        self._output.flush()
+
+
+def _helpers(coordinator: Coordinator) -> tuple[dict[str, list[int]], list[str]]:
+    """The slots of each task's standbys and keepers, and the tasks that have keepers."""
+    view, name = coordinator.view, coordinator.plan.task_name
+    if view is None:
+        return {}, []
+    helpers: dict[str, list[int]] = {name(p.task): [*p.standbys, *p.keepers] for p in view.placements}
+    return helpers, [name(p.task) for p in view.placements if p.keepers]
+
+
+def _shape(launched: Launched) -> dict[str, Any]:
+    plan = launched.image.plan
+    return {
+        "tasks": [plan.task_name(task) for task in plan.tasks],
+        "edges": [
+            [plan.task_name(channel.sender), plan.task_name(channel.receiver)]
+            for task in plan.tasks
+            for channel in plan.outputs[task]
+            if channel.receiver >= 0
+        ],
+        "sources": [plan.task_name(task) for task in plan.tasks if not plan.inputs[task]],
+    }
+
+
+def _drive(spec: Spec, output: TextIO) -> None:
+    job = make_job(spec.job, Path(spec.folder), spec.url, spec.job_options)
+    settings = settle(job.options | spec.options | {"resume": spec.resume}, environment={}, file=Path("/nonexistent"))
+    rewriters: list[AddressRewriter] = []
+    if spec.toxiproxy_port:
+        rewriters.append(ThroughToxiproxy(spec.toxiproxy_port))
+    if spec.relay_port:
+        rewriters.append(ThroughRelay(spec.relay_port))
+    made: list[Launched] = []
+    reporter = Reporter(lambda: made[0], output)
+    launched = launch(job, settings, None, reporter.hear, partial(_open_place, tuple(rewriters)))
+    made.append(launched)
+    try:
+        reporter.write({"shape": _shape(launched)})
+        launched.driver.start()
+        while not launched.driver.result.done():
+            reporter.look()
+            if select.select([sys.stdin], [], [], LOOK_EVERY_S)[0]:
+                return  # whoever watches is gone
+        reporter.look()
+        end = launched.driver.result.result()
+        failure = "" if isinstance(end, c.JobDone) else str(error_of(job.name, end))
+        reporter.write({"end": {"failure": failure, "checkpoint": getattr(end, "checkpoint", 0)}})
+    finally:
+        launched.driver.close()
+        launched.place.close()
+
+
+def main() -> None:
+    """``python -m clonos_chaos.runner_driver SPEC FD``."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    spec = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Spec)
+    with os.fdopen(int(sys.argv[2]), "w", encoding="utf-8") as output:
+        try:
+            _drive(spec, output)
+        except ClonosError as error:
+            line = {"end": {"failure": f"{type(error).__name__}: {error}", "checkpoint": 0}}
+            output.write(msgspec.json.encode(line).decode("utf-8") + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What one run of a scenario came to: the same record from real processes and from the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from clonos.status import RecoveryState, Status
+from clonos_chaos.scenario import Limits, Outcome, Scenario
+from clonos_chaos.scenario_oracle import Findings
+
+
+@dataclass(slots=True)
+class Strike:
+    """A fault that was put on. ``until_ns`` 0: it does not last, or not ended. ``incarnations``: of those struck."""
+
+    kind: str
+    tasks: list[str]
+    at_ns: int
+    until_ns: int = 0
+    detail: str = ""
+    incarnations: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The job at one instant. ``bytes_kept``: causal logs and in-flight logs in memory and on disk."""
+
+    at_ns: int
+    live: int
+    checkpoint: int
+    bytes_kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A demand, what was found, and whether that is good."""
+
+    name: str
+    wanted: str
+    found: str
+    is_good: bool
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything of a run. Instants are the wall clock in ns, or virtual time in a simulated one."""
+
+    scenario: Scenario
+    seed: int
+    world: str
+    began_ns: int = 0
+    ended_ns: int = 0
+    failure: str = "the job did not end"
+    strikes: list[Strike] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    recoveries: list[RecoveryState] = field(default_factory=list)
+    generations: set[str] = field(default_factory=set)
+    checkpoints: int = 0
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    disturbed: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+    unstruck: int = 0  # faults whose moment never came
+    findings: Findings | None = None
+    immediate: Findings | None = None  # of the immediate sink apart, where a rollback is expected
+    notes: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether everything is as expected."""
+        return bool(self.checks) and all(check.is_good for check in self.checks)
+
+    def add_sample(self, status: Status, at_ns: int) -> None:
+        """One look at the job."""
+        kept = sum(
+            task.counters.get(name, 0)
+            for task in status.tasks
+            for name in ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
+        )
+        live = sum(task.phase in ("live", "final") for task in status.tasks)
+        self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
+        self.checkpoints = max(self.checkpoints, status.checkpoint)
+        if status.generation:
+            self.generations.add(status.generation)
+
+    def recovery_ms(self) -> dict[str, float]:
+        """For each struck task that had to recover: from its strike until it had caught up; -1: it never did."""
+        found: dict[str, float] = {}
+        for strike, recovery in self.recoveries_of_strikes():
+            caught_ns = recovery.reached.get("caught_up")
+            found[f"{recovery.task} {recovery.failed_incarnation:x}"] = (
+                -1.0 if caught_ns is None else round((caught_ns - strike.at_ns) / 1e6, 1)
+            )
+        return found
+
+    def recoveries_of_strikes(self) -> Iterator[tuple[Strike, RecoveryState]]:
+        """Each recovery with the strike that caused it: the last one before it that struck the task's life."""
+        for recovery in self.recoveries:
+            causes = [s for s in self.strikes if s.incarnations.get(recovery.task) == recovery.failed_incarnation]
+            if causes:
+                yield causes[0], recovery
+
+    def data(self) -> dict[str, Any]:
+        """For ``--json``."""
+        findings = asdict(self.findings) if self.findings is not None else None
+        if findings is not None:
+            findings.pop("rows")
+        return {
+            "scenario": self.scenario.name,
+            "job": self.scenario.job,
+            "world": self.world,
+            "seed": self.seed,
+            "verdict": "good" if self.is_good else "bad",
+            "seconds": round((self.ended_ns - self.began_ns) / 1e9, 3),
+            "failure": self.failure,
+            "checks": [asdict(check) for check in self.checks],
+            "oracle": findings,
+            "strikes": [{**asdict(s), "at_ms": round((s.at_ns - self.began_ns) / 1e6, 1)} for s in self.strikes],
+            "recovery_ms": self.recovery_ms(),
+            "checkpoints": self.checkpoints,
+            "rollbacks": max(0, len(self.generations) - 1),
+            "alarms": self.alarms,
+            "notes": self.notes,
+        }
+
+
+def judge(record: Record) -> None:
+    """Fills ``checks``: what the scenario demands, against what was found."""
+    scenario, checks = record.scenario, record.checks
+    expected, limits = scenario.expected, scenario.limits
+
+    def demand(name: str, wanted: object, found: object, is_good: bool) -> None:
+        checks.append(Check(name, str(wanted), str(found), is_good))
+
+    shall_fail = expected.outcome is Outcome.FAILS
+    demand(
+        "the job", "fails" if shall_fail else "ends", record.failure or "has ended", bool(record.failure) == shall_fail
+    )
+    demand("faults", f"{len(scenario.faults)} struck", f"{record.unstruck} never came", not record.unstruck)
+    if shall_fail:
+        return
+    if record.findings is not None:
+        for name in ("lost", "duplicated", "contradicted"):
+            wanted, found = getattr(expected, name), getattr(record.findings, name)
+            demand(name, wanted, found, wanted == found)
+        demand("disordered", 0, record.findings.disordered, not record.findings.disordered)
+    rollbacks = max(0, len(record.generations) - 1)
+    if expected.outcome is Outcome.ROLLBACK:
+        demand("rollbacks", "at least 1", rollbacks, rollbacks > 0)
+        _judge_immediate(record)
+    else:
+        demand("rollbacks", f"at most {limits.rollbacks}", rollbacks, rollbacks <= limits.rollbacks)
+        demand("healthy tasks disturbed", limits.disturbed, record.disturbed, len(record.disturbed) <= limits.disturbed)
+    _judge_calls(record, limits)
+    times = record.recovery_ms()
+    slowest = max(times.values(), default=0.0)
+    is_in_time = all(0 <= time <= limits.recovery_ms for time in times.values())
+    demand("slowest recovery", f"at most {limits.recovery_ms} ms", f"{slowest} ms", is_in_time)
+    demand("left behind", "nothing", ", ".join(record.left_behind) or "nothing", not record.left_behind)
+
+
+def _judge_calls(record: Record, limits: Limits) -> None:
+    if record.findings is None or not record.findings.calls:
+        return
+    repeated, most = record.findings.calls_repeated, limits.calls_repeated
+    if most is not None:
+        record.checks.append(Check("calls repeated", f"at most {most}", str(repeated), repeated <= most))
+    if len(record.generations) < 2:
+        changed = record.findings.keys_changed
+        record.checks.append(Check("idempotency keys changed", "0", str(changed), not changed))
+
+
+def _judge_immediate(record: Record) -> None:
+    """After a rollback an immediate sink loses nothing, and repeats no more than the alarms announce."""
+    if record.immediate is None:
+        return
+    announced = sum(int(alarm["next"]) - int(alarm["first"]) for alarm in record.alarms if "first" in alarm)
+    lost, again = record.immediate.lost, record.immediate.duplicated
+    record.checks.append(Check("immediate sink: lost", "0", str(lost), not lost))
+    wanted = f"at most {announced}, as alarms announce"
+    record.checks.append(Check("immediate sink: repeated", wanted, str(again), again <= announced))

@@ -1,0 +1,180 @@
+"""The oracle of the shipped job: reads both outputs and the service's log, and imports nothing of the runtime.
+
+Each (source, offset, path) must be in each sink once. What was drawn for a record must be the same wherever it is seen,
+and what the service is said to have answered must be what it did answer to just this question.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+EXAMPLES_MAX = 5
+PATHS = ("direct", "window")
+DRAWN = ("key", "seen", "luck", "answer", "read_ns")
+TOLD = ("window", "at_ns", "number")
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found. ``rows``: one instant of reading and one of telling for each record that left, for the curves."""
+
+    records: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    contradicted: int = 0
+    disordered: int = 0
+    calls: int = 0
+    calls_repeated: int = 0
+    keys_changed: int = 0  # questions that came again under another idempotency key
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    by_sink: dict[str, dict[str, int]] = field(default_factory=dict)
+    rows: list[tuple[int, int]] = field(default_factory=list)
+
+    def note(self, what: str, example: str) -> None:
+        """Keeps a few."""
+        examples = self.examples.setdefault(what, [])
+        if len(examples) < EXAMPLES_MAX:
+            examples.append(example)
+
+
+def committed_rows(folder: Path) -> Iterator[Row]:
+    """Every record that the manifests of an output make visible, in their order."""
+    for manifest in sorted((folder / "_manifests").glob("[0-9]*.json")):
+        for part in json.loads(manifest.read_text("utf-8"))["parts"]:
+            lines = (folder / ".parts" / part["name"]).read_text("utf-8").splitlines()
+            if len(lines) != part["rows"]:
+                raise ValueError(f"{folder}: the part {part['name']} has {len(lines)} rows, not {part['rows']}")
+            yield from map(json.loads, lines)
+
+
+def table_rows(file: Path) -> Iterator[Row]:
+    """The rows of the immediate sink, in the order in which they came."""
+    if not file.exists():
+        return
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        connection.row_factory = sqlite3.Row
+        yield from map(dict, connection.execute("SELECT * FROM rows ORDER BY rowid"))
+    except sqlite3.OperationalError:  # the sink has written nothing yet
+        return
+    finally:
+        connection.close()
+
+
+def service_log(file: Path) -> Iterator[Row]:
+    """Every question with what was said. A line cut short counts as not asked."""
+    with open(file, encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def judge_folder(folder: Path, records: int, sources: int, sinks: Sequence[str] = ("files", "table")) -> Findings:
+    """Reads all that a run has left in its folder."""
+    outputs: dict[str, list[Row]] = {}
+    if "files" in sinks:
+        outputs["files"] = list(committed_rows(folder / "output"))
+    if "table" in sinks:
+        outputs["table"] = list(table_rows(folder / "table.sqlite"))
+    expected = {(source, offset) for source in range(sources) for offset in range(records // sources)}
+    return judge(expected, outputs, service_log(folder / "calls.jsonl"))
+
+
+def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: Iterable[Row]) -> Findings:
+    """Compares outputs with the input and with what the service said."""
+    findings = Findings(records=len(expected))
+    answers = _read_log(findings, log)
+    drawn: dict[tuple[int, int], Row] = {}
+    told: dict[tuple[int, int, str], Row] = {}
+    for sink, rows in outputs.items():
+        _count(findings, sink, rows, expected)
+        _check_order(findings, sink, rows)
+        for row in rows:
+            place = (row["source"], row["offset"])
+            _compare(findings, drawn, place, {name: row[name] for name in DRAWN})
+            _compare(findings, told, (*place, row["path"]), {name: row[name] for name in TOLD})
+    _check_answers(findings, drawn, answers)
+    _check_counts(findings, drawn)
+    findings.rows = sorted((row["at_ns"], drawn[place[:2]]["read_ns"]) for place, row in told.items())
+    return findings
+
+
+def _read_log(findings: Findings, log: Iterable[Row]) -> dict[tuple[int, int], set[int]]:
+    answers: dict[tuple[int, int], set[int]] = defaultdict(set)
+    keys: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for line in log:
+        place = (line["source"], line["offset"])
+        findings.calls += 1
+        findings.calls_repeated += place in answers
+        answers[place].add(line["answer"])
+        keys[place].add(line["key"])
+    for place, found in keys.items():
+        if len(found) > 1:
+            findings.keys_changed += 1
+            findings.note("keys_changed", f"{place}: {len(found)} keys")
+    return answers
+
+
+def _count(findings: Findings, sink: str, rows: list[Row], expected: set[tuple[int, int]]) -> None:
+    seen = Counter((row["source"], row["offset"], row["path"]) for row in rows)
+    wanted = {(*place, path) for place in expected for path in PATHS}
+    lost = sorted(wanted - seen.keys())
+    again = sorted(place for place, times in seen.items() if times > 1)
+    strange = sorted(seen.keys() - wanted)
+    for what, places in (("lost", lost), ("duplicated", again), ("contradicted", strange)):
+        for place in places[:EXAMPLES_MAX]:
+            findings.note(what, f"{sink} {place}")
+    duplicated = sum(times - 1 for times in seen.values())
+    findings.lost += len(lost)
+    findings.duplicated += duplicated
+    findings.contradicted += len(strange)
+    findings.by_sink[sink] = {"rows": len(rows), "lost": len(lost), "duplicated": duplicated}
+
+
+def _check_order(findings: Findings, sink: str, rows: list[Row]) -> None:
+    """The direct path keeps the order of each source and key; the teller's numbers have no gap and come in order."""
+    last: dict[tuple[int, int], int] = {}
+    for row in rows:
+        if row["path"] != "direct":
+            continue
+        channel = (row["source"], row["key"])
+        if row["offset"] < last.get(channel, -1):
+            findings.disordered += 1
+            findings.note("disordered", f"{sink} {channel}: {row['offset']} after {last[channel]}")
+        last[channel] = max(last.get(channel, -1), row["offset"])
+
+
+def _compare(findings: Findings, known: dict[Any, Row], place: Any, values: Row) -> None:
+    before = known.setdefault(place, values)
+    if before != values:
+        findings.contradicted += 1
+        changed = [f"{name} {before[name]} and {values[name]}" for name in values if before[name] != values[name]]
+        findings.note("contradicted", f"{place}: {', '.join(changed)}")
+
+
+def _check_answers(findings: Findings, drawn: dict[Any, Row], answers: dict[tuple[int, int], set[int]]) -> None:
+    for place, values in drawn.items():
+        answer = values["answer"]
+        if answer != -1 and answer not in answers.get(place, ()):
+            findings.contradicted += 1
+            findings.note("contradicted", f"{place} has the answer {answer}, which was never given to it")
+
+
+def _check_counts(findings: Findings, drawn: dict[Any, Row]) -> None:
+    """The state of each key has counted 1, 2, 3 ... without gap or repeat."""
+    seen: dict[int, list[int]] = defaultdict(list)
+    for values in drawn.values():
+        seen[values["key"]].append(values["seen"])
+    for key, counts in seen.items():
+        wrong = len(set(range(1, len(counts) + 1)) - set(counts))
+        if wrong and not findings.lost:
+            findings.contradicted += wrong
+            findings.note("contradicted", f"the count of key {key} misses {wrong} of {len(counts)} numbers")

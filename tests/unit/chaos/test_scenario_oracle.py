@@ -1,0 +1,69 @@
+"""The oracle of the shipped job finds each thing that can go wrong, and nothing where nothing has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clonos_chaos.scenario_oracle import Findings, Row, judge
+
+RECORDS = 24
+KEYS = 8
+
+
+def _outputs() -> tuple[dict[str, list[Row]], list[Row]]:
+    """What a perfect run of one source leaves behind."""
+    rows: list[Row] = []
+    log: list[Row] = []
+    for offset in range(RECORDS):
+        drawn = {"source": 0, "offset": offset, "key": offset % KEYS, "seen": offset // KEYS + 1, "luck": offset * 7}
+        drawn |= {"answer": offset + 1_000, "read_ns": offset}
+        log.append({"source": 0, "offset": offset, "answer": offset + 1_000, "status": 200, "key": f"k{offset}"})
+        for path in ("direct", "window"):
+            told = {"path": path, "window": "" if path == "direct" else "w", "at_ns": 100 + offset}
+            rows.append({**drawn, **told, "number": len(rows) + 1})
+    return {"files": [dict(row) for row in rows], "table": [dict(row) for row in rows]}, log
+
+
+def _judge(outputs: dict[str, list[Row]], log: list[Row]) -> Findings:
+    return judge({(0, offset) for offset in range(RECORDS)}, outputs, log)
+
+
+def test_a_perfect_run_is_found_to_be_one() -> None:
+    found = _judge(*_outputs())
+    assert (found.lost, found.duplicated, found.contradicted, found.disordered) == (0, 0, 0, 0)
+    assert (found.calls, found.calls_repeated, found.keys_changed, found.examples) == (RECORDS, 0, 0, {})
+    assert len(found.rows) == 2 * RECORDS
+
+
+def _change(name: str, value: Any) -> Callable[[dict[str, list[Row]], list[Row]], None]:
+    return lambda outputs, _: outputs["table"][6].update({name: value})
+
+
+SPOILT: dict[str, tuple[str, Callable[[dict[str, list[Row]], list[Row]], object]]] = {
+    "a row is missing": ("lost", lambda outputs, _: outputs["table"].pop()),
+    "a row is there twice": ("duplicated", lambda outputs, _: outputs["files"].append(outputs["files"][-1])),
+    "luck was drawn anew": ("contradicted", _change("luck", 1)),
+    "an answer was asked anew": ("contradicted", _change("answer", 999)),
+    "the clock was read anew": ("contradicted", _change("read_ns", 999)),
+    "a record is in two windows": ("contradicted", _change("window", "another")),
+    "a record is from nowhere": ("contradicted", _change("offset", 999)),
+    "an answer was never given": ("contradicted", lambda _, log: log[3].update(answer=5)),
+    "a count has a gap": (
+        "contradicted",
+        lambda outputs, _: [row.update(seen=9) for rows in outputs.values() for row in rows[6:8]],
+    ),
+    "a channel was turned round": ("disordered", lambda outputs, _: outputs["table"].reverse()),
+    "a question was repeated": ("calls_repeated", lambda _, log: log.append(log[3])),
+    "a question has two keys": ("keys_changed", lambda _, log: log.append({**log[3], "key": "another"})),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_was_spoilt_is_found(how: str) -> None:
+    what, spoil = SPOILT[how]
+    outputs, log = _outputs()
+    spoil(outputs, log)
+    assert getattr(_judge(outputs, log), what) > 0

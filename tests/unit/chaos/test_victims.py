@@ -1,0 +1,49 @@
+"""Patterns: who is struck together."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from clonos.core.errors import JobError
+from clonos_chaos.runner_victims import Shape, choose, steps_of
+from clonos_chaos.scenario import Fault, Kind, Moment, Pattern
+
+SHAPE = Shape(
+    ("read/0", "ask/0", "ask/1", "tell/0"),
+    (("read/0", "ask/0"), ("read/0", "ask/1"), ("ask/0", "tell/0"), ("ask/1", "tell/0")),
+)
+
+
+def _chosen(pattern: Pattern, victim: str = "ask", count: int = 3) -> list[set[str]]:
+    fault = Fault(Kind.KILL_WORKER, Moment(seconds=1), victim, pattern, count)
+    return [set(choose(fault, SHAPE, Random(seed))) for seed in range(20)]
+
+
+def test_each_pattern_strikes_whom_it_says() -> None:
+    assert all(chosen in ({"ask/0"}, {"ask/1"}) for chosen in _chosen(Pattern.ONE))
+    assert all(chosen in ({"ask/0", "tell/0"}, {"ask/1", "tell/0"}) for chosen in _chosen(Pattern.LINKED))
+    assert all(chosen == {"read/0", "tell/0"} for chosen in _chosen(Pattern.UNLINKED, "read"))
+    assert all(chosen == {"ask/0", "ask/1"} for chosen in _chosen(Pattern.SIBLINGS))
+    assert all(chosen == {"ask/0", "ask/1"} for chosen in _chosen(Pattern.LAYER))
+    assert all(len(chosen) == 3 for chosen in _chosen(Pattern.AT_ONCE))
+    assert all(chosen == set(SHAPE.tasks) for chosen in _chosen(Pattern.ALL))
+
+
+def test_one_seed_chooses_the_same_victims_again() -> None:
+    assert _chosen(Pattern.AT_ONCE, "") == _chosen(Pattern.AT_ONCE, "")
+
+
+def test_a_victim_that_no_step_is_called_is_refused_with_those_that_are() -> None:
+    with pytest.raises(JobError, match=r"'asks'.*'ask', 'read', 'tell'"):
+        _chosen(Pattern.ONE, "asks")
+
+
+def test_a_pattern_that_finds_no_second_task_is_refused() -> None:
+    with pytest.raises(JobError, match="siblings finds no second task"):
+        _chosen(Pattern.SIBLINGS, "read")
+
+
+def test_a_task_of_several_steps_is_found_by_each_of_them() -> None:
+    assert steps_of("read,stamp/3") == ["read", "stamp"]
