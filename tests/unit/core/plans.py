@@ -13,10 +13,17 @@ from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 FORWARD, HASH = Partitioning.FORWARD, Partitioning.HASH
 
 
-def chain_of(length: int, sharing_depth: int | None = None, parallelism: int = 1) -> Plan:
-    """Tasks in a row: ``a -> b -> c``; the first is a source, the last has effects outside."""
+def chain_of(length: int, sharing_depth: int | None = None, parallelism: int = 1, is_journalled: bool = False) -> Plan:
+    """Tasks in a row: ``a -> b -> c``; the first is a source (with a journal?), the last has effects outside."""
     vertices = tuple(
-        Vertex("abcdefgh"[i], parallelism, is_source=i == 0, has_effects=i == length - 1) for i in range(length)
+        Vertex(
+            "abcdefgh"[i],
+            parallelism,
+            is_source=i == 0,
+            has_effects=i == length - 1,
+            is_journalled=i == 0 and is_journalled,
+        )
+        for i in range(length)
     )
     edges = tuple(Edge(i, i + 1, FORWARD, 0) for i in range(length - 1))
     outside = (Edge(length - 1, -1, Partitioning.OUTSIDE, 0),)

@@ -5,28 +5,12 @@ from __future__ import annotations
 from clonos.core import messages as m
 from clonos.core.chain import Kind, Mirror
 from clonos.core.determinants import NAMES, LogReader
-from clonos.core.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId
+from clonos.core.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.plan import Plan
-from clonos.core.ports import Activation, Command, Delivered, Intakes, SlotShell, SpillStore, TaskHandle
+from clonos.core.ports import Activation, Command, Delivered, Intakes, Journalled, SlotShell, SpillStore, TaskHandle
 from clonos.core.snapshots import Snapshot, decode_snapshot
 from tests.unit.core.channel_pair import NoDisk
 from tests.unit.core.telling_chain import TellingMirror
-
-
-class NoIntakes(Intakes):
-    """Connections of sources that nobody here has."""
-
-    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        raise AssertionError(task)
-
-    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        raise AssertionError(task)
-
-    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        raise AssertionError(task)
-
-    def close(self, task: TaskId, incarnation: Incarnation) -> None:
-        """Every incarnation that is over is closed."""
 
 
 class Words:
@@ -36,6 +20,9 @@ class Words:
         self.plan = plan
 
     def task(self, task: int) -> str:
+        """``a``, and ``a*`` for its journal."""
+        if task < 0:
+            return f"{self.task(journal_of(task))}*"
         return self.plan.task_name(task).removesuffix("/0")
 
     def life(self, task: int, incarnation: int) -> str:
@@ -58,7 +45,8 @@ class Words:
 
     def delta(self, delta: m.Delta) -> str:
         start = f"{delta.offset_bytes}{'!' if delta.restart else ''}"
-        return f"{self.task(delta.task)}[{start}: {self.log(delta.data)}]".replace(": ]", "]")
+        data = self.log(delta.data) if delta.task >= 0 else delta.data.decode()
+        return f"{self.task(delta.task)}[{start}: {data}]".replace(": ]", "]")
 
     def deltas(self, deltas: tuple[m.Delta, ...]) -> str:
         return " ".join(map(self.delta, deltas)) or "nothing"
@@ -100,8 +88,9 @@ class Words:
             case m.Answer(task, incarnation, _, holder, is_keeper, _, replicas):
                 who = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
                 return f"answer to {self.life(task, incarnation)} from {who}: {self.deltas(replicas)}"
-            case m.Keep(task, incarnation, is_whole, deltas):
-                return f"keep {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}"
+            case m.Keep(task, incarnation, is_whole, deltas, start):
+                journal = f", journal from {start}" if plan.is_journalled(task) else ""
+                return f"keep {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}{journal}"
             case m.Kept(task, incarnation, _, is_ready, lengths):
                 return f"kept {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
             case m.StandbyUpdate(task, incarnation, checkpoint, previous, objects):
@@ -117,7 +106,7 @@ class Words:
                     prepared
                 )
             case m.LogLost(task, incarnation, channel_id, position, claim):
-                where = self.channel(channel_id)
+                where = self.channel(channel_id) if channel_id >= 0 else "journal"
                 return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
             case m.TaskFailed(task=task, incarnation=incarnation, error=error):
                 return f"failed {self.life(task, incarnation)}: {error}"
@@ -128,6 +117,28 @@ class Words:
         raise AssertionError(message)
 
 
+class RecordingIntakes(Intakes):
+    """Connections that are never made."""
+
+    def __init__(self, shell: RecordingShell) -> None:
+        self.shell = shell
+
+    def _say(self, task: TaskId, incarnation: Incarnation, what: str) -> None:
+        self.shell.said.append(f"intake of {self.shell.words.life(task, incarnation)}: {what}")
+
+    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        self._say(task, incarnation, f"open at {offset_bytes}")
+
+    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
+        self._say(task, incarnation, "hold" if held else "go on")
+
+    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        self._say(task, incarnation, f"kept up to {offset_bytes}")
+
+    def close(self, task: TaskId, incarnation: Incarnation) -> None:
+        self._say(task, incarnation, "close")
+
+
 class RecordingShell(SlotShell):
     """``said``: what was asked for since it was last emptied."""
 
@@ -136,6 +147,7 @@ class RecordingShell(SlotShell):
         self.said: list[str] = []
         self.written: dict[str, Snapshot] = {}
         self.now = 0
+        self._intakes = RecordingIntakes(self)
 
     @property
     def spill(self) -> SpillStore:
@@ -143,7 +155,7 @@ class RecordingShell(SlotShell):
 
     @property
     def intakes(self) -> Intakes:
-        return NoIntakes()
+        return self._intakes
 
     def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
         assert m.decode_message(m.encode_message(message), "this slot") == message
@@ -156,6 +168,8 @@ class RecordingShell(SlotShell):
         if isinstance(activation.mirror, TellingMirror):
             state += f" with {activation.mirror.state}"
         log = self.words.log(activation.log)
+        if activation.journal:
+            state += f", journal {activation.journal.decode()}"
         self.said.append(f"start {life} {state}, log from {activation.log_offset_bytes}: {log or 'empty'}")
         return _Handle(self, life)
 
@@ -216,6 +230,8 @@ class _Handle(TaskHandle):
                 self.shell.said.append(
                     f"{self.life} <- {what} on {self.shell.words.channel(ChannelId(channel))}{skipped}"
                 )
+            case Journalled(data):
+                self.shell.said.append(f"{self.life} <- {data.decode()} of its journal")
             case _:
                 self.shell.said.append(
                     f"{self.life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip()

@@ -17,7 +17,7 @@ from typing import Any
 from clonos.core import determinants as d
 from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.options import Options
 from clonos.core.ports import Emission, Output
 from clonos.core.slot import Slot
@@ -64,7 +64,9 @@ class Dialogue:
     # ------------------------------------------------------------------ names
 
     def task(self, name: str) -> TaskId:
-        return TaskId("abcdefgh".index(name[0]))
+        """``a``; ``a*``: its journal."""
+        task = TaskId("abcdefgh".index(name[0]))
+        return journal_of(task) if name.endswith("*") else task
 
     def life(self, text: str) -> tuple[TaskId, Incarnation]:
         """``b.2``, or ``b`` for the incarnation that the view names."""
@@ -84,13 +86,14 @@ class Dialogue:
         return tuple(m.Length(self.task(name), int(end)) for name, end in pairs)
 
     def deltas(self, text: str) -> tuple[m.Delta, ...]:
-        """``a[0!:s3,k];b[4:k]``: bytes from an offset on; ! where what lies before is completed."""
+        """``a[0!:s3,k];a*[4:xyz]``: bytes from an offset on; ! where what lies before is completed."""
         found = []
         for word in text.split(";"):
             if word:
-                start, _, entries = word[2:-1].partition(":")
-                offset = int(start.rstrip("!"))
-                found.append(m.Delta(self.task(word[0]), offset, start.endswith("!"), log_of(entries)))
+                name, _, rest = word[:-1].partition("[")
+                start, _, entries = rest.partition(":")
+                data = entries.encode() if name.endswith("*") else log_of(entries)
+                found.append(m.Delta(self.task(name), int(start.rstrip("!")), start.endswith("!"), data))
         return tuple(found)
 
     def hear(self, sender: int, message: m.Message, payload: bytes = b"") -> None:
@@ -100,8 +103,9 @@ class Dialogue:
     # ------------------------------------------------------------------ views and the coordinator
 
     def do_slot(self, words: list[str], given: Given) -> None:
-        """``slot 5 tasks=3``: the slot of this dialogue; other options are those of a job."""
-        plan = chain_of(int(given.pop("tasks", 3)), int(given["depth"]) if "depth" in given else None)
+        """``slot 5 journalled tasks=3``: the slot of this dialogue; other options are those of a job."""
+        depth = int(given["depth"]) if "depth" in given else None
+        plan = chain_of(int(given.pop("tasks", 3)), depth, is_journalled="journalled" in words)
         given.pop("depth", None)
         defaults = {"credit_window_bytes": 1000}
         options = Options(**{**defaults, **{name: int(value) for name, value in given.items()}})  # type: ignore[arg-type]
@@ -214,8 +218,9 @@ class Dialogue:
         self.hear(slot, m.Answer(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
 
     def do_keep(self, words: list[str], given: Given) -> None:
-        """``keep c.1 all has=c[0!:s3]``"""
-        self.hear(9, m.Keep(*self.life(words[0]), "all" in words, self.deltas(given.get("has", ""))))
+        """``keep c.1 all has=c[0!:s3] journal=0``"""
+        deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
+        self.hear(9, m.Keep(*self.life(words[0]), "all" in words, deltas, start))
 
     def do_kept(self, words: list[str], given: Given) -> None:
         """``kept c.1 from=7 has=c:3,a:2``"""
@@ -250,10 +255,11 @@ class Dialogue:
             "final" in given,
             b"",
             encode_value({f"b{checkpoint}": True}),
+            journal_offset_bytes=int(given.get("journal", 0)),
         )
 
     def do_emission(self, words: list[str], given: Given) -> None:
-        """``emission b log=s3,k out=xyz consumed=195 snapshot=1 on=-1 in=3 out_at=3``: one step of a task."""
+        """``emission b log=s3,k out=xyz consumed=195 snapshot=1 on=-1 in=3 out_at=3 read=4``: one step of a task."""
         task, life = self.life(words[0])
         outputs = []
         channel = self.slot.plan.outputs[task][0]
@@ -270,13 +276,31 @@ class Dialogue:
             snapshot = self.snapshot(task, life, checkpoint, {**given, "out": given.get("out_at", "0")})
         inputs = self.slot.plan.inputs[task]
         consumed = ((inputs[0].id, 0, int(given["consumed"])),) if "consumed" in given else ()
-        self.slot.on_emission(task, life, Emission(log_of(given.get("log", "")), tuple(outputs), consumed, snapshot))
+        read = int(given.get("read", 0))
+        log = log_of(given.get("log", ""))
+        emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read)
+        self.slot.on_emission(task, life, emission)
 
     def do_ends(self, words: list[str], given: Given) -> None:
         """``ends b at=5``: the log of b has ended, its output is at 5."""
         task, life = self.life(words[0])
         channel = self.slot.plan.outputs[task][0]
         self.slot.on_log_end(task, life, {channel.id: int(given.get("at", 0))})
+
+    def do_wants(self, words: list[str], given: Given) -> None:
+        """``wants a``: a source is live and takes more in."""
+        self.slot.on_open_journal(*self.life(words[0]))
+
+    def do_in(self, words: list[str], given: Given) -> None:
+        """``in a xyz``: bytes have come in."""
+        self.slot.on_journal(*self.life(words[0]), words[1].encode())
+
+    def do_broken(self, words: list[str], given: Given) -> None:
+        """``broken a``: the intake has failed."""
+        self.slot.on_intake_failed(*self.life(words[0]), "connection refused")
+
+    def do_reads_what_is_not_there(self, words: list[str], given: Given) -> None:
+        self.slot.on_journal_lost(*self.life(words[0]))
 
     def do_needs(self, words: list[str], given: Given) -> None:
         channel = self.channel(words[0])
@@ -324,8 +348,8 @@ class Dialogue:
         self.slot.on_peer_back(SlotId(int(words[0])))
 
     def do_tick(self, words: list[str], given: Given) -> None:
-        """A heartbeat."""
-        self.shell.now += 100_000_000
+        """A heartbeat; ``tick after_ms=30000``: a long time later."""
+        self.shell.now += int(given.get("after_ms", 100)) * 1_000_000
         self.slot.on_tick(self.shell.now)
 
 

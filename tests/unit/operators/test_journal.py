@@ -1,0 +1,140 @@
+"""The head of a source that cannot be re-read: what it is fed comes out once, in order, and snapshots lack nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.api.faults import GraphRefused
+from clonos.api.graph import JobGraph
+from clonos.connectors import blackhole, sockets, values
+from clonos.core.chain import JournalledChain
+from clonos.core.errors import InternalError
+from clonos.core.options import Options
+from clonos.operators.journal import END_OF_JOURNAL, JournalHead
+from clonos.operators.operator import Operator
+from clonos.operators.source import ALL_READ, PositionMalformed
+
+PUSHED = sockets.lines("localhost", 9)
+LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=5), max_size=12)
+
+
+class Rows(Operator):
+    def __init__(self) -> None:
+        self.all: list[Any] = []
+
+    def rows(self, rows: list[Any]) -> None:
+        self.all += rows
+
+
+def new_head(position: bytes | None = None) -> tuple[JournalHead, list[Any]]:
+    head = JournalHead("source", PUSHED)
+    head.out = rows = Rows()
+    if position is not None:
+        head.restore(position)
+    return head, rows.all
+
+
+def journal_of(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_all(head: JournalHead) -> None:
+    while (found := head.poll(3)) not in (None, ALL_READ):
+        assert found is not None
+        head.read(*found)
+
+
+def test_nothing_can_be_read_before_it_is_fed() -> None:
+    head, _ = new_head()
+    assert head.poll(10) is None
+    with pytest.raises(InternalError, match="asked for 1 records"):
+        head.read(0, 1)
+
+
+def test_records_are_read_as_they_were_fed() -> None:
+    head, rows = new_head()
+    assert head.feed(b"one\ntwo\r\n")
+    assert head.feed(b"three\n")
+    assert (head.poll(2), head.poll(10), head.unread_bytes()) == ((0, 2), (0, 3), 15)
+    head.read(0, 2)
+    assert (rows, head.poll(10), head.unread_bytes()) == (["one", "two"], (0, 1), 6)
+
+
+def test_the_end_comes_behind_the_last_record() -> None:
+    head, rows = new_head()
+    assert not head.feed(b"one\n" + END_OF_JOURNAL)
+    assert head.poll(10) == (0, 1)
+    head.read(0, 1)
+    assert (head.poll(10), rows) == (ALL_READ, ["one"])
+    assert not new_head(head.position())[0].feed(b"")
+
+
+def test_an_end_of_its_own_is_an_end_too() -> None:
+    head, _ = new_head()
+    assert head.feed(b"one\n")
+    assert not head.feed(END_OF_JOURNAL)
+    assert head.poll(10) == (0, 1)
+
+
+@given(LINES, st.data())
+def test_wherever_it_is_cut_and_restored_each_record_comes_once(lines: list[str], data: st.DataObject) -> None:
+    places = st.integers(0, len(lines))
+    cuts = sorted(data.draw(st.tuples(places, places, places)))
+    head, rows = new_head()
+    taken: list[Any] = []
+    for start, end in pairwise((0, *cuts, len(lines))):
+        head.feed(journal_of(lines[start:end]))
+        unread = head.poll(100)
+        head.read(0, data.draw(st.integers(1, unread[1]))) if unread else None
+        taken += rows
+        head, rows = new_head(head.position())
+    head.feed(END_OF_JOURNAL)
+    read_all(head)
+    assert taken + rows == lines
+
+
+def test_a_position_of_something_else_is_refused() -> None:
+    with pytest.raises(PositionMalformed, match="position of the source source"):
+        new_head(b"\x93\x01\x02\x03")
+
+
+def pushed_graph(parallelism: int | None = None) -> JobGraph:
+    graph = JobGraph("pushed")
+    graph.source(PUSHED, parallelism=parallelism).map(str.upper).sink(blackhole())
+    return graph
+
+
+def test_its_vertex_has_one_task_with_a_journal_and_needs_a_keeper() -> None:
+    image = pushed_graph().compile(Options(), parallelism=4)
+    source = image.plan.vertices[0]
+    assert (source.parallelism, source.is_journalled, source.has_effects) == (1, True, False)
+    assert image.plan.kept == (0,)
+    assert image.pushed == {0: PUSHED}
+    assert image.splits == {"source": ()}
+
+
+def test_its_chain_is_fed_and_read() -> None:
+    chain: JournalledChain = pushed_graph().compile(Options()).new_chain(0)
+    assert chain.feed(b"one\n")
+    assert (chain.poll(5), chain.unread_bytes()) == ((0, 1), 4)
+
+
+def test_other_sources_have_no_journal() -> None:
+    graph = JobGraph("values")
+    graph.source(values(range(3))).sink(blackhole())
+    assert not any(vertex.is_journalled for vertex in graph.compile(Options()).plan.vertices)
+
+
+def test_several_tasks_on_one_connection_are_refused() -> None:
+    with pytest.raises(GraphRefused, match="its source is one connection"):
+        pushed_graph(parallelism=2)
+
+
+def test_a_job_without_keepers_is_refused() -> None:
+    with pytest.raises(GraphRefused, match="keepers is 0: what it has read would be lost"):
+        pushed_graph().compile(Options(keepers=0))
