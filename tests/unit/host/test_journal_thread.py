@@ -1,0 +1,157 @@
+"""Connections of sources that cannot be re-read, on loopback: what comes in, what the server hears, and the ends."""
+
+from __future__ import annotations
+
+import queue
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import blackhole, sockets
+from clonos.core.ids import Incarnation, TaskId
+from clonos.core.options import Options
+from clonos.operators.journal import END_OF_JOURNAL
+from clonos_standby.journal_thread import JournalThreads
+from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot
+
+LIFE = (TaskId(0), Incarnation(7))
+
+
+class Told(Mailbox):
+    """Calls can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
+
+    def put(self, call: Any, *arguments: Any) -> None:
+        self._queue.put((call.__name__, arguments))
+
+    def next(self) -> tuple[str, Any]:
+        """What was told, and about what, but for whom: that is always the same."""
+        name, arguments = self._queue.get(timeout=LIMIT_S)
+        if name == "on_raised":
+            return name, arguments[0]
+        assert arguments[:2] == LIFE
+        return name, arguments[2]
+
+    def journal(self, size: int) -> bytes:
+        """So many bytes that have come in."""
+        data = b""
+        while len(data) < size:
+            name, more = self.next()
+            assert name == "on_journal", more
+            data += more
+        return data
+
+
+class Bench:
+    """A server, a job that reads from it, and what its thread tells."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self.server = server
+        self.told = Told()
+        graph = JobGraph("pushed")
+        source = sockets.lines("127.0.0.1", server.getsockname()[1], acknowledge=True, line_bytes_max=100)
+        graph.source(source).sink(blackhole())
+        image = graph.compile(Options())
+        self.threads = JournalThreads(image, lone_slot(image), self.told)
+
+    def open(self, offset_bytes: int = 0) -> socket.socket:
+        """Connects; the server's end, which has heard where to begin."""
+        self.threads.open(*LIFE, offset_bytes)
+        connection = self.server.accept()[0]
+        connection.settimeout(LIMIT_S)
+        assert connection.recv(100) == b"%d\n" % offset_bytes
+        return connection
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(LIMIT_S)
+        made = Bench(server)
+        yield made
+        for thread in made.threads.close_all():
+            thread.join(LIMIT_S)
+            assert not thread.is_alive()
+
+
+def test_whole_lines_come_in_and_the_server_hears_what_is_kept(bench: Bench) -> None:
+    with bench.open(100) as connection:
+        connection.sendall(b"one\ntwo\nthr")
+        assert bench.told.journal(8) == b"one\ntwo\n"
+        bench.threads.acknowledge(*LIFE, 104)
+        assert connection.recv(100) == b"104\n"
+        connection.sendall(b"ee\n")
+        assert bench.told.journal(6) == b"three\n"
+        bench.threads.acknowledge(*LIFE, 114)
+        assert connection.recv(100) == b"114\n"
+
+
+def test_the_end_comes_in_and_the_last_acknowledgement_goes_out(bench: Bench) -> None:
+    with bench.open() as connection:
+        connection.sendall(b"one\n")
+        connection.shutdown(socket.SHUT_WR)
+        assert bench.told.journal(5) == b"one\n" + END_OF_JOURNAL
+        bench.threads.acknowledge(*LIFE, 5)
+        assert connection.recv(100) == b"4\n"
+        assert connection.recv(100) == b""
+
+
+def test_what_is_held_stays_where_it_is(bench: Bench) -> None:
+    with bench.open() as connection:
+        bench.threads.hold(*LIFE, True)
+        bench.threads.acknowledge(*LIFE, 0)
+        connection.sendall(b"one\n")
+        bench.threads.hold(*LIFE, False)
+        assert bench.told.journal(4) == b"one\n"
+
+
+def test_a_server_that_closes_while_it_is_held_loses_nothing(bench: Bench) -> None:
+    with bench.open() as connection:
+        bench.threads.hold(*LIFE, True)
+        connection.sendall(b"one\n")
+    bench.threads.hold(*LIFE, False)
+    assert bench.told.journal(5) == b"one\n" + END_OF_JOURNAL
+
+
+def test_a_connection_that_breaks_is_told_and_another_one_can_be_opened(bench: Bench) -> None:
+    with bench.open() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
+    name, error = bench.told.next()
+    assert (name, "SocketFailed: " in error) == ("on_intake_failed", True)
+    with bench.open(0) as connection:
+        connection.sendall(b"one\n")
+        assert bench.told.journal(4) == b"one\n"
+
+
+def test_a_server_that_is_not_there_is_told(bench: Bench) -> None:
+    bench.server.close()
+    bench.threads.open(*LIFE, 0)
+    name, error = bench.told.next()
+    assert (name, "Start the server that sends the lines" in error) == ("on_intake_failed", True)
+
+
+def test_what_no_other_connection_would_mend_fails_the_job(bench: Bench) -> None:
+    with bench.open() as connection:
+        connection.sendall(b"x" * 101)
+        name, failed = bench.told.next()
+        assert (name, failed.is_fatal) == ("on_raised", True)
+        assert "a line of more than 100 bytes" in failed.error
+
+
+def test_a_life_that_is_over_is_disconnected(bench: Bench) -> None:
+    with bench.open() as connection:
+        bench.threads.close(*LIFE)
+        assert connection.recv(100) == b""
+
+
+def test_other_lives_are_nobody_here(bench: Bench) -> None:
+    other = (TaskId(0), Incarnation(8))
+    bench.threads.hold(*other, True)
+    bench.threads.acknowledge(*other, 5)
+    bench.threads.close(*other)
