@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from clonos.core.ids import view_name
 from clonos.demo.kills import step_of
 from clonos.demo.wordcount import ASK
 from clonos.status import Status
@@ -70,7 +71,7 @@ class Display:
     def _headline(self, status: Status, rate: float) -> Text:
         return Text(
             f"{status.phase}: {rate:,.0f} records/s, epoch {status.checkpoint},"
-            f" generation {status.generation}, view {status.view:x}, {len(status.slots)} slots"
+            f" generation {status.generation}, view {view_name(status.view)}, {len(status.slots)} slots"
         )
 
 
@@ -84,7 +85,7 @@ def _tasks(status: Status) -> Table:
         table.add_row(
             task.name,
             task.phase,
-            f"{task.incarnation:x}",
+            view_name(task.incarnation),
             str(task.pid),
             task.domain,
             records,
