@@ -136,7 +136,7 @@ def _options(parsed: argparse.Namespace) -> dict[str, object]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="clonos",
-        description=clonos.__doc__,
+        description=(clonos.__doc__ or "").partition("\n")[0],
         epilog=(__doc__ or "").partition("\n\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
