@@ -191,17 +191,17 @@ class _Compiler:
         if step.source is not None:
             return partial(SourceHead, step.name, step.source, self._splits[step.name], step.gives_columns)
         if step.sink is not None:
-            return self._sink_maker(step.sink, vertex)
+            return self._sink_maker(step.sink, vertex, self._graph.steps[step.taps[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
 
-    def _sink_maker(self, sink: AnySink, vertex: _Vertex) -> Callable[[], Operator]:
+    def _sink_maker(self, sink: AnySink, vertex: _Vertex, giver: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):
             vertex.sinks.append(sink)
             return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)  # the list may grow
         vertex.outside = sink
         port = vertex.take_port()
-        self._edges.append(Edge(vertex.number, OUTSIDE, Partitioning.OUTSIDE, port))
+        self._edges.append(Edge(vertex.number, OUTSIDE, Partitioning.OUTSIDE, port, giver))
         return partial(ToOutside, port)
 
     # --- edges
@@ -213,7 +213,8 @@ class _Compiler:
         partitioning = PARTITIONINGS[tap.exchange]
         if partitioning is Partitioning.FORWARD and vertex.parallelism != target.parallelism:
             partitioning = Partitioning.REBALANCE
-        self._edges.append(Edge(vertex.number, target.number, partitioning, port))
+        name = self._graph.steps[tap.step].name
+        self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         if tap.key is not None:
             return self._connect_by_key(tap, tap.key, vertex, port)
         giver = self._graph.steps[tap.step]
@@ -249,10 +250,10 @@ class _Compiler:
             return
         errors = self._new_vertex(1)
         errors.names.append((ERRORS_STEP, True))
-        number = errors.add(_Node(ERRORS_STEP, self._sink_maker(sink, errors), False), None)
+        number = errors.add(_Node(ERRORS_STEP, self._sink_maker(sink, errors, ERRORS_STEP), False), None)
         for giver in givers:
             giver.error_port = giver.take_port()
-            self._edges.append(Edge(giver.number, errors.number, Partitioning.REBALANCE, giver.error_port))
+            self._edges.append(Edge(giver.number, errors.number, Partitioning.REBALANCE, giver.error_port, ERRORS_STEP))
             errors.inputs.append(Input(number))
 
     # --- numbers and names

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from clonos.core.chain import JournalledChain
 from clonos.core.errors import EnvironmentFault
+from clonos.core.failures import failure_of
 from clonos.core.ids import ChannelId, journal_of, view_name
 from clonos.core.messages import Delta
 from clonos.core.ports import Journalled, TaskPort
-from clonos.core.pressure import failure
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted
@@ -171,7 +171,7 @@ class Journal:
             self._failing_ns = now_ns
         if now_ns - self._failing_ns > patience_ns and hosted.failed is None:
             fault = IntakeFailed(hosted.plan.task_name(hosted.task), INTAKE_PATIENCE_MS, error)
-            hosted.failed = failure(hosted.task, hosted.incarnation, fault, is_fatal=True)
+            hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
             hosted.slot.tell_coordinator(hosted.failed)
 
 

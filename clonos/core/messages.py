@@ -234,6 +234,7 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     error: Text
     traceback: Text
     is_fatal: bool  # no second try helps: a divergence, a value that no codec carries
+    is_environment: bool = False  # a disk, a network, a service or a file is at fault, not the job
 
 
 class Accusation(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):

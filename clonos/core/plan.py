@@ -37,12 +37,16 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """All channels between two vertices; ``port`` is the output of the source vertex's chain that feeds it."""
+    """All channels between two vertices; ``port`` is the output of the source vertex's chain that feeds it.
+
+    ``giver``: the step whose results it carries, for what is said of them.
+    """
 
     source: int
     target: int  # -1 for the outside
     partitioning: Partitioning
     port: int
+    giver: str = ""
 
 
 @dataclass(frozen=True, slots=True)

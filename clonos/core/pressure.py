@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import OUTSIDE, ChannelId, Incarnation, TaskId
+from clonos.core.failures import failure_of
+from clonos.core.ids import OUTSIDE, ChannelId
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.limits import Level, LimitExceeded, SegmentUnreadable, Use, fullest, uses
-from clonos.core.messages import TaskFailed
 
 if TYPE_CHECKING:
     from clonos.core.slot import Slot
@@ -83,11 +82,13 @@ class Pressure:
         if slot.hosted:
             hosted = slot.hosted[min(slot.hosted)]
             if hosted.failed is None or not hosted.failed.is_fatal:  # it is repeated at the heartbeat
-                hosted.failed = failure(hosted.task, hosted.incarnation, fault, is_fatal=True)
+                hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
                 slot.tell_coordinator(hosted.failed)
         elif slot.keepers:
             keeper = slot.keepers[min(slot.keepers)]
-            slot.tell_coordinator(failure(keeper.task, keeper.incarnation, fault, is_fatal=True))
+            slot.tell_coordinator(
+                failure_of(keeper.task, keeper.incarnation, fault, is_fatal=True, with_traceback=False)
+            )
 
     # ------------------------------------------------------------------ what the disk answers
 
@@ -112,7 +113,7 @@ class Pressure:
         if payloads is None:
             if hosted.failed is None:
                 fault = SegmentUnreadable(self._channel_name(channel), error)
-                hosted.failed = failure(hosted.task, hosted.incarnation, fault, is_fatal=False)
+                hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=False, with_traceback=False)
                 self.slot.tell_coordinator(hosted.failed)
         elif channel in hosted.sendings:
             hosted.pump(hosted.sendings[channel])
@@ -124,19 +125,3 @@ class Pressure:
         plan, channel = self.slot.plan, self.slot.plan.channels[number]
         receiver = "outside" if channel.receiver == OUTSIDE else plan.task_name(channel.receiver)
         return f"{plan.task_name(channel.sender)} -> {receiver}"
-
-
-def failure(task: TaskId, incarnation: Incarnation, fault: EnvironmentFault, is_fatal: bool) -> TaskFailed:
-    """What the coordinator is told when a slot's environment fails a task, at no element of its input."""
-    return TaskFailed(
-        task=task,
-        incarnation=incarnation,
-        channel=-1,
-        first_seq=0,
-        count=0,
-        step="",
-        record="",
-        error=f"{type(fault).__name__}: {fault}",
-        traceback="",
-        is_fatal=is_fatal,
-    )

@@ -89,13 +89,16 @@ def _replace_dead(state: Record, event: ProcessDied) -> Step:
     return record, Replace(deaths >= DEATHS_BEFORE_CAUTION)
 
 
+POISON = "at the same input element in two incarnations: a poison record"
+
+
 def _judge(state: Record, event: Raised) -> Step:
     failed = event.failed
     record = Record(state.incarnations + 1, state.deaths, (*state.raised, failed)[-RAISED_MAX:])
     if failed.is_fatal:
         return record, _failure(event, "and no second try helps")
     if any(is_same_element(earlier, failed) for earlier in state.raised):
-        return record, _failure(event, "at the same input element in two incarnations: a poison record")
+        return record, _failure(event, POISON if failed.count else "in two incarnations, at no element of its input")
     if record.incarnations > event.incarnations_max:
         count = record.incarnations
         return record, _failure(event, f"the end of {count} incarnations since the last completed checkpoint")
@@ -116,7 +119,7 @@ def _failure(event: Raised, why: str) -> JobFailed:
     step = f" in step {failed.step}" if failed.step else ""
     record = f", record {failed.record}" if failed.record else ""
     return JobFailed(
-        fault=Fault.JOB,
+        fault=Fault.ENVIRONMENT if failed.is_environment else Fault.JOB,
         reason=f"task {event.task_name} raised {failed.error}{step}{record}, {why}.",
         task_name=event.task_name,
         step=failed.step,

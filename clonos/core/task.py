@@ -216,6 +216,7 @@ class Task:
             return
         if self.journal is not None:
             self.journal.open()
+        self.at = (-1, self._records_in, 0)
         found = self.chain.poll(self._limit())
         if found is None:
             due_ns = self.chain.next_timer_ns()

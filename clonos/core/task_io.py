@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core.chain import Kind
+from clonos.core.chain import FailedAt, Kind, StepFailed
 from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.keys import Router
-from clonos.core.plan import Channel, Partitioning, Plan
+from clonos.core.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports import Delivered, Output
 from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
 from clonos.core.snapshots import Snapshot
-from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.core.values import ValueUnsupported, decode_columns, decode_rows, encode_columns, encode_rows
+
+RECORD_CHARACTERS_MAX = 500
 
 
 class _Piece:
@@ -112,15 +115,25 @@ def _joined(kind: int, parts: list[Any]) -> Any:
     return pa.concat_batches(parts)
 
 
+def _culprit(rows: list[Any], error: ValueUnsupported) -> str:
+    """The row that cannot travel, as text; ``error.path`` begins with its place."""
+    found = re.match(r"rows\[(\d+)\]", error.path)
+    if found is None:
+        return ""
+    try:
+        return repr(rows[int(found[1])])[:RECORD_CHARACTERS_MAX]
+    except Exception as raised:  # noqa: BLE001  a __repr__ of the user's
+        return f"<its repr raised {type(raised).__name__}>"
+
+
 class Outlet:
     """One edge of the plan at its sending task: gathers a step's output, then partitions and encodes it."""
 
-    __slots__ = ("_gathered", "_outputs", "_router", "channels", "next_seqs", "partitioning")
+    __slots__ = ("_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
 
-    def __init__(
-        self, partitioning: Partitioning, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int
-    ) -> None:
-        self.partitioning = partitioning
+    def __init__(self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int) -> None:
+        self.partitioning = partitioning = edge.partitioning
+        self._giver = edge.giver
         self.channels: list[ChannelId] = [channel.id for channel in channels]
         self.next_seqs = next_seqs
         self._router = Router(len(channels), max_parallelism) if partitioning is Partitioning.HASH else None
@@ -176,7 +189,13 @@ class Outlet:
         gathered, self._gathered = self._gathered, []
         for target, rows in enumerate(gathered):
             if rows:
-                self._put(target, Kind.ROWS, len(rows), encode_rows(rows))
+                self._put(target, Kind.ROWS, len(rows), self._encoded(rows))
+
+    def _encoded(self, rows: list[Any]) -> bytes:
+        try:
+            return encode_rows(rows)
+        except ValueUnsupported as error:
+            raise StepFailed(FailedAt(self._giver, -1, _culprit(rows, error))) from error
 
     def _put(self, target: int, kind: Kind, count: int, payload: bytes) -> None:
         everywhere = self.partitioning is Partitioning.BROADCAST
@@ -215,7 +234,7 @@ class Outputs:
         for number, channels in by_edge.items():
             edge = plan.edges[number]
             next_seqs = [restored.get(channel.id, 0) for channel in channels]
-            outlet = Outlet(edge.partitioning, channels, next_seqs, plan.max_parallelism)
+            outlet = Outlet(edge, channels, next_seqs, plan.max_parallelism)
             self._outlets.append(outlet)
             self._by_port.setdefault(edge.port, []).append(outlet)
         self._positions: dict[ChannelId, int] = {}

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Final
@@ -19,20 +19,32 @@ import cloudpickle
 
 from clonos.core.errors import JobError
 
+UNPICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError)
 LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")
 FOLDERS_OF_INSTALLED: Final = ("site-packages", "dist-packages")
 
 
-def pack(birth: object) -> bytes:
-    """The pickled object. ``JobError`` when something in it cannot travel."""
+def pack(birth: object, parts: Iterable[tuple[str, object]] = ()) -> bytes:
+    """The pickled object. ``JobError`` when something in it cannot travel; the first of its named ``parts`` that cannot
+    is named."""
     with _by_value(own_modules()):
         try:
             return bytes(cloudpickle.dumps(birth))
-        except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
+        except UNPICKLABLE as error:
+            culprit = next((name for name, part in parts if not _is_picklable(part)), "")
             raise JobError(
-                f"the job cannot be sent to its slots: {error}. A function takes along what it refers to;"
-                " open files, locks, sockets and sessions belong into open() of a process class, which makes them anew."
+                f"the job cannot be sent to its slots{culprit and f': the step {culprit}'}: {error}."
+                " A function takes along what it refers to; open files, locks, sockets and sessions belong into open()"
+                " of a process class, which makes them anew."
             ) from error
+
+
+def _is_picklable(part: object) -> bool:
+    try:
+        cloudpickle.dumps(part)
+    except UNPICKLABLE:
+        return False
+    return True
 
 
 def own_modules() -> list[ModuleType]:

@@ -92,11 +92,16 @@ def result_of(end: JobDone, status: Status) -> Result:
 
 def _told(job: str, failed: JobFailed) -> str:
     lines = [f"job {job} has failed: {failed.reason}"]
-    if failed.error:
-        first, last = failed.first_seq, failed.first_seq + failed.count - 1
-        place = f"element {first}" if last <= first else f"elements {first} to {last}"
-        where = f"{place} of channel {failed.channel}" if failed.channel >= 0 else "no input element"
-        lines.append(f"task {failed.task_name}, step {failed.step or 'unknown'}, {where}: {failed.error}")
+    if failed.count:
+        lines.append(f"element: {_place(failed)}")
     if failed.record:
         lines.append(f"record: {failed.record}")
     return "\n".join([*lines, failed.traceback.rstrip()]).rstrip()
+
+
+def _place(failed: JobFailed) -> str:
+    """Which elements of which input, in words; a source has records and no channel."""
+    first, last = failed.first_seq, failed.first_seq + failed.count - 1
+    numbers = f"{first}" if last == first else f"{first} to {last}"
+    of = f"channel {failed.channel} at" if failed.channel >= 0 else "what was read by"
+    return f"number {numbers} of {of} task {failed.task_name}"

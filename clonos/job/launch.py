@@ -61,7 +61,7 @@ def launch(
     record = store.find_job() if run.resume else None
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if record is None else record.splits)
     resumed = _resumed(store, run, image.plan) if run.resume else None
-    packed = pack(image)
+    packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     place = opener(graph.name, settings, session)
     try:
         if record is None:

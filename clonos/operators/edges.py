@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from clonos.core.chain import ChainContext, Collector
-from clonos.core.errors import ClonosError
 from clonos.core.keys import KeyUnsupported, encode_key
 from clonos.core.values import ValueBeyondLimit
 from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
@@ -116,17 +115,19 @@ class ToSink(Operator):
     def open(self, scope: Scope) -> None:
         context: ChainContext = scope.context
         self._collector: Collector = context.collector
-        self._writer = self._sink.writer()
-        self._writer.open(
-            WriterContext(context.job_id, context.task_name, context.index, context.generation, context.incarnation)
+        identity = WriterContext(
+            context.job_id, context.task_name, context.index, context.generation, context.incarnation
         )
+        try:
+            self._writer = self._sink.writer()
+            self._writer.open(identity)
+        except Exception as error:
+            raise self.guard.failed() from error
 
     def rows(self, rows: list[Any]) -> None:
         assert self._writer is not None
         try:
             self._writer.write(rows)
-        except (ClonosError, OSError):
-            raise  # these say whose fault it is
         except Exception as error:
             raise self.guard.failed() from error
 
@@ -134,14 +135,15 @@ class ToSink(Operator):
         assert self._writer is not None
         try:
             self._writer.write_columns(batch)
-        except (ClonosError, OSError):
-            raise  # these say whose fault it is
         except Exception as error:
             raise self.guard.failed() from error
 
     def prepare(self, checkpoint: int) -> None:
         assert self._writer is not None
-        part = self._writer.prepare(checkpoint)
+        try:
+            part = self._writer.prepare(checkpoint)
+        except Exception as error:
+            raise self.guard.failed() from error
         if part is not None:
             self._collector.prepared(part if self._number is None else _encode_part((self._number, part)))
 

@@ -19,6 +19,9 @@ from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value,
 RECORD_CHARACTERS_MAX: Final = 500
 FRAMES_MAX: Final = 20
 
+RAISED: Final = (Exception, SystemExit, KeyboardInterrupt)
+"""What user code may raise: ``sys.exit()`` in it is an error like others, and ends no process."""
+
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 
 
@@ -66,7 +69,7 @@ class Guard:
             try:
                 consume(records)
                 return failed
-            except Exception as error:  # noqa: BLE001  the user's code: its error is a record or a StepFailed
+            except RAISED as error:  # the user's code: its error is a record or a StepFailed
                 place = len(rows) - records.__length_hint__() - 1
                 self.caught(error, rows[place] if pairs is None else pairs[place][1], place)
                 failed.append(place)
@@ -89,7 +92,7 @@ class Guard:
         failed = self.run(one_by_one if self.routes else at_once, rows, pairs)
         return results, failed
 
-    def caught(self, error: Exception, record: object, place: int = -1) -> None:
+    def caught(self, error: BaseException, record: object, place: int = -1) -> None:
         """User code raised at a record, the one at ``place`` of its batch: routes it, or raises StepFailed."""
         assert not isinstance(error, StepFailed), "results go on outside of what is guarded"
         if self._port is not None and _is_routable(error):
@@ -101,7 +104,7 @@ class Guard:
         raise StepFailed(FailedAt(self._step, index, shortened(record))) from error
 
     def failed(self) -> StepFailed:
-        """What to raise from an error that names no step: of a connector that is not of the house."""
+        """What to raise from an error of a connector, which does not know its step."""
         return StepFailed(FailedAt(self._step, -1, ""))
 
 
@@ -114,7 +117,7 @@ def shortened(record: object) -> str:
     return _plain(text)
 
 
-def _is_routable(error: Exception) -> bool:
+def _is_routable(error: BaseException) -> bool:
     return isinstance(error, EnvironmentFault) or not isinstance(error, ClonosError)
 
 
@@ -126,14 +129,14 @@ def _travelling(record: object) -> object:
     return record
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     try:
         return _plain(f"{type(error).__qualname__}: {error}")
     except Exception:  # noqa: BLE001  a __str__ of the user's
         return type(error).__qualname__
 
 
-def _frames(error: Exception) -> str:
+def _frames(error: BaseException) -> str:
     """Where it was raised, innermost last, without the frames of operators."""
     frames: list[str] = []
     traceback: TracebackType | None = error.__traceback__

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 from clonos.core.chain import FailedAt, StepFailed
 from clonos.core.errors import JobError
 from clonos.operators.descriptors import Cell, ListState, MapState, State, Value, ValueState
+from clonos.operators.guard import RAISED
 from clonos.operators.instants import from_instant, to_instant
 from clonos.operators.operator import Due, Operator, Scope
 from clonos.operators.state import StateBackend
@@ -125,7 +126,7 @@ class Process(Operator):
             emitted = len(results)
             try:
                 process(value, context)
-            except Exception:
+            except RAISED:
                 del results[emitted:]
                 raise
 
@@ -145,7 +146,7 @@ class Process(Operator):
             emitted = len(results)
             try:
                 self._function.on_timer(from_instant(instant_ns), self._context)
-            except Exception as error:  # noqa: BLE001  the user's code: its error is routed or a StepFailed
+            except RAISED as error:  # the user's code: its error is routed or a StepFailed
                 del results[emitted:]
                 self.guard.caught(error, None)
         if results:
@@ -159,7 +160,7 @@ class Process(Operator):
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
             function(*arguments)
-        except Exception as error:
+        except RAISED as error:
             raise StepFailed(FailedAt(self._step, -1, "")) from error
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.core.chain import FailedAt, StepFailed
 from clonos.core.errors import EnvironmentFault, InternalError, JobError
 from clonos.operators.connect import RecordBatch, Source, SplitReader
 from clonos.operators.operator import Operator, Scope
@@ -144,12 +145,8 @@ class OpenSplit:
         """Reads the next chunk that has a record beyond those to skip. False: nothing now, or the end."""
         if self._has_ended:
             return False
-        if self._reader is None:
-            self._reader = self._source.reader()
-            self._reader.open(self._split, self._mark)
         while True:
-            mark = self._reader.mark()
-            chunk = self._reader.read(max(records_max, CHUNK_RECORDS) + self._to_skip)
+            mark, chunk = self._read(max(records_max, CHUNK_RECORDS) + self._to_skip)
             if chunk is None:
                 self._has_ended = True
                 return False
@@ -160,6 +157,16 @@ class OpenSplit:
             self._to_skip -= self._taken
             if self._taken < size:
                 return True
+
+    def _read(self, records_max: int) -> tuple[bytes, Any]:
+        """A mark and what the reader gives from there on. StepFailed."""
+        try:
+            if self._reader is None:
+                self._reader = self._source.reader()
+                self._reader.open(self._split, self._mark)
+            return self._reader.mark(), self._reader.read(records_max)
+        except Exception as error:
+            raise StepFailed(FailedAt(self._step, -1, "")) from error
 
     def _size(self) -> int:
         return _size_of(self._chunk)

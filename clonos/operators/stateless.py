@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos.core.errors import JobError
 from clonos.operators.connect import RecordBatch
+from clonos.operators.guard import RAISED
 from clonos.operators.operator import Operator
 
 
@@ -66,7 +67,7 @@ class FlatMap(Operator):
             whole = len(results)
             try:
                 extend(function(record))
-            except Exception:
+            except RAISED:
                 del results[whole:]
                 raise
 

@@ -7,11 +7,11 @@ breaks it says so and ends; the slot's machine opens another one.
 from __future__ import annotations
 
 import logging
-import traceback
 from threading import Event, Thread
 from typing import Any
 
 from clonos.core.errors import EnvironmentFault
+from clonos.core.failures import failure_of
 from clonos.core.ids import Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
 from clonos.core.slot import Slot
@@ -160,15 +160,4 @@ class JournalThread:
         self._inbox.wait_for_room()
 
     def _describe(self, error: Exception) -> TaskFailed:
-        return TaskFailed(
-            task=self._task,
-            incarnation=self._incarnation,
-            channel=-1,
-            first_seq=0,
-            count=0,
-            step="",
-            record="",
-            error=f"{type(error).__name__}: {error}"[:10_000],
-            traceback="".join(traceback.format_exception(error))[-100_000:],
-            is_fatal=True,
-        )
+        return failure_of(self._task, self._incarnation, error, is_fatal=True)

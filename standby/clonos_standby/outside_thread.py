@@ -7,7 +7,6 @@ incarnation lives, and the view that says so is on its way.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from clonos.core.chain import Kind
 from clonos.core.errors import ClonosError, EnvironmentFault
+from clonos.core.failures import failure_of
 from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.slot import Slot
@@ -159,19 +159,8 @@ class OutsideThread:
                 logger.debug("closing the outside of %s", self._identity.task_name, exc_info=True)
 
     def _describe(self, error: Any) -> TaskFailed:
-        first_seq, count = self._at
-        return TaskFailed(
-            task=self._task,
-            incarnation=self._incarnation,
-            channel=self._channel,
-            first_seq=first_seq,
-            count=count,
-            step=self._identity.task_name,
-            record="",
-            error=f"{type(error).__name__}: {error}"[:10_000],
-            traceback="".join(traceback.format_exception(error))[-100_000:],
-            is_fatal=isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault),
-        )
+        at = (self._channel, *self._at)
+        return failure_of(self._task, self._incarnation, error, at, step=self._identity.task_name)
 
 
 def _rows_of(kind: int, payload: bytes) -> list[Any]:

@@ -12,6 +12,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from clonos.core.errors import EnvironmentFault
+from clonos.core.failures import failure_of
 from clonos.core.ids import Incarnation, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.slot import Slot
@@ -129,15 +130,4 @@ def _crash(error: BaseException) -> None:
 
 
 def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault) -> TaskFailed:
-    return TaskFailed(
-        task=TaskId(token[1]),
-        incarnation=Incarnation(token[2]),
-        channel=-1,
-        first_seq=0,
-        count=0,
-        step="",
-        record="",
-        error=f"{type(error).__name__}: {error}",
-        traceback="",
-        is_fatal=True,
-    )
+    return failure_of(TaskId(token[1]), Incarnation(token[2]), error, is_fatal=True, with_traceback=False)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, NoReturn
 
-from clonos.core.failures import describe_failure
+from clonos.core.failures import describe_failure, failure_of
 from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
 from clonos.core.ports import Activation, Command, Emission, Stopped, TaskStopped
@@ -110,18 +109,7 @@ class TaskThread:
             self._inbox.put(self._slot.on_raised, failed)
 
     def _describe_birth(self, error: BaseException) -> TaskFailed:
-        return TaskFailed(
-            task=self._task,
-            incarnation=self._incarnation,
-            channel=-1,
-            first_seq=0,
-            count=0,
-            step="",
-            record="",
-            error=f"{type(error).__name__}: {error}"[:10_000],
-            traceback="".join(traceback.format_exception(error))[-100_000:],
-            is_fatal=True,
-        )
+        return failure_of(self._task, self._incarnation, error, is_fatal=True)
 
     # ------------------------------------------------------------------ TaskPort
 

@@ -49,3 +49,10 @@ def test_what_cannot_travel_is_an_error_of_the_job() -> None:
     lock = threading.Lock()
     with pytest.raises(JobError, match=r"cannot be sent to its slots.*lock"):
         pack(lambda: lock)
+
+
+def test_the_part_that_cannot_travel_is_named() -> None:
+    lock = threading.Lock()
+    parts = [("first", lambda: 1), ("second", lambda: lock), ("third", lambda: 3)]
+    with pytest.raises(JobError, match=r"cannot be sent to its slots: the step second: .*lock"):
+        pack(parts, parts)
