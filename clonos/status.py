@@ -68,7 +68,7 @@ class Status:
     phase: Phase
     job_id: str = ""
     checkpoint: int = 0
-    generation: str = ""  # term.n of the view that began it
+    generation: int = 0  # number of the view that began it: 1, or that of the last rollback
     view: int = 0
     slots: tuple[SlotState, ...] = ()
     tasks: tuple[TaskState, ...] = ()

@@ -254,6 +254,16 @@ class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
     fields: tuple[tuple[Name, Text], ...]
 
 
+class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
+    """Slot to the coordinator's process: a line for the driver's log, of the runtime or of user code. Sent once; may be
+    lost."""
+
+    slot: SlotId
+    level: Count  # of the standard library's logging
+    logger: Name
+    text: Text
+
+
 class SlotAddress(msgspec.Struct, frozen=True, array_like=True):
     """A slot in a view."""
 
@@ -354,6 +364,7 @@ Message = (
     | TaskFailed
     | Accusation
     | Warned
+    | Logged
     | View
     | Trigger
     | Hold

@@ -78,7 +78,16 @@ def launch(
             can_spread=place.can_spread,
         )
         rewriter = place.address_rewriter
-        birth = SlotBirth("", b"", "", packed, store.url, place.slot_binding, address_rewriter=rewriter)
+        birth = SlotBirth(
+            "",
+            b"",
+            "",
+            packed,
+            store.url,
+            place.slot_binding,
+            address_rewriter=rewriter,
+            log_level=logging.getLogger("clonos").getEffectiveLevel(),
+        )
         plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener, rewriter)
         return Launched(Driver(plan), image, record.job_id, place)
     except BaseException:

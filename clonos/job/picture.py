@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import TaskId, view_name
+from clonos.core.ids import TaskId
 from clonos.core.plan import Plan
 from clonos.core.recoveries import Recovery
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
@@ -34,7 +34,7 @@ def draw(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: C
         phase=Phase.STOPPING if is_stopping and phase is not Phase.ENDED else phase,
         job_id=job_id,
         checkpoint=coordinator.checkpoint,
-        generation=view_name(coordinator.generation),
+        generation=coordinator.generation & 0xFFFFFFFF,
         view=0 if view is None else view.number,
         slots=tuple(SlotState(one.slot, one.pid, one.domain, one.host) for one in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),

@@ -74,7 +74,7 @@ def _processes(run: RunOptions) -> Place:
         hash_seed="0",
         is_one_machine=True,
         can_spread=run.domains != 1,
-        close=local.close,
+        close=lambda: _close(None, local),
     )
 
 
@@ -110,6 +110,8 @@ def _close(own: Any, local: LocalFolder | None) -> None:
         local.close()
     if own is not None:
         own.close()
+    if local is not None:
+        sweep(default_root())  # a slot that was killed has left its folder
 
 
 def _local_folder() -> LocalFolder:

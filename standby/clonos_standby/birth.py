@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import platform
 from collections.abc import Callable
@@ -20,7 +21,7 @@ class SlotBirth:
     ``image``: the cloudpickled ``JobImage``, unpickled once the slot is at its place. ``folder_root``: where the slot's
     local folder is made; empty for the user's own below the folder for temporary files. ``binding``: where the slot
     listens; a ``folder`` in it only says that it is ipc, in the slot's local folder. ``address_rewriter``: (peer, its
-    address) to the address to connect to.
+    address) to the address to connect to. ``log_level``: of the lines that go to the driver's log.
     """
 
     coordinator_address: str
@@ -31,6 +32,7 @@ class SlotBirth:
     binding: Binding
     folder_root: str = ""
     address_rewriter: Callable[[SlotId, str], str] | None = None
+    log_level: int = logging.WARNING
 
 
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:

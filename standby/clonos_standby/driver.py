@@ -22,7 +22,7 @@ from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId
-from clonos.core.messages import Message, Register, Warned
+from clonos.core.messages import Logged, Message, Register, Warned
 from clonos.io.binding import Binding
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
@@ -199,7 +199,9 @@ class Driver:
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
         """From a slot."""
-        if isinstance(message, Warned):
+        if isinstance(message, Logged):
+            logging.getLogger(message.logger).log(message.level, "%s: %s", slot_name(sender), message.text)
+        elif isinstance(message, Warned):
             logger.warning("%s: %s %s", slot_name(sender), message.text, dict(message.fields) or "")
             self._plan.listener(c.Alarm(message.text, (("slot", sender), *message.fields)))
         elif not isinstance(message, Register) or self._admit(message):

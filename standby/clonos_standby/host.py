@@ -18,7 +18,7 @@ from threading import Thread
 
 from clonos.core.chain import Mirror
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
-from clonos.core.messages import Message, Register, View, Warned
+from clonos.core.messages import Logged, Message, Register, View, Warned
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
@@ -35,6 +35,7 @@ from clonos.io.wall_clock import SlewedClock
 from clonos.operators.connect import ImmediateSink, OutsideIdentity
 from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth, versions
+from clonos_standby.forwarding import forwarded
 from clonos_standby.inbox import Inbox
 from clonos_standby.journal_thread import JournalThreads
 from clonos_standby.outside_thread import OutsideThread
@@ -267,10 +268,13 @@ class SlotHost:
         return time.monotonic_ns()
 
     def warn(self, text: str, **fields: str | int) -> None:
-        """Here and in the driver's log."""
-        logger.warning("%s %s", text, fields or "")
+        """In the driver's log and among the job's alarms."""
         told = tuple((name, str(value)) for name, value in sorted(fields.items()))
         self._transport.send(COORDINATOR, Warned(self.id, text, told))
+
+    def log(self, message: Logged) -> None:
+        """A line for the driver's log, from any thread."""
+        self._inbox.put(self._transport.send, COORDINATOR, message)
 
     def end(self, reason: str) -> None:
         """After the present turn."""
@@ -285,7 +289,9 @@ def run_slot(birth: SlotBirth, domain: str) -> None:
     slot_id = SlotId(int.from_bytes(random_bytes(8), "little") >> 1 or 1)
     folder = LocalFolder(root, f"{slot_id:016x}")
     try:
-        reason = SlotHost(birth, domain, slot_id, folder).run()
+        host = SlotHost(birth, domain, slot_id, folder)
+        with forwarded(birth.log_level, slot_id, host.log):
+            reason = host.run()
         logger.info("%s has ended: %s", slot_name(slot_id), reason or "released")
     finally:
         folder.close()

@@ -1,0 +1,51 @@
+"""Lines that a slot logs travel to the driver's log, and nowhere else; a flood is cut."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from clonos.core.ids import SlotId
+from clonos.core.messages import Logged
+from clonos_services.logger import logger as user_logger
+from clonos_standby.forwarding import LINES_PER_SECOND_MAX, Forwarder, forwarded
+
+SLOT = SlotId(7)
+
+
+def test_lines_of_the_runtime_and_of_user_code_travel_with_their_level_and_logger(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sent: list[Logged] = []
+    with forwarded(logging.INFO, SLOT, sent.append):
+        logging.getLogger("clonos.slot").warning("the store is %s", "slow")
+        user_logger.info("banned", word="x")
+        logging.getLogger("clonos.slot").debug("not asked for")
+        logging.getLogger("somebody.else").warning("stays here")
+    assert sent == [
+        Logged(SLOT, logging.WARNING, "clonos.slot", "the store is slow"),
+        Logged(SLOT, logging.INFO, "clonos.job", "banned word='x'"),
+    ]
+    assert caplog.messages == ["stays here"]
+
+
+def test_afterwards_lines_stay_here_again(caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[Logged] = []
+    with forwarded(logging.INFO, SLOT, sent.append):
+        pass
+    logging.getLogger("clonos.slot").warning("here")
+    assert (sent, caplog.messages) == ([], ["here"])
+
+
+def test_a_flood_is_cut_and_what_was_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Logged] = []
+    seconds = iter([0.0] * (LINES_PER_SECOND_MAX + 50) + [1.0])
+    monkeypatch.setattr("clonos_standby.forwarding.time.monotonic", lambda: next(seconds))
+    forwarder = Forwarder(SLOT, sent.append)
+    for number in range(LINES_PER_SECOND_MAX + 51):
+        forwarder.emit(logging.LogRecord("clonos.job", logging.WARNING, "", 0, f"line {number}", None, None))
+    assert [message.text for message in sent[LINES_PER_SECOND_MAX:]] == [
+        "50 more lines were left out",
+        f"line {LINES_PER_SECOND_MAX + 50}",
+    ]
