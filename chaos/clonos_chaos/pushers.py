@@ -60,7 +60,7 @@ class SimPusher:
         self._sent: list[int] = []
         self._next = 0  # index of what to send next
         self._told_bytes = 0
-        self._set_back: list[int] = []  # offsets (bytes) that the job went back to behind what it had acknowledged
+        self.set_back: list[int] = []  # offsets (bytes) that the job went back to, behind what it had acknowledged
         self._complaints: list[str] = []
         self.connection: Connection | None = None
 
@@ -97,7 +97,7 @@ class SimPusher:
             self._complaints.append(f"pusher {self.task} is to begin at {offset_bytes}, where no line ends: {ends}")
             return
         if offset_bytes < self._told_bytes:
-            self._set_back.append(offset_bytes)
+            self.set_back.append(offset_bytes)
         self._told_bytes = offset_bytes
         kept = ends.index(offset_bytes)
         if self.goes_back:
@@ -141,7 +141,7 @@ class SimPusher:
         alarmed = {
             alarm["behind_bytes"] for alarm in alarms if alarm.get("task") == self.task and "behind_bytes" in alarm
         }
-        for offset_bytes in self._set_back:
+        for offset_bytes in self.set_back:
             if self.task not in exposed:
                 found.append(f"pusher {self.task} is set back to {offset_bytes}, behind what was acknowledged")
             elif offset_bytes not in alarmed:

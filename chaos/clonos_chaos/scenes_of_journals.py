@@ -73,7 +73,8 @@ SURVIVED: dict[str, JournalScene] = {
         ("the keeper has them", "keep delivered", 9),
         ("the pusher is told", "acknowledged", 9),
         ("records are read", "emission", 9),
-        ("a barrier leaves", "aligned", 2),
+        ("a barrier leaves", "aligned", 1),
+        ("its snapshot is written", "snapshot written", 1),
         ("the stream ends", "end of stream", 1),
     )
     for whom, strike in (
@@ -86,6 +87,9 @@ SURVIVED: dict[str, JournalScene] = {
 }
 """What is survived without a rollback."""
 
+SURVIVED["the source dies, and nobody has heard of its snapshot"] = lambda seed, goes_back: pushed_stage(
+    seed, goes_back, [Aim("snapshotted sent", kills_it, about(SOURCE), is_loss=True)]
+)
 SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back: pushed_stage(
     seed,
     goes_back,

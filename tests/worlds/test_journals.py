@@ -1,0 +1,170 @@
+"""Sources that cannot be re-read, in simulated worlds: what keepers had comes out once, whoever dies when.
+
+The pushers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
+what it had acknowledged without an alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.hosted import Hosted
+from clonos.core.ids import journal_of
+from clonos.core.journal import Journal
+from clonos.core.keeping import Keeper
+from clonos.core.messages import Delta
+from clonos.operators import journal as journal_head
+from clonos_chaos.planting import Planting
+from clonos_chaos.pushers import SimPusher
+from clonos_chaos.scenes_of_journals import LOST, ROLLED_BACK, SURVIVED, JournalScene
+from clonos_chaos.world import World, WorldFailed
+
+pytestmark = pytest.mark.worlds
+
+GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["pusher-goes-back", "pusher-forgets"])
+SEEDS = range(1)
+
+
+def played(scene: JournalScene, seed: int, goes_back: bool) -> tuple[World, SimPusher]:
+    """A world that has run to a good end, and in which the aims have struck; and its only pusher."""
+    world = scene(seed, goes_back)
+    world.run()
+    assert all(aim.struck for aim in world.faults.aims), "nothing has happened"
+    (pusher,) = world.job.pushers.values()
+    return world, pusher
+
+
+@GOES_BACK
+@pytest.mark.parametrize("name", SURVIVED)
+def test_d_what_was_acknowledged_comes_out_once_without_a_rollback(name: str, goes_back: bool) -> None:
+    for seed in SEEDS:
+        world, pusher = played(SURVIVED[name], seed, goes_back)
+        assert world.outcome.rollbacks == 0
+        assert not pusher.set_back
+        if goes_back:
+            assert pusher.kept() == pusher.offsets
+
+
+@GOES_BACK
+@pytest.mark.parametrize("name", ROLLED_BACK)
+def test_a_rollback_leaves_the_journal_with_its_keeper(name: str, goes_back: bool) -> None:
+    for seed in SEEDS:
+        world, pusher = played(ROLLED_BACK[name], seed, goes_back)
+        assert world.outcome.rollbacks == 1
+        assert not pusher.set_back
+
+
+@GOES_BACK
+@pytest.mark.parametrize("name", LOST)
+def test_a_journal_that_is_lost_costs_a_rollback_and_an_alarm_but_no_pusher_that_goes_back(
+    name: str, goes_back: bool
+) -> None:
+    for seed in SEEDS:
+        world, pusher = played(LOST[name], seed, goes_back)
+        assert world.outcome.rollbacks == 1
+        assert pusher.set_back == [0]
+        assert (pusher.kept() == pusher.offsets) is goes_back
+        assert any("no keeper has the journal of source/0" in text for text, _ in world.warnings)
+
+
+def test_random_worlds_of_pushed_jobs_hold(seeds: range) -> None:
+    for seed in seeds[: len(seeds) // 4]:
+        World(seed, "pushed").run()
+
+
+# ---------------------------------------------------------------- wrong rules
+
+
+def _release_at_once(planting: Planting) -> None:
+    class Flatterer:
+        def __init__(self, journal: Journal) -> None:
+            self.acknowledged = {journal.id: journal.end_bytes}
+
+    planting.wrap(Journal, "release", lambda right, self, links: right(self, [Flatterer(self)]))
+
+
+def _adopt_nothing(planting: Planting) -> None:
+    planting.wrap(Journal, "adopt", lambda right, self, found: right(self, None))
+
+
+def _adopt_half(planting: Planting) -> None:
+    def adopt(right: Any, self: Journal, found: Delta | None) -> None:
+        if found is not None:
+            half, newline, _ = found.data[: len(found.data) // 2].rpartition(b"\n")
+            found = msgspec.structs.replace(found, data=half + newline)
+        right(self, found)
+
+    planting.wrap(Journal, "adopt", adopt)
+
+
+def _forget_at_a_rollback(planting: Planting) -> None:
+    def begin_generation(self: Keeper) -> None:
+        self.logs = CausalLogs()
+
+    planting.swap(Keeper, "begin_generation", begin_generation)
+
+
+def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
+    def position(right: Any, self: journal_head.JournalHead) -> bytes:
+        records, self._records = self._records, type(self._records)()
+        try:
+            return bytes(right(self))
+        finally:
+            self._records = records
+
+    planting.wrap(journal_head.JournalHead, "position", position)
+
+
+def _truncate_at_the_barrier(planting: Planting) -> None:
+    def take(right: Any, self: Hosted, snapshot: Any, parts: Any) -> None:
+        right(self, snapshot, parts)
+        if self.effects.journal is not None:
+            self.effects.journal.truncate(snapshot.journal_offset_bytes)
+
+    planting.wrap(Hosted, "_take_snapshot", take)
+
+
+def _keep_only_what_is_new(planting: Planting) -> None:
+    def keep(right: Any, self: Keeper, *arguments: Any) -> Any:
+        kept = right(self, *arguments)
+        journal = journal_of(self.task)
+        self.logs.truncate(journal, self.logs.end_bytes(journal))
+        return kept
+
+    planting.wrap(Keeper, "keep", keep)
+
+
+WRONG: dict[Callable[[Planting], None], JournalScene] = {
+    _release_at_once: SURVIVED["the source dies when bytes have come in"],
+    _adopt_nothing: SURVIVED["the source dies when the pusher is told"],
+    _adopt_half: SURVIVED["the source dies when the pusher is told"],
+    _forget_at_a_rollback: ROLLED_BACK["an immediate sink and its keeper die together"],
+    _leave_what_is_unread_out_of_the_snapshot: SURVIVED["the keeper, then the source, dies when records are read"],
+    _truncate_at_the_barrier: SURVIVED["the source dies, and nobody has heard of its snapshot"],
+    _keep_only_what_is_new: SURVIVED["the source dies when the pusher is told"],
+}
+"""Each with a scene that shows it."""
+
+
+@pytest.mark.parametrize("plant", WRONG, ids=lambda plant: plant.__name__.removeprefix("_"))
+def test_a_wrong_rule_of_journals_is_caught(plant: Callable[[Planting], None]) -> None:
+    planting = Planting()
+    plant(planting)
+    try:
+        assert any(_shows(WRONG[plant](seed, goes_back)) for seed in range(10) for goes_back in (False, True))
+    finally:
+        planting.undo()
+
+
+def _shows(world: World) -> bool:
+    """Whether the pusher, the oracle or the job itself complains."""
+    try:
+        world.run()
+    except WorldFailed:
+        return True
+    return any(pusher.set_back for pusher in world.job.pushers.values())
