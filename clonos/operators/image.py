@@ -5,10 +5,12 @@ It carries all that a slot needs to run any task, so that a promotion ships no c
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import cloudpickle
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
@@ -59,8 +61,21 @@ class JobImage:
         edges = [(edge.source, edge.target, edge.partitioning.value, edge.port) for edge in self.plan.edges]
         return xxh3_128_hexdigest(msgspec.json.encode([self.plan.max_parallelism, shape, edges]))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """On its way to a slot. A class that cannot travel stays behind: another module may have registered it, and a
+        value of it that this job does use is refused by name where it arrives."""
+        return {**self.__dict__, "classes": {name: cls for name, cls in self.classes.items() if _travels(cls)}}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """In a slot: values of the job's classes can be decoded from now on."""
         self.__dict__.update(state)
         for name, cls in self.classes.items():
             register(cls, name=name)
+
+
+def _travels(cls: type) -> bool:
+    try:
+        cloudpickle.dumps(cls)
+    except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError):
+        return False
+    return True
