@@ -80,8 +80,8 @@ class Journal:
             data = found.data[start - found.offset_bytes :]
         elif not hosted.placement.is_first:
             hosted.shell.warn(
-                f"no keeper has the journal of {hosted.plan.task_name(hosted.task)}: what came in behind byte {start}, if"
-                " anything did, is lost unless it is sent again",
+                f"no keeper has the journal of {hosted.plan.task_name(hosted.task)}: what came in behind byte {start},"
+                " if anything did, is lost unless it is sent again",
                 task=hosted.task,
                 behind_bytes=start,
                 generation=view_name(hosted.slot.view.generation),

@@ -5,6 +5,7 @@ It carries all that a slot needs to run any task, so that a promotion ships no c
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from clonos.core.values import register, registered
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connect import ImmediateSink, PushedSource, TransactionalSink
 from clonos.operators.state import StateImage
+
+logger = logging.getLogger("clonos.slot")
 
 
 @dataclass(frozen=True)
@@ -62,20 +65,30 @@ class JobImage:
         return xxh3_128_hexdigest(msgspec.json.encode([self.plan.max_parallelism, shape, edges]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """On its way to a slot. A class that cannot travel stays behind: another module may have registered it, and a
-        value of it that this job does use is refused by name where it arrives."""
-        return {**self.__dict__, "classes": {name: cls for name, cls in self.classes.items() if _travels(cls)}}
+        """On its way to a slot. Classes travel one by one: one that cannot, which some other module of the process may
+        have registered, hinders no job; a value of it is refused by name where it arrives."""
+        packed = {name: _packed(cls) for name, cls in self.classes.items()}
+        return {**self.__dict__, "classes": {name: data for name, data in packed.items() if data is not None}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """In a slot: values of the job's classes can be decoded from now on."""
+        classes = {name: _unpacked(name, data) for name, data in state["classes"].items()}
         self.__dict__.update(state)
-        for name, cls in self.classes.items():
-            register(cls, name=name)
+        self.__dict__["classes"] = {name: cls for name, cls in classes.items() if cls is not None}
 
 
-def _travels(cls: type) -> bool:
+def _packed(cls: type) -> bytes | None:
     try:
-        cloudpickle.dumps(cls)
-    except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError):
-        return False
-    return True
+        return bytes(cloudpickle.dumps(cls))
+    except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
+        logger.debug("the class %s does not travel: %s", cls.__qualname__, error)
+        return None
+
+
+def _unpacked(name: str, data: bytes) -> type | None:
+    try:
+        cls: type = pickle.loads(data)  # noqa: S301 from the driver, which is trusted
+        return register(cls, name=name)
+    except Exception as error:  # noqa: BLE001 whatever an unrelated class does when it is made, the job goes on
+        logger.warning("values of the class %s cannot be used here: %s: %s", name, type(error).__name__, error)
+        return None
