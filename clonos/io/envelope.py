@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 
 import lz4.frame
-from xxhash import xxh3_128_digest
+from xxhash import xxh3_128
 
 from clonos.core.errors import EnvironmentFault
 
 OBJECT_FORMAT = 1
 OBJECT_BYTES_MAX = 16 << 30
 _MAGIC = b"clonos"
-_HEAD = struct.Struct("<6sBBQ16s")  # magic, format, compression, length of the content as it was, checksum of the rest
+_FACTS = struct.Struct("<6sBBQ")  # magic, format, compression, length of the content as it was
+_CHECKSUM_BYTES = 16  # of the facts and of what is stored behind the checksum
+_HEAD_BYTES = _FACTS.size + _CHECKSUM_BYTES
 _PLAIN, _LZ4 = 0, 1
 _COMPRESSED_FROM_BYTES = 512
 
@@ -39,21 +41,22 @@ def seal(content: bytes) -> bytes:
         compressed: bytes = lz4.frame.compress(content, store_size=False)
         if len(compressed) < len(content):
             stored, compression = compressed, _LZ4
-    return _HEAD.pack(_MAGIC, OBJECT_FORMAT, compression, len(content), xxh3_128_digest(stored)) + stored
+    facts = _FACTS.pack(_MAGIC, OBJECT_FORMAT, compression, len(content))
+    return b"".join((facts, _checksum(facts, stored), stored))
 
 
 def unseal(data: bytes, name: str) -> bytes:
     """The content of an object; ``ObjectCorrupt`` names it."""
-    if len(data) < _HEAD.size:
-        raise ObjectCorrupt(name, f"it has {len(data)} bytes, its head alone has {_HEAD.size}")
-    magic, found, compression, length_bytes, checksum = _HEAD.unpack_from(data)
+    if len(data) < _HEAD_BYTES:
+        raise ObjectCorrupt(name, f"it has {len(data)} bytes, its head alone has {_HEAD_BYTES}")
+    magic, found, compression, length_bytes = _FACTS.unpack_from(data)
     if magic != _MAGIC:
         raise ObjectCorrupt(name, "it does not begin as an object of a checkpoint store")
     if found > OBJECT_FORMAT:
         raise ObjectCorrupt(name, f"format {found} is newer than {OBJECT_FORMAT}: update clonos")
-    stored = memoryview(data)[_HEAD.size :]
-    if xxh3_128_digest(stored) != checksum:
-        raise ObjectCorrupt(name, f"checksum {xxh3_128_digest(stored).hex()}, expected {checksum.hex()}")
+    stored, checksum = memoryview(data)[_HEAD_BYTES:], data[_FACTS.size : _HEAD_BYTES]
+    if (actual := _checksum(data[: _FACTS.size], stored)) != checksum:
+        raise ObjectCorrupt(name, f"checksum {actual.hex()}, expected {checksum.hex()}")
     if compression not in (_PLAIN, _LZ4) or length_bytes > OBJECT_BYTES_MAX:
         raise ObjectCorrupt(name, f"compression {compression}, {length_bytes} bytes")
     try:
@@ -63,3 +66,9 @@ def unseal(data: bytes, name: str) -> bytes:
     if len(content) != length_bytes:
         raise ObjectCorrupt(name, f"{len(content)} bytes, expected {length_bytes}")
     return content
+
+
+def _checksum(facts: bytes, stored: bytes | memoryview) -> bytes:
+    digest = xxh3_128(facts)
+    digest.update(stored)
+    return digest.digest()
