@@ -33,6 +33,7 @@ class Work:
     ports: tuple[int, ...] = ()  # outputs, each gets every row
     is_sink: bool = False  # transactional: collects rows for the checkpoint
     poison: int = -1  # raises at this offset, in every incarnation
+    fails_once: int = -1  # raises at this offset, in the first one
     is_pushed: bool = False  # a source that cannot be re-read
     padding: tuple[int, int] = (-1, 0)  # (offset, bytes): this row is one huge element from here on
 
@@ -99,7 +100,9 @@ class FuzzChain:
     def _process(self, rows: list[Any]) -> None:
         told = []
         for index, row in enumerate(rows):
-            if row[0] == self.work.poison:
+            fails_now = row[0] == self.work.fails_once and row[0] not in self.job.failed_once
+            if row[0] == self.work.poison or fails_now:
+                self.job.failed_once.append(row[0])
                 at = FailedAt("fuzz", index, repr(row[0]))
                 raise StepFailed(at) from Poisoned(f"offset {row[0]}")
             told.append(self._told(row[0], row[1]))

@@ -32,6 +32,7 @@ class FuzzJob:
         self.records = records
         self.copies = 1  # paths from the source to the sink
         self.chains_open = 0
+        self.failed_once: list[int] = []  # offsets
         self.pushers: dict[TaskId, SimPusher] = {}
         build(self)
         sources = self.vertices[0].parallelism

@@ -1,7 +1,8 @@
 """What must hold in every world (``docs/protocol.md``, section 10), and who watches over it.
 
 This file hears of everything that happens and hands it on: ``log_watch`` compares causal logs and bounds what is kept,
-``survival`` knows which failures may cost a log, ``verdict`` reads what has left the job. A complaint ends the world.
+``channel_watch`` compares elements, ``survival`` knows which failures may cost a log, ``verdict`` reads what has left
+the job. A complaint ends the world.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from clonos.core import coordination as c
 from clonos.core.ids import Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.messages import LogLost, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
+from clonos_chaos.channel_watch import ChannelWatch
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.log_watch import LogWatch
 from clonos_chaos.survival import Survival
@@ -31,6 +33,7 @@ class Oracle:
         self.views: list[View] = []  # all that were issued
         self.lives: dict[TaskId, dict[Incarnation, SlotId]] = {}
         self.logs = LogWatch(world)
+        self.channels = ChannelWatch(world)
         self.survival = Survival(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
@@ -119,6 +122,7 @@ class Oracle:
     def _look(self) -> None:
         if self.view.number:
             self.logs.look(self.view)
+            self.channels.look(self.view)
             self.survival.look(self.view)
 
     def _count(self, what: str) -> None:

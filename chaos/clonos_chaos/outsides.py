@@ -24,28 +24,32 @@ class SimOutside:
         self.life = (0, 0)  # (generation, incarnation)
         self.rows: list[Any] = []  # of the current generation by number, see ``superseded``
         self.superseded: list[Any] = []  # let out by an earlier generation behind the checkpoint of a rollback
+        self.superseded_next = 0  # where earlier generations had come to
         self.alarms_due: list[tuple[int, int]] = []  # (first, next) number of each superseded range, none of them empty
         self.generations: list[int] = []
         self.complaints: list[str] = []
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
-        """Fences earlier incarnations, answers the next number, and where an earlier generation had come to."""
+        """Fences earlier incarnations, answers the next number, and where an earlier generation had come to.
+
+        That stands until it is passed: whoever has registered first may have died before it could raise the alarm.
+        """
         if (generation, incarnation) < self.life:
             raise Fenced
-        superseded = None
         if generation > self.life[0] > 0:
-            superseded = self.next_number
-            if restored_number > superseded:
+            if restored_number > self.next_number:
                 self.complaints.append(
-                    f"{self.task_name}: the checkpoint has output up to {restored_number}, the outside to {superseded}"
+                    f"{self.task_name}: the checkpoint has output up to {restored_number}, the outside to"
+                    f" {self.next_number}"
                 )
-            if superseded > restored_number:
-                self.alarms_due.append((restored_number, superseded))
+            self.superseded_next = max(self.superseded_next, self.next_number)
+            if self.superseded_next > restored_number:
+                self.alarms_due.append((restored_number, self.superseded_next))
             self.superseded += self.rows[restored_number:]
             del self.rows[restored_number:], self.generations[restored_number:]
             self.next_number = restored_number
         self.life = (generation, incarnation)
-        return self.next_number, superseded
+        return self.next_number, self.superseded_next if self.superseded_next > self.next_number else None
 
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
         """Takes new rows, drops repeated ones; a repeat with other content is an error."""

@@ -28,7 +28,7 @@ BOTH = Work(draws=True, ports=(0,), is_sink=True)
 OPTIONS = Options(
     heartbeat_ms=50,
     lease_ms=500,
-    checkpoint_every_ms=60,
+    checkpoint_every_ms=30,
     step_records_max=3,
     step_records_first=3,
     failures_per_epoch_max=50,
@@ -46,9 +46,26 @@ SETTINGS = Settings(
 )
 
 Build = Callable[[FuzzJob], None]
+Scene = Callable[[int], World]
+"""From a seed to a world that has not run."""
+
+SCENES: dict[str, Scene] = {}
 
 
-def line(*works: Work, sink: Work = BOTH, widths: Sequence[int] = ()) -> Build:
+def scene(name: str) -> Callable[[Scene], Scene]:
+    """Registers a scene under its name: the number in the conformance list, then what strikes where."""
+
+    def register(make: Scene) -> Scene:
+        assert name not in SCENES, name
+        SCENES[name] = make
+        return make
+
+    return register
+
+
+def line(
+    *works: Work, sink: Work = BOTH, widths: Sequence[int] = (), partitioning: Partitioning = Partitioning.HASH
+) -> Build:
     """One vertex after another: ``source``, ``a``, ``b``, ... and ``sink``."""
 
     def build(job: FuzzJob) -> None:
@@ -58,9 +75,9 @@ def line(*works: Work, sink: Work = BOTH, widths: Sequence[int] = ()) -> Build:
         for name, work, width in zip(names, works, spread, strict=False):
             vertex = job.add(name, work, width)
             if before >= 0:
-                job.connect(before, vertex)
+                job.connect(before, vertex, partitioning)
             before = vertex
-        job.connect(before, job.add_sink(sink, spread[len(works)]))
+        job.connect(before, job.add_sink(sink, spread[len(works)]), partitioning)
 
     return build
 
@@ -87,7 +104,7 @@ def stage(
     aims: Sequence[Aim],
     options: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
-    records: int = 60,
+    records: int = 90,
 ) -> World:
     """A world in which nothing goes wrong but what the aims say."""
     chosen = replace(OPTIONS, **(options or {}))
@@ -123,6 +140,16 @@ def along(sender: str, receiver: str) -> Where:
     def where(world: World, reached: Reached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
         return (_name(world, channel.sender), _name(world, channel.receiver)) == (sender, receiver)
+
+    return where
+
+
+def by_receiver_of(name: str) -> Where:
+    """A statement is made by this task."""
+
+    def where(world: World, reached: Reached) -> bool:
+        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
+        return _name(world, channel.receiver) == name
 
     return where
 

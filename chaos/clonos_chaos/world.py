@@ -260,8 +260,18 @@ class World:
             return
         slot = self.slots.get(receiver)
         if slot is not None and not slot.is_dead:
-            slot.run(slot.slot.on_message, sender, message, payload)
+            if isinstance(message, m.Batch):
+                self._deliver_batch(slot, sender, message, payload)
+            else:
+                slot.run(slot.slot.on_message, sender, message, payload)
             self.oracle.delivered()
+
+    def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: m.Batch, payload: Any) -> None:
+        receiving = self.oracle.channels.receiving(slot, batch)
+        before_seq = receiving.next_seq if receiving is not None else 0
+        slot.run(slot.slot.on_message, sender, batch, payload)
+        if receiving is not None and receiving.next_seq > before_seq:
+            self.oracle.channels.took(batch, payload, before_seq)
 
     # ------------------------------------------------------------------ the coordinator
 

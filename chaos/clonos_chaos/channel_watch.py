@@ -1,0 +1,90 @@
+"""Watches over the elements of channels while a world runs.
+
+An element has one content under its number as long as the receiver lives that has taken it in: what the sender's
+present incarnation keeps in its in-flight log under that number is the same, though its forerunner has made it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clonos.core.hosted import Hosted
+from clonos.core.ids import ChannelId, Incarnation, TaskId
+from clonos.core.messages import Batch, View
+from clonos.core.sessions import Receiving
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim_slot import SimSlot
+    from clonos_chaos.world import World
+
+Content = tuple[int, int, int, bytes]
+"""(kind, count, checkpoint, payload) of a chunk."""
+
+
+class Taken(NamedTuple):
+    """What one incarnation of a receiver has taken in from one channel: per number of a chunk's first element."""
+
+    receiver: Incarnation
+    chunks: dict[int, Content]
+
+
+class ChannelWatch:
+    """Remembers what was taken in, and compares it with what senders keep."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._taken: dict[ChannelId, Taken] = {}
+        self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # up to which chunk
+
+    def receiving(self, slot: SimSlot, batch: Batch) -> Receiving | None:
+        """The end of the channel that a batch is for, if it has one in this slot."""
+        hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiver)
+        if hosted is None or hosted.incarnation != batch.receiver:
+            return None
+        return hosted.inlets.receivings.get(batch.channel)
+
+    def took(self, batch: Batch, payload: Any, first_seq: int) -> None:
+        """A batch was accepted that had something new behind ``first_seq``."""
+        taken = self._taken.get(batch.channel)
+        if taken is None or taken.receiver != batch.receiver:
+            taken = self._taken[batch.channel] = Taken(batch.receiver, {})
+        taken.chunks[batch.first_seq] = (batch.kind, batch.count, batch.checkpoint, bytes(payload))
+        if batch.first_seq != first_seq:
+            self.world.outcome.reached["batch cut by its receiver"] = 1
+
+    def look(self, view: View) -> None:
+        """Compares what has been made since the last look."""
+        for channel_id, taken in self._taken.items():
+            channel = self.world.plan.channels[channel_id]
+            if view.placements[channel.receiver].incarnation != taken.receiver:
+                continue
+            sender = self._present(view, channel.sender)
+            if sender is not None and channel_id in sender.sendings:
+                self._compare(channel_id, sender, taken)
+
+    def _present(self, view: View, task: TaskId) -> Hosted | None:
+        placement = view.placements[task]
+        slot = self.world.slots.get(placement.slot)
+        hosted = slot.slot.hosted.get(task) if slot is not None and not slot.is_dead else None
+        return hosted if hosted is not None and hosted.incarnation == placement.incarnation else None
+
+    def _compare(self, channel: ChannelId, sender: Hosted, taken: Taken) -> None:
+        log = sender.sendings[channel].log
+        pair = (sender.incarnation, taken.receiver)
+        compared, highest = self._compared.get(channel, (pair, -1))
+        highest = highest if compared == pair else -1
+        from_seq = highest
+        for chunk in reversed(log._tail):
+            if chunk.first_seq <= from_seq:
+                break
+            before = taken.chunks.get(chunk.first_seq)
+            highest = max(highest, chunk.first_seq if before is not None else -1)
+            now = (chunk.kind, chunk.count, chunk.checkpoint, bytes(chunk.payload))
+            if before is not None and before != now:
+                self.world.fail(
+                    f"channel {channel}: element {chunk.first_seq} was {before} when its receiver"
+                    f" {self.world.plan.task_name(sender.plan.channels[channel].receiver)} took it in, and is {now} now"
+                )
+        self._compared[channel] = (pair, highest)
+        for first_seq in [seq for seq in taken.chunks if seq < log.start_seq]:
+            del taken.chunks[first_seq]

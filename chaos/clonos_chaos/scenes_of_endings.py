@@ -1,0 +1,178 @@
+"""Aimed cases 43 to 49 of the conformance list: budgets, views, the end, quarrels, calls, coordinators, poison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from clonos.core.options import SpillPolicy
+from clonos_chaos.aims import Aim, Reached
+from clonos_chaos.stage import (
+    BOTH,
+    EFFECTS,
+    PLAIN,
+    RICH,
+    SCENES,
+    Scene,
+    about,
+    after,
+    along,
+    both,
+    cuts,
+    diamond,
+    in_turn,
+    kills,
+    kills_it,
+    line,
+    lost,
+    nothing,
+    replaces_coordinator,
+    restarts_coordinator,
+    scene,
+    stage,
+)
+from clonos_chaos.world import World
+
+# ------------------------------------------------------------------ 43-46
+
+
+@scene("43 in-flight budget is full with a barrier behind")
+def _full_budget(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [Aim("batch delivered", kills("a/0"), about("a/0"), nth=10)],
+        options={
+            "inflight_disk_bytes": 24_000,
+            "inflight_memory_bytes": 2_000,
+            "checkpoint_every_ms": 2_000,
+            "heartbeat_ms": 20,
+            "spill_policy": SpillPolicy.EAGER,
+        },
+        records=120,
+    )
+
+
+@scene("44 slot skips views, one of them a rollback")
+def _skipped_views(seed: int) -> World:
+    kill = Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)
+    first = Aim("rollback issued", in_turn((30, kills("source/0"))))
+
+    def until_after_rollback(world: World, reached: Reached) -> bool:
+        message: Any = reached.message
+        is_deaf = reached.receiver == world.oracle.views[0].placements[world.job.task("sink/0")].slot  # type: ignore[union-attr]
+        views = world.oracle.views
+        views_after = [view for view in views if view.generation > views[0].generation]
+        return is_deaf and kill.struck > 0 and (not views_after or message.number == views_after[0].number)
+
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH),
+        [kill, first, lost("view", until_after_rollback, times=500)],
+        options={"sharing_depth": 1, "lease_ms": 5_000},
+    )
+
+
+@scene("44 failure during the rollback")
+def _failure_during_rollback(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8),
+            Aim("rollback issued", kills("c/0")),
+        ],
+        options={"sharing_depth": 1},
+    )
+
+
+_END_POINTS: dict[str, tuple[Aim, ...]] = {
+    "source dies before its final snapshot": (Aim("end of stream", kills_it, about("source/0")),),
+    "source dies with its final snapshot written": (
+        Aim("end of stream", in_turn((12, kills("source/0"))), about("source/0")),
+    ),
+    "source dies after final": (Aim("end of stream", kills("source/0"), about("sink/0")),),
+    "sink dies before its final snapshot": (Aim("end of stream", kills_it, about("sink/0")),),
+    "sink dies before its last output is confirmed": (
+        Aim("end of stream", in_turn((2, kills("sink/0"))), about("sink/0")),
+    ),
+}
+
+
+def _ends(name: str) -> Scene:
+    def make(seed: int) -> World:
+        aims = [replace(aim) for aim in _END_POINTS[name]]  # an aim counts for one world
+        return stage(seed, line(RICH, RICH, RICH), aims, settings={"outside_ns_max": 20_000_000})
+
+    return make
+
+
+for _name in _END_POINTS:
+    SCENES[f"45 {_name}"] = _ends(_name)
+
+
+@scene("45 sink dies before its last commit")
+def _last_commit(seed: int) -> World:
+    ended = Aim("end of stream", nothing, about("sink/0"))
+    return stage(
+        seed,
+        line(RICH, RICH, sink=BOTH),
+        [ended, Aim("metadata written", kills("sink/0"), after(ended))],
+        settings={"store_ns_max": 60_000_000},
+    )
+
+
+@scene("46 two peers cannot reach each other")
+def _quarrel(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [Aim("batch delivered", cuts("a/0", "b/0", 60_000), along("a/0", "b/0"), nth=6)],
+        settings={"patience_ms": 20_000},
+    )
+
+
+_CALL_POINTS: dict[str, Aim] = {
+    "before INTENT": Aim("batch delivered", kills("a/0"), along("source/0", "a/0"), nth=4),
+    "between INTENT and the keeper's acknowledgement": Aim("intent", kills_it, about("a/0"), nth=7),
+    "between the acknowledgement and the call": Aim("call", kills_it, about("a/0"), nth=7),
+    "between the call and CALL": Aim("called", kills_it, about("a/0"), nth=7),
+}
+
+
+def _calls(when: str) -> Scene:
+    return lambda seed: stage(seed, line(PLAIN, EFFECTS, RICH), [replace(_CALL_POINTS[when])])
+
+
+for _when in _CALL_POINTS:
+    SCENES[f"47 task dies {_when}"] = _calls(_when)
+
+
+@scene("47 task dies while its keeper has not heard of INTENT")
+def _keeper_has_not_heard(seed: int) -> World:
+    late = lost("keep", about("a/0"), nth=10, times=3)
+    return stage(seed, line(PLAIN, EFFECTS, RICH), [late, Aim("called", kills_it, both(about("a/0"), after(late)))])
+
+
+@scene("48 coordinator restarts while tasks live on")
+def _coordinator_restarts(seed: int) -> World:
+    return stage(
+        seed, line(RICH, RICH, RICH), [Aim("batch delivered", restarts_coordinator(20), along("a/0", "b/0"), nth=8)]
+    )
+
+
+@scene("48 old coordinator wakes up while it was committing")
+def _old_coordinator_wakes(seed: int) -> World:
+    return stage(seed, line(RICH, RICH, RICH), [Aim("metadata begun", replaces_coordinator(300), nth=2)], records=90)
+
+
+@scene("49 poison record whose inputs merge differently")
+def _poison(seed: int) -> World:
+    world = stage(
+        seed,
+        diamond(join=replace(RICH, poison=20)),
+        [Aim("start", nothing, about("join/0"), nth=2)],
+        options={"step_records_max": 8, "step_records_first": 8},
+    )
+    world.expects_failure = True
+    return world

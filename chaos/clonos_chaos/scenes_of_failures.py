@@ -1,0 +1,256 @@
+"""Aimed cases 20 to 26 of the conformance list: several failures, together and one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos_chaos.aims import Aim, Reached
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.stage import (
+    EFFECTS,
+    IMMEDIATE,
+    RICH,
+    SCENES,
+    TIMED,
+    TRANSACTIONAL,
+    Build,
+    Scene,
+    about,
+    after,
+    along,
+    both,
+    by_successor,
+    cuts,
+    diamond,
+    in_turn,
+    is_recovering,
+    kills,
+    kills_it,
+    kills_standbys,
+    line,
+    lost,
+    message_has,
+    nothing,
+    pauses,
+    received_by,
+    restarts_coordinator,
+    scene,
+    stage,
+    suspects,
+)
+from clonos_chaos.world import World
+
+_TOGETHER: dict[str, tuple[Build, tuple[str, ...]]] = {
+    "two siblings": (line(RICH, RICH, RICH, widths=(1, 2)), ("a/0", "a/1")),
+    "two unrelated": (diamond(), ("left/0", "sink/0")),
+    "parent and child": (line(RICH, RICH, RICH), ("a/0", "b/0")),
+    "a whole layer": (line(RICH, RICH, RICH, widths=(2, 2, 2)), ("b/0", "b/1")),
+    "all tasks": (line(RICH, TIMED, RICH, sink=TRANSACTIONAL), ("source/0", "a/0", "b/0", "sink/0")),
+}
+
+
+def _together(name: str) -> Scene:
+    build, tasks = _TOGETHER[name]
+    return lambda seed: stage(seed, build, [Aim("batch delivered", kills(*tasks), nth=25)])
+
+
+for _name in _TOGETHER:
+    SCENES[f"20 {_name} die together"] = _together(_name)
+
+
+@scene("20 child dies, then its parent while the child catches up")
+def _child_then_parent(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("b/0"), along("a/0", "b/0"), nth=8),
+            Aim("start", kills("a/0"), both(about("b/0"), by_successor)),
+        ],
+    )
+
+
+@scene("20 parent dies, then its child")
+def _parent_then_child(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=8),
+            Aim("start", kills("b/0"), both(about("a/0"), by_successor)),
+        ],
+    )
+
+
+@scene("21 task dies again during replay")
+def _again_during_replay(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            Aim("emission", kills_it, both(about("a/0"), by_successor), nth=2),
+        ],
+    )
+
+
+@scene("21 downstream dies while its upstream waits for determinants")
+def _downstream_of_gathering(seed: int) -> World:
+    def upstream_gathers(world: World, reached: Reached) -> bool:
+        return is_recovering(world, world.job.task("a/0"))  # type: ignore[union-attr]
+
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            Aim("question delivered", kills("b/0"), upstream_gathers),
+        ],
+    )
+
+
+@scene("21 downstream dies while its upstream replays")
+def _downstream_of_replay(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            Aim("emission", kills("b/0"), both(about("a/0"), by_successor)),
+        ],
+    )
+
+
+@scene("23 standby dies")
+def _standby_dies(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [Aim("complete", in_turn((0, kills_standbys("a/0")), (60, kills("a/0"))), nth=2)],
+    )
+
+
+@scene("23 primary and standby die")
+def _primary_and_standby(seed: int) -> World:
+    return stage(seed, line(RICH, RICH, RICH), [Aim("complete", kills_standbys("a/0", with_task=True), nth=2)])
+
+
+@scene("23 coordinator dies during a recovery")
+def _coordinator_during_recovery(seed: int) -> World:
+    killed = Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=8)
+    return stage(seed, line(RICH, RICH, RICH), [killed, Aim("view issued", restarts_coordinator(20), after(killed))])
+
+
+_PAUSES_MS = {"below the lease": 200, "beyond the lease": 1_500}
+
+
+def _pauses(name: str, pause_ms: int) -> Scene:
+    return lambda seed: stage(
+        seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("batch delivered", pauses(name, pause_ms), nth=20)]
+    )
+
+
+for _name, _pause_ms in _PAUSES_MS.items():
+    for _task in ("a/0", "sink/0"):
+        SCENES[f"24 {_task} is paused {_name}"] = _pauses(_task, _pause_ms)
+
+
+@scene("24 suspected sink writes on")
+def _suspected_sink(seed: int) -> World:
+    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("outside written", suspects("sink/0", 300), nth=6)])
+
+
+@scene("24 suspected task sends on")
+def _suspected_task(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [Aim("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)],
+        settings={"network_ns_max": 20 * MILLISECOND_NS},
+    )
+
+
+@scene("25 checkpoint is triggered during a recovery")
+def _checkpoint_during_recovery(seed: int) -> World:
+    def recovers(world: World, reached: Reached) -> bool:
+        task = world.job.task("a/0")  # type: ignore[union-attr]
+        return world.oracle.view.placements[task].incarnation not in world.oracle.lives[task]
+
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [Aim("complete", kills("a/0"), nth=2), Aim("trigger delivered", nothing, recovers)],
+        options={"standbys": 0, "checkpoint_every_ms": 40},
+        settings={"store_ns_max": 200 * MILLISECOND_NS},
+    )
+
+
+_CONNECTION = {
+    "cut": (50, False),
+    "cut beyond the lease": (1_500, False),
+    "reset": (0, False),
+    "half-open": (100, True),
+}
+
+
+def _breaks(cut_ms: int, half_open: bool) -> Scene:
+    return lambda seed: stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [Aim("batch delivered", cuts("a/0", "b/0", cut_ms, half_open), along("a/0", "b/0"), nth=6)],
+    )
+
+
+for _name, (_cut_ms, _half_open) in _CONNECTION.items():
+    SCENES[f"26 connection is {_name}"] = _breaks(_cut_ms, _half_open)
+
+
+@scene("26 connection is reset with a batch on its way")
+def _reset_with_a_batch(seed: int) -> World:
+    return stage(seed, line(RICH, RICH, RICH), [Aim("batch sent", cuts("a/0", "b/0", 0), along("a/0", "b/0"), nth=6)])
+
+
+@scene("26 connection is reset with deltas on their way, then their owner dies")
+def _reset_with_deltas(seed: int) -> World:
+    """The heartbeat bears deltas of the source; what comes next on the channel bears none of it."""
+
+    def has_deltas_of_the_source(world: World, message: Any) -> bool:
+        return any(delta.task == world.job.task("source/0") for delta in message.deltas)  # type: ignore[union-attr]
+
+    reset = Aim(
+        "position sent",
+        cuts("a/0", "b/0", 0),
+        both(along("a/0", "b/0"), message_has(has_deltas_of_the_source)),
+        nth=2,
+    )
+    return stage(
+        seed,
+        line(RICH, TIMED, RICH, sink=TRANSACTIONAL),
+        [reset, Aim("batch delivered", kills("source/0", "a/0"), both(along("a/0", "b/0"), after(reset)))],
+        options={"heartbeat_ms": 20, "checkpoint_every_ms": 300},
+        settings={"network_ns_max": MILLISECOND_NS // 5},
+    )
+
+
+@scene("24 suspected task calls on")
+def _suspected_caller(seed: int) -> World:
+    return stage(seed, line(RICH, EFFECTS, RICH), [Aim("called", suspects("a/0", 300), about("a/0"), nth=6)])
+
+
+@scene("24 suspected task sends on to a slot that has not heard")
+def _suspected_task_is_heard(seed: int) -> World:
+    suspected = Aim("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)
+    deaf = lost("view", both(after(suspected), received_by("b/0")), times=2)
+    return stage(seed, line(RICH, RICH, RICH, sink=TRANSACTIONAL), [suspected, deaf])
+
+
+@scene("21 holder dies before it answers")
+def _holder_dies(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            Aim("question sent", kills("b/0"), received_by("b/0")),
+        ],
+    )

@@ -1,0 +1,296 @@
+"""Aimed cases 36 to 42 of the conformance list: lost logs, keepers, lost messages, who asks whom, batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from clonos.core.plan import Partitioning
+from clonos_chaos.aims import Aim, Reached
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.stage import (
+    BOTH,
+    EFFECTS,
+    IMMEDIATE,
+    RICH,
+    SCENES,
+    TRANSACTIONAL,
+    Scene,
+    about,
+    after,
+    along,
+    both,
+    by_receiver_of,
+    by_successor,
+    cuts,
+    diamond,
+    is_recovering,
+    kills,
+    kills_domain_of,
+    kills_with_keepers,
+    line,
+    lost,
+    nothing,
+    received_by,
+    scene,
+    stage,
+)
+from clonos_chaos.world import World
+
+# ------------------------------------------------------------------ 36, 37: lost logs and keepers
+
+
+@scene("36 log is lost beyond the sharing depth")
+def _log_is_lost(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH, sink=BOTH),
+        [Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
+        options={"sharing_depth": 1},
+    )
+
+
+@scene("36 log is lost with output on its way")
+def _log_is_lost_with_output_on_its_way(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, sink=IMMEDIATE),
+        [Aim("outside written", kills("source/0", "a/0"), nth=4)],
+        options={"sharing_depth": 1},
+        settings={"outside_ns_max": 100 * MILLISECOND_NS},
+    )
+
+
+@scene("36 log is lost and two paths remember it differently")
+def _log_is_lost_in_a_diamond(seed: int) -> World:
+    return stage(
+        seed,
+        diamond(),
+        [Aim("batch delivered", kills("source/0", "left/0", "right/0"), along("left/0", "join/0"), nth=6)],
+        options={"sharing_depth": 1},
+    )
+
+
+@scene("37 sink dies while its keeper has not heard")
+def _keeper_has_not_heard(seed: int) -> World:
+    late = lost("keep", about("sink/0"), nth=10, times=3)
+    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [late, Aim("outside written", kills("sink/0"), after(late))])
+
+
+@scene("37 all but the keeper die")
+def _all_but_the_keeper(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, sink=IMMEDIATE),
+        [Aim("outside written", kills("source/0", "sink/0"), nth=8)],
+        options={"standbys": 0},
+        settings={"spare_slots": 2},
+    )
+
+
+@scene("37 sink and keeper die together")
+def _sink_and_keeper(seed: int) -> World:
+    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("outside written", kills_with_keepers("sink/0"), nth=8)])
+
+
+@scene("37 sink dies while its keeper is replaced")
+def _sink_during_keeper_change(seed: int) -> World:
+    """Its successor has to sit in its keeper's domain, so another keeper is named beside the old one."""
+
+    def has_two_keepers(world: World, reached: Reached) -> bool:
+        task = world.job.task("sink/0")  # type: ignore[union-attr]
+        slot = world.slot_of(task)
+        placement = slot.slot.view.placements[task] if slot is not None and slot.slot.view.number else None
+        return placement is not None and len(placement.keepers) > 1 and by_successor(world, Reached("", task))
+
+    def between_the_phases(world: World, reached: Reached) -> bool:
+        return has_two_keepers(world, reached) or world.oracle.view.placements[-1].slot in (0, -1)
+
+    return stage(
+        seed,
+        line(RICH, RICH, sink=IMMEDIATE),
+        [
+            Aim("outside written", kills("sink/0"), nth=6),
+            Aim("keep sent", kills("sink/0"), both(about("sink/0"), between_the_phases)),
+        ],
+        options={"standbys": 0},
+        settings={"domains": 2, "spare_slots": 0},
+    )
+
+
+# ------------------------------------------------------------------ 38, 39: lost control messages
+
+
+CONTROL_WORDS = ("question", "answer", "view", "trigger", "snapshotted", "completed", "keep", "kept", "slot_status")
+
+
+def _loses_control(word: str) -> Scene:
+    def make(seed: int) -> World:
+        kill = Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6)
+        again = Aim("complete", kills("b/0"), after(kill), nth=2)
+        return stage(
+            seed,
+            line(RICH, RICH, EFFECTS, sink=BOTH),
+            [kill, again, lost(word, lambda world, reached: world.oracle.view.number > 0, times=3)],
+        )
+
+    return make
+
+
+for _word in CONTROL_WORDS:
+    SCENES[f"38 {_word} is lost"] = _loses_control(_word)
+
+
+@scene("38 statement is lost")
+def _lost_statements(seed: int) -> World:
+    kill = Aim("batch delivered", kills("b/0"), along("a/0", "b/0"), nth=8)
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [kill, lost("statement", both(after(kill), by_receiver_of("b/0")), times=4)],
+    )
+
+
+@scene("38 more triggers are lost than may be pending")
+def _many_lost_triggers(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH),
+        [lost("trigger", about("source/0"), nth=2, times=10)],
+        options={"checkpoint_every_ms": 20, "heartbeat_ms": 100},
+        records=120,
+    )
+
+
+@scene("38 LOST is lost")
+def _lost_is_lost(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, sink=IMMEDIATE),
+        [
+            Aim("outside written", kills_with_keepers("sink/0"), nth=8),
+            lost("log_lost", lambda world, reached: True, times=2),
+        ],
+    )
+
+
+_TRIGGER_POINTS = {
+    "before TRIGGER is recorded": ("trigger delivered", received_by("source/0")),
+    "with its barrier unsent": ("aligned", about("source/0")),
+    "with its barrier on its way": ("barrier sent", about("source/0")),
+    "with its snapshot written": ("snapshot written", about("source/0")),
+}
+
+
+def _loses_trigger(point: str, where: Any) -> Scene:
+    return lambda seed: stage(seed, line(RICH, RICH, widths=(2, 1)), [Aim(point, kills("source/0"), where, nth=2)])
+
+
+for _when, (_point, _where) in _TRIGGER_POINTS.items():
+    SCENES[f"39 trigger dies with its source {_when}"] = _loses_trigger(_point, _where)
+
+
+# ------------------------------------------------------------------ 40-42: together, in turn, in other pieces
+
+
+@scene("40 one slot hosts a task and its downstream")
+def _task_with_its_downstream(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH, sink=IMMEDIATE),
+        [Aim("batch delivered", kills("a/0"), about("a/0"), nth=8)],
+        settings={"tasks_a_slot": 2, "spare_slots": 0, "domains": 20},
+    )
+
+
+@scene("40 one domain hosts half of the job")
+def _half_of_the_job(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH, sink=IMMEDIATE),
+        [Aim("batch delivered", kills_domain_of("a/0"), about("a/0"), nth=8)],
+        settings={"domains": 2},
+    )
+
+
+@scene("41 two recovering tasks ask each other")
+def _two_ask_each_other(seed: int) -> World:
+    def holder_recovers(world: World, reached: Reached) -> bool:
+        message: Any = reached.message
+        return not message.is_keeper and is_recovering(world, message.holder)
+
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH),
+        [
+            Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=16),
+            Aim("question delivered", nothing, holder_recovers),
+        ],
+        options={"standbys": 0},
+        settings={"store_ns_max": 60 * MILLISECOND_NS},
+    )
+
+
+@scene("41 second death before replicas are refilled")
+def _second_death(seed: int) -> World:
+    """What the first one held of the log of ``a`` it has got from holders that die now, and from ``a`` nothing yet."""
+
+    def is_stated_by_the_successor(world: World, reached: Reached) -> bool:
+        message: Any = reached.message
+        return bool(message.receiver & 0xFFFFFFFF > 1)
+
+    first = Aim("batch delivered", kills("b/0"), along("b/0", "c/0"), nth=6)
+    second = Aim(
+        "statement delivered", kills("a/0", "c/0", "sink/0"), both(along("a/0", "b/0"), is_stated_by_the_successor)
+    )
+    return stage(seed, line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL), [first, second])
+
+
+@scene("42 replay of batches larger than the credit window")
+def _small_window(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, widths=(2, 1)),
+        [Aim("batch delivered", kills("a/0"), about("a/0"), nth=4)],
+        options={"credit_window_bytes": 300, "step_records_max": 16, "step_records_first": 16},
+    )
+
+
+@scene("42 rows are routed in turn")
+def _routed_in_turn(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, widths=(2, 3, 2), partitioning=Partitioning.REBALANCE),
+        [Aim("batch delivered", kills("source/0", "a/1"), nth=30)],
+    )
+
+
+@scene("42 one huge element")
+def _huge_element(seed: int) -> World:
+    return stage(
+        seed,
+        line(replace(RICH, padding=(20, 20_000)), RICH, RICH),
+        [
+            Aim(
+                "batch delivered",
+                kills("a/0"),
+                both(along("source/0", "a/0"), lambda world, reached: world.job.inputs[0] != []),  # type: ignore[union-attr]
+                nth=8,
+            )
+        ],
+        options={"credit_window_bytes": 300, "channel_backlog_bytes": 300},
+    )
+
+
+@scene("42 credit is lost at a disconnect")
+def _lost_credit(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH),
+        [
+            lost("statement", along("source/0", "a/0"), nth=4, times=2),
+            Aim("statement sent", cuts("source/0", "a/0", 5), along("source/0", "a/0"), nth=4),
+            Aim("batch delivered", kills("b/0"), about("a/0"), nth=12),
+        ],
+        options={"credit_window_bytes": 1},
+    )
