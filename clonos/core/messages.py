@@ -279,7 +279,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     ``restore``, ``objects``, ``log_offset_bytes`` belong to the incarnation and do not change during its life.
     ``is_fresh``: the incarnation began with its generation: it asks nobody, its log is empty.
-    ``cautious``: goes live with steps of one element and tells each (decisions 21).
+    ``cautious``: goes live with steps of one element and tells each (decisions 21). ``keepers_since``: for each keeper,
+    the view since when all views name it: a slot that had not heard that it was none for a while begins anew.
     """
 
     task: TaskId
@@ -292,6 +293,11 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     is_cautious: bool
     standbys: tuple[SlotId, ...]
     keepers: tuple[SlotId, ...]
+    keepers_since: tuple[ViewNumber, ...] = ()
+
+    def is_keeper_since(self, slot: SlotId) -> ViewNumber:
+        """See ``keepers_since``; the first view there is where it is not known."""
+        return dict(zip(self.keepers, self.keepers_since, strict=False)).get(slot, ViewNumber(0))
 
     @property
     def is_first(self) -> bool:

@@ -186,11 +186,10 @@ class Slot(LocalEvents):
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
                 self.tell_coordinator(self.view)
             return
-        is_new_generation = view.generation != self.view.generation
-        self.view = view
+        installed, self.view = self.view, view
         self.status_is_due = True
         self.fence(view)
-        self._install_keepers(view, is_new_generation)
+        self._install_keepers(view, installed)
         self._install_standbys(view)
         begun = self._begin_tasks(view)
         for hosted in list(self.hosted.values()):
@@ -210,11 +209,12 @@ class Slot(LocalEvents):
                 del self.hosted[task]
                 hosted.close()
 
-    def _install_keepers(self, view: m.View, is_new_generation: bool) -> None:
+    def _install_keepers(self, view: m.View, installed: m.View) -> None:
         named = [p for p in view.placements if self.id in p.keepers]
-        old = self.keepers
+        # Whoever was named no longer in a view that was skipped here lacks what came since, and may have more than is.
+        old = {p.task: self.keepers.get(p.task) for p in named if p.is_keeper_since(self.id) <= installed.number}
         self.keepers = {p.task: old.get(p.task) or Keeper(p.task, p.incarnation) for p in named}
-        if is_new_generation:
+        if view.generation != installed.generation:
             for keeper in self.keepers.values():
                 keeper.begin_generation()
         for placement in named:

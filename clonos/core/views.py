@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from clonos.core.errors import InternalError
 from clonos.core.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
 from clonos.core.messages import Placement, SlotAddress, View
@@ -93,9 +95,13 @@ def _change(state: Standing, event: Change) -> State:
 
 def _changed(view: View, number: ViewNumber, event: Change) -> View:
     placements = tuple(
-        _begun(number, task, seat, event.completed, False, event.reborn[TaskId(task)])
+        _with_keepers_since(
+            _begun(number, task, seat, event.completed, False, event.reborn[TaskId(task)]),
+            number,
+            view.placements[task],
+        )
         if task in event.reborn
-        else _reseated(view.placements[task], seat)
+        else _reseated(view.placements[task], seat, number)
         for task, seat in enumerate(event.seats)
     )
     return View(number, view.generation, view.job_id, event.addresses, placements)
@@ -103,7 +109,10 @@ def _changed(view: View, number: ViewNumber, event: Change) -> View:
 
 def _roll_back(state: Standing, event: RollBack) -> State:
     view, number = state.view, _following(state.view)
-    placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.seats))
+    placements = tuple(
+        _with_keepers_since(_begun(number, t, seat, event.completed, True, False), number, view.placements[t])
+        for t, seat in enumerate(event.seats)
+    )
     return Standing(View(number, number, view.job_id, event.addresses, placements))
 
 
@@ -126,26 +135,23 @@ def _begun(
         is_cautious=is_cautious,
         standbys=seat.standbys,
         keepers=seat.keepers,
+        keepers_since=(number,) * len(seat.keepers),
     )
 
 
-def _reseated(placement: Placement, seat: Seats) -> Placement:
+def _with_keepers_since(placement: Placement, number: ViewNumber, before: Placement) -> Placement:
+    """Keepers that the view before named too go on being what they are."""
+    since = tuple(before.is_keeper_since(s) if s in before.keepers else number for s in placement.keepers)
+    return msgspec.structs.replace(placement, keepers_since=since)
+
+
+def _reseated(placement: Placement, seat: Seats, number: ViewNumber) -> Placement:
     """The same incarnation; only its riders may differ."""
     assert placement.slot == seat.slot, f"task {placement.task} was moved without a new incarnation"
     if placement.standbys == seat.standbys and placement.keepers == seat.keepers:
         return placement
-    return Placement(
-        task=placement.task,
-        incarnation=placement.incarnation,
-        slot=placement.slot,
-        restore=placement.restore,
-        objects=placement.objects,
-        log_offset_bytes=placement.log_offset_bytes,
-        is_fresh=placement.is_fresh,
-        is_cautious=placement.is_cautious,
-        standbys=seat.standbys,
-        keepers=seat.keepers,
-    )
+    reseated = msgspec.structs.replace(placement, standbys=seat.standbys, keepers=seat.keepers)
+    return _with_keepers_since(reseated, number, placement)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], State]] = {

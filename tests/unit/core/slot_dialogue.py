@@ -113,7 +113,7 @@ class Dialogue:
         self.slot = Slot(SlotId(int(words[0])), plan, options, self.shell)
 
     def _view(self, words: list[str]) -> None:
-        """``view 2 generation=1 a 1@1 fresh b 2@5 restore=3 log=7 of=2 standbys=6 keepers=7,8``"""
+        """``view 2 generation=1 a 1@1 fresh b 2@5 restore=3 log=7 of=2 standbys=6 keepers=7,8 since=1,2``"""
         placements: list[m.Placement] = []
         generation, n = 1, int(words[0])
         task = -1
@@ -134,6 +134,8 @@ class Dialogue:
                 found[task]["objects"] = tuple(f"object-{i + 1}" for i in range(int(value)))
             elif key in ("standbys", "keepers"):
                 found[task][key] = tuple(SlotId(int(slot)) for slot in value.split(","))
+            elif key == "since":
+                found[task]["keepers_since"] = tuple(number(int(n)) for n in value.split(","))
             else:
                 found[task][{"restore": "restore", "log": "log_offset_bytes"}[key]] = int(value)
         for task, fields in sorted(found.items()):

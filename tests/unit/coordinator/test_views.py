@@ -1,0 +1,58 @@
+"""Since when a view's keepers have been that: what tells a slot that it was none for a while (protocol 7)."""
+
+from __future__ import annotations
+
+from clonos.core.ids import SlotId, TaskId
+from clonos.core.messages import View
+from clonos.core.metadata import metadata_of_start
+from clonos.core.placement import Seats
+from clonos.core.views import Change, Form, RollBack, Standing, Unformed, step
+from tests.unit.coordinator.desk import chain_plan
+
+PLAN = chain_plan(1, has_effects=True)
+START = metadata_of_start(PLAN, "job-1", 1)
+SINK = 2
+
+
+def seats(*keepers: int) -> tuple[Seats, ...]:
+    """Three tasks, each in a slot of its own; the keepers are those of the sink."""
+    found = [Seats(SlotId(task + 1), (), ()) for task in PLAN.tasks]
+    found[SINK] = Seats(SlotId(SINK + 1), (), tuple(map(SlotId, keepers)))
+    return tuple(found)
+
+
+def since(state: object) -> dict[int, int]:
+    """Per keeper of the sink, the n of the view."""
+    assert isinstance(state, Standing)
+    placement = state.view.placements[SINK]
+    return {slot: number & 0xFFFFFFFF for slot, number in zip(placement.keepers, placement.keepers_since, strict=True)}
+
+
+def formed(*keepers: int) -> Standing:
+    state = step(Unformed(1, "job-1"), Form(1, START, seats(*keepers), ()))
+    assert isinstance(state, Standing)
+    return state
+
+
+def test_a_keeper_is_one_since_the_view_that_named_it_first() -> None:
+    first = formed(7)
+    second = step(first, Change({}, START, seats(7, 8), ()))
+    third = step(second, Change({TaskId(SINK): False}, START, seats(7, 8), ()))
+    assert (since(first), since(second), since(third)) == ({7: 1}, {7: 1, 8: 2}, {7: 1, 8: 2})
+
+
+def test_a_keeper_that_was_none_for_a_while_is_another_one() -> None:
+    state = step(formed(7), Change({}, START, seats(8), ()))
+    assert since(step(state, Change({}, START, seats(7, 8), ()))) == {7: 3, 8: 2}
+
+
+def test_a_keeper_outlives_a_rollback_since_it_may_have_a_journal() -> None:
+    assert since(step(formed(7), RollBack(START, seats(7, 9), ()))) == {7: 1, 9: 2}
+
+
+def test_a_new_coordinator_goes_on_from_the_view_that_it_heard() -> None:
+    heard: View = formed(7).view
+    state = step(Unformed(2, "job-1", heard), Change({}, START, seats(7, 8), ()))
+    assert since(state) == {7: 1, 8: 1}
+    assert isinstance(state, Standing)
+    assert [number >> 32 for number in state.view.placements[SINK].keepers_since] == [1, 2]
