@@ -60,6 +60,11 @@ def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
     return Gathering(view.number, frozenset(holders))
 
 
+def ask_again(state: Gathering, before: Gathering) -> Gathering:
+    """Another view: everybody is asked anew; what was answered before stays true."""
+    return Gathering(state.view, state.waiting_for, before.answers)
+
+
 def collect_answer(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:
     """Takes an answer in, unless it belongs to an earlier question or has been had."""
     if view != state.view or holder not in state.waiting_for:

@@ -13,7 +13,7 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror
 from clonos.core.effects import Effects
 from clonos.core.errors import InternalError
-from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs
+from clonos.core.gather import Gathering, Holder, ask_again, begin_gathering, collect_answer, gathered_logs
 from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
@@ -32,7 +32,7 @@ from clonos.core.messages import (
     View,
 )
 from clonos.core.ports import Activation, Command, Emission, GateMoved, TaskHandle, Triggered
-from clonos.core.sessions import Sending
+from clonos.core.sessions import Sending, compare_claims
 from clonos.core.settling import Settling, Unsettled
 from clonos.core.snapshots import Snapshot
 
@@ -108,7 +108,8 @@ class Hosted:
     def gather_again(self, view: View) -> None:
         """Another view has arrived: asks everybody again under it."""
         if isinstance(self.state, recovery.Recovering) and not self.state.gathering.is_complete:
-            self.state = recovery.Recovering(begin_gathering(self.plan, view, self.task), self.state.is_restored)
+            gathering = ask_again(begin_gathering(self.plan, view, self.task), self.state.gathering)
+            self.state = recovery.Recovering(gathering, self.state.is_restored)
             self.ask_holders()
             self.advance(recovery.Gathered(self.state.gathering))
 
@@ -204,18 +205,10 @@ class Hosted:
             self.handle.put(self.asked)
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
-        """The lost-log rule: no new determinant while output is behind the claim of its receiver, or outside."""
-        behind: tuple[ChannelId, int, int] | None = None
-        is_awaiting = False
-        for channel, position in sorted(positions.items()):
-            sending = self.sendings.get(channel)
-            claim = sending.claim if sending else self.effects.claim
-            if claim is not None and position >= claim:
-                continue
-            if sending is not None and not sending.session:
-                is_awaiting = True  # its receiver is being replaced: the successor may claim less
-            elif behind is None:
-                behind = (channel, position, claim or 0)
+        """The lost-log rule: no new determinant while output is behind the claim of its receiver, or outside; nor while
+        a receiver holds more of this log than there is here, for then it would be continued in two ways."""
+        end_bytes = self.logs.end_bytes(self.task)
+        behind, is_awaiting = compare_claims(positions, self.sendings, self.effects.claim, end_bytes)
         if not self.slot.options.causal_logging:
             behind, is_awaiting = None, False
         self.advance(recovery.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting))
@@ -396,5 +389,10 @@ class Hosted:
         self.shell.stop_task(self.task, self.incarnation)
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
-        """What this task has of the log of ``wanted`` and of the replicas that it should hold."""
-        return self.logs.deltas((wanted, *self.plan.held[wanted]))
+        """What this task has of the log of ``wanted`` and of the replicas that it should hold; while it recovers, what
+        it has been answered itself so far."""
+        tasks = (wanted, *self.plan.held[wanted])
+        if isinstance(self.state, recovery.Recovering):
+            found = gathered_logs(self.state.gathering)
+            return tuple(found[task] for task in tasks if task in found)
+        return self.logs.deltas(tasks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.ids import CheckpointId, Incarnation, TaskId, ViewNumber
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
 from clonos.core.plan import Channel
@@ -244,3 +244,24 @@ class Receiving:
         self.next_seq = end
         self.queued_bytes += payload_bytes + MESSAGE_OVERHEAD_BYTES
         return skip
+
+
+def compare_claims(
+    positions: dict[ChannelId, int], sendings: dict[ChannelId, Sending], outside_claim: int | None, own_end_bytes: int
+) -> tuple[tuple[ChannelId, int, int] | None, bool]:
+    """What a task's output, and the copies of its own log, are behind: (channel, where it is, what the receiver has) of
+    the first one whose receiver lives; and whether some receiver is being replaced, whose successor may claim less."""
+    behind: tuple[ChannelId, int, int] | None = None
+    is_awaiting = False
+    for channel, position in sorted(positions.items()):
+        sending = sendings.get(channel)
+        claim = outside_claim if sending is None else sending.claim
+        if sending is not None and sending.shipped.get(sending.channel.sender, 0) > own_end_bytes:
+            position, claim = own_end_bytes, sending.shipped[sending.channel.sender]
+        if claim is not None and position >= claim:
+            continue
+        if sending is not None and not sending.session:
+            is_awaiting = True
+        elif behind is None:
+            behind = (channel, position, claim or 0)
+    return behind, is_awaiting

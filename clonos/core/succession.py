@@ -82,11 +82,13 @@ def lose_log(state: CoordinatorState, lost: LogLost) -> None:
     state.is_rollback_due = True
     state.rollbacks += 1
     name = state.plan.task_name(lost.task)
-    text = (
+    what = (
         f"the causal log of task {name} is lost: at {lost.position} of channel {lost.channel} it would have to decide"
-        f" anew what its receiver has seen up to {lost.claim}. All tasks go back to checkpoint"
-        f" {state.completed.checkpoint}"
+        f" anew what its receiver has seen up to {lost.claim}"
     )
+    if lost.channel < 0:
+        what = f"the journal of the source {name} is lost with its keepers: others have seen what was read from it"
+    text = f"{what}. All tasks go back to checkpoint {state.completed.checkpoint}"
     fields = (
         ("task", name),
         ("channel", lost.channel),
