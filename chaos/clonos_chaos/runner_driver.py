@@ -89,8 +89,18 @@ class Reporter:
         launched = self._launched()
         status = launched.driver.ask(partial(draw, launched.job_id, False, ()))
         standbys, kept = launched.driver.ask(_helpers)
+        generation = launched.driver.ask(lambda coordinator: coordinator.generation)
         alarms, self._alarms = self._alarms, []
-        self.write({"status": status, "standbys": standbys, "kept": kept, "alarms": alarms, "at_ns": wall_ns()})
+        self.write(
+            {
+                "status": status,
+                "standbys": standbys,
+                "kept": kept,
+                "generation": generation,
+                "alarms": alarms,
+                "at_ns": wall_ns(),
+            }
+        )
 
     def write(self, line: dict[str, Any]) -> None:
         """One line."""

@@ -25,7 +25,7 @@ from clonos_chaos.runner_faults import Lasting, Tools, pid_of_port, strike
 from clonos_chaos.runner_record import Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose
 from clonos_chaos.scenario import POINTS, VICTIMLESS, Fault, Kind, Outcome, Pattern, Scenario
-from clonos_chaos.scenario_job import SHIPPED, SOURCES, find_object
+from clonos_chaos.scenario_job import RECORDS, SHIPPED, SOURCES, find_object
 from clonos_chaos.scenario_oracle import Findings, judge_folder
 from clonos_chaos.scenario_service import ServiceProcess
 from clonos_chaos.toxics import Toxiproxy, find_server
@@ -43,7 +43,6 @@ DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
     "step_records_max": 16,
     "step_records_first": 4,
 }
-RECORDS_DEFAULT: Final = 1_500
 
 
 @dataclass(slots=True)
@@ -93,6 +92,7 @@ class ProcessRun:
         self._live_since_s = 0.0
         self._pids: set[int] = set()
         self._known: dict[str, tuple[int, int]] = {}
+        self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
         self._struck: set[str] = set()  # tasks that may get a new life, in this generation
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._is_over = False
@@ -178,6 +178,8 @@ class ProcessRun:
             self.record.failure = line["end"]["failure"]
         else:
             self.record.alarms += line["alarms"]
+            if line["generation"]:
+                self.record.generations.add(line["generation"])
             self._see(status_of(line), line["at_ns"])
             self._standbys = line["standbys"]
             self._kept = set(line["kept"])
@@ -209,6 +211,8 @@ class ProcessRun:
             if not self._is_moment(planned, status, now_s):
                 return False
             planned.asked_s = now_s
+        if any(self._killed.get(task.name) == task.incarnation for task in status.tasks):
+            return False  # the coordinator has not noticed the last death yet
         is_point = fault.at.point in ("recovering", "call", "called")
         if is_point or not fault.calm or fault.kind is Kind.KILL_DRIVER:
             return True
@@ -273,6 +277,8 @@ class ProcessRun:
         struck = self._befallen(fault, status, tasks, others)
         told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
         self._struck.update(struck)
+        if fault.kind in (Kind.KILL_WORKER, Kind.KILL_DOMAIN):
+            self._killed.update(told.incarnations)
         lasting = strike(fault, status, tasks, others, self._tools)
         if lasting is not None:
             told.detail = f"for {fault.lasts_ms} ms"
@@ -306,6 +312,7 @@ class ProcessRun:
         _wait_until_gone(self._pids, GONE_WITHIN_S)
         self._known.clear()
         self._struck.clear()
+        self._killed.clear()
         self._live_since_s = 0.0
         self._status = None
         self._driven = Driven(msgspec.structs.replace(self._spec, resume=True), self.folder)
@@ -326,7 +333,7 @@ class ProcessRun:
         if record.failure:
             return
         if scenario.job in SHIPPED:
-            records = int(scenario.job_options.get("records", RECORDS_DEFAULT))
+            records = int(scenario.job_options.get("records", RECORDS))
             sinks = ("files",) if scenario.expected.outcome is Outcome.ROLLBACK else ("files", "table")
             record.findings = judge_folder(self.folder, records, SOURCES, sinks)
             if scenario.expected.outcome is Outcome.ROLLBACK:

@@ -56,7 +56,7 @@ class Record:
     strikes: list[Strike] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     recoveries: list[RecoveryState] = field(default_factory=list)
-    generations: set[str] = field(default_factory=set)
+    generations: set[int] = field(default_factory=set)
     checkpoints: int = 0
     alarms: list[dict[str, Any]] = field(default_factory=list)
     disturbed: list[str] = field(default_factory=list)
@@ -82,8 +82,6 @@ class Record:
         live = sum(task.phase in ("live", "final") for task in status.tasks)
         self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
         self.checkpoints = max(self.checkpoints, status.checkpoint)
-        if status.generation:
-            self.generations.add(status.generation)
 
     def recovery_ms(self) -> dict[str, float]:
         """For each struck task that had to recover: from its strike until it had caught up; -1: it never did."""
@@ -152,7 +150,12 @@ def judge(record: Record) -> None:
         _judge_immediate(record)
     else:
         demand("rollbacks", f"at most {limits.rollbacks}", rollbacks, rollbacks <= limits.rollbacks)
-        demand("healthy tasks disturbed", limits.disturbed, record.disturbed, len(record.disturbed) <= limits.disturbed)
+        demand(
+            "healthy tasks disturbed",
+            limits.disturbed,
+            "; ".join(record.disturbed) or 0,
+            len(record.disturbed) <= limits.disturbed,
+        )
     _judge_calls(record, limits)
     times = record.recovery_ms()
     slowest = max(times.values(), default=0.0)

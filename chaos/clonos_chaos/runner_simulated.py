@@ -1,12 +1,206 @@
-"""Runs a scenario in the simulated world, as far as its faults exist there."""
+"""Runs a scenario in the simulated world, as far as its faults exist there.
+
+The shipped job has a twin there: the same steps, a tenth of the records. A moment in seconds becomes the share of the
+input that the real job has read by then; what lasts, lasts as long in virtual time. The world's own oracle judges.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
 from clonos.core.errors import JobError
-from clonos_chaos.runner_record import Record
-from clonos_chaos.scenario import Scenario
+from clonos.core.ids import TaskId
+from clonos.core.plan import Partitioning
+from clonos_chaos.aims import POINTS, Aim, Reached
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.fuzz_chain import Work
+from clonos_chaos.fuzz_jobs import FuzzJob
+from clonos_chaos.runner_record import Check, Record, Strike, judge
+from clonos_chaos.runner_victims import Shape, choose
+from clonos_chaos.scenario import VICTIMLESS, Fault, Kind, Outcome, Pattern, Scenario
+from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED
+from clonos_chaos.sim_slot import SimSlot
+from clonos_chaos.stage import OPTIONS, SETTINGS
+from clonos_chaos.world import World, WorldFailed
+
+SHARE: Final = 10
+"""The real job has so many times the records."""
+
+ASKING: Final = Work(calls=True, draws=True, reads_clock=True, ports=(0, 1))
+WINDOWS: Final = Work(draws=True, windows_ns=20 * MILLISECOND_NS, ports=(0,))
+TELLING: Final = Work(reads_clock=True, ports=(0,), is_sink=True)
+STEP_NS_MAX: Final = 20 * MILLISECOND_NS
+"""Slow enough that the input lasts for some checkpoints."""
+
+DOWN_MS: Final = 50
+"""How long a job is without a coordinator when the driver dies."""
+
+TWINS: Final = {"tell": "sink", "files": "sink", "table": "sink"}
+"""Steps of the shipped job that bear another name here."""
+
+POINTS_HERE: Final = {"checkpoint": "complete", "recovering": "start"}
+"""Points of real processes by what they are called here; all others have one name."""
+
+Do = Callable[[World, list[SimSlot], Fault], None]
+
+
+def _each(act: Callable[[World, SimSlot, Fault], None]) -> Do:
+    def do(world: World, slots: list[SimSlot], fault: Fault) -> None:
+        for slot in slots:
+            act(world, slot, fault)
+
+    return do
+
+
+def _towards_all(act: Callable[[World, SimSlot, SimSlot, Fault], None]) -> Do:
+    """For the connections of each slot with all others."""
+
+    def do(world: World, slots: list[SimSlot], fault: Fault) -> None:
+        for slot in slots:
+            for other in world.living():
+                if other is not slot:
+                    act(world, slot, other, fault)
+
+    return do
+
+
+def _kill_all(world: World, _slots: list[SimSlot], _fault: Fault) -> None:
+    world.faults.kill_together(world.living())
+    world.restart_coordinator(DOWN_MS)
+
+
+def _slow_down(world: World, _slots: list[SimSlot], fault: Fault) -> None:
+    """All connections: the simulated network has one delay."""
+    usual_ns = world.network.delay_ns_max
+
+    def speed_up() -> None:
+        world.network.delay_ns_max = usual_ns
+
+    world.network.delay_ns_max = (fault.latency_ms + fault.jitter_ms) * MILLISECOND_NS
+    world.clock.after(fault.lasts_ms * MILLISECOND_NS, speed_up)
+
+
+DOINGS: Final[dict[Kind, Do]] = {
+    Kind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
+    Kind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
+    Kind.KILL_DRIVER: _kill_all,
+    Kind.PAUSE: _each(lambda world, slot, fault: world.faults.pause(slot, fault.lasts_ms)),
+    Kind.CUT: _towards_all(lambda world, slot, other, fault: world.faults.cut(slot, other, fault.lasts_ms)),
+    Kind.HALF_OPEN: _towards_all(lambda world, slot, other, fault: world.faults.half_open(slot, other, fault.lasts_ms)),
+    Kind.RESET: _towards_all(lambda world, slot, other, _: world.faults.cut(slot, other, 0)),
+    Kind.DELAY: _slow_down,
+}
 
 
 def run_simulated(scenario: Scenario, seed: int) -> Record:
-    """One world."""
-    raise JobError(f"{scenario.name} cannot be simulated yet.")
+    """One world. Faults that it does not know are refused before anything runs."""
+    unknown = sorted({fault.kind for fault in scenario.faults} - DOINGS.keys())
+    if unknown:
+        raise JobError(
+            f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(DOINGS)})."
+            " Run it with --processes."
+        )
+    if scenario.job not in SHIPPED:
+        raise JobError(f"{scenario.name}: only shipped jobs ({', '.join(SHIPPED)}) have a simulated twin.")
+    return _Simulated(scenario, seed).run()
+
+
+class _Simulated:
+    """One scenario in one world."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.luck = Random(f"victims of {seed}")
+        self.record = Record(scenario, seed, "simulated")
+        self.total = int(scenario.job_options.get("records", RECORDS))
+        options = replace(OPTIONS, lease_ms=1_500, checkpoint_every_ms=10)
+        aims = [self._aim(fault) for fault in scenario.faults]
+        self.world = World(seed, "described", options, replace(SETTINGS, step_ns_max=STEP_NS_MAX), self._job, aims)
+        plan = self.world.plan
+        edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver >= 0]
+        named = tuple((plan.task_name(sender), plan.task_name(receiver)) for sender, receiver in edges)
+        self.shape = Shape(tuple(plan.task_name(task) for task in plan.tasks), named)
+
+    def _job(self, luck: Random) -> FuzzJob:
+        return FuzzJob("described", luck, max(10, self.total // SHARE), None, _build)
+
+    def _aim(self, fault: Fault) -> Aim:
+        """Where and when it strikes: a point by its name, records as calls that were answered."""
+        at = fault.at
+        times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
+
+        def strike(_world: World, reached: Reached) -> None:
+            self._strike(fault, reached)
+
+        if at.point:
+            point = POINTS_HERE.get(at.point, at.point)
+            if point not in POINTS and not point.endswith((" sent", " delivered")):
+                raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
+            nth = max(1, at.nth // SHARE) if at.point in ("call", "called") else at.nth
+            nth += len(TASKS) if at.point == "recovering" else 0  # each task has begun once
+            return Aim(point, strike, nth=nth, times=times)
+        per_second = float(self.scenario.job_options.get("per_second", PER_SECOND))
+        records = at.records if at.records is not None else int((at.seconds or 0.0) * per_second)
+        wanted = min(records, self.total - SHARE) // SHARE
+
+        def where(world: World, _reached: Reached) -> bool:
+            return len(world.job.service.answers) >= wanted
+
+        return Aim("called", strike, where, times=times)
+
+    def _strike(self, fault: Fault, reached: Reached) -> None:
+        world = self.world
+        if world.ending is not None:
+            return
+        first = world.plan.task_name(reached.task) if reached.task >= 0 and fault.at.point in ("call", "called") else ""
+        asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
+        tasks = [] if fault.kind in VICTIMLESS else choose(asked, self.shape, self.luck, first)
+        slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
+        if fault.pattern is Pattern.WITH_STANDBY and tasks:
+            placement = world.oracle.view.placements[self._task(tasks[0])]
+            helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
+            slots.update({slot.id: slot for slot in helpers if not slot.is_dead})
+        self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns))
+        DOINGS[fault.kind](world, list(slots.values()), fault)
+
+    def _task(self, name: str) -> TaskId:
+        return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)
+
+    def run(self) -> Record:
+        """Runs the world to its end and judges."""
+        record, wanted = self.record, self.scenario.expected.outcome
+        try:
+            outcome = self.world.run()
+        except WorldFailed as failure:
+            record.failure = str(failure)
+        else:
+            record.failure = ""
+            record.checkpoints = max(self.world.chain, default=0)
+            record.generations = set(range(outcome.rollbacks + 1))
+            record.notes.append(f"{outcome.delivered} messages, {outcome.views} views, digest {outcome.digest}")
+        record.ended_ns = self.world.clock.now_ns
+        strikes = sum(fault.count if fault.pattern is Pattern.IN_A_ROW else 1 for fault in self.scenario.faults)
+        record.unstruck = max(0, strikes - len(record.strikes))
+        judge(record)
+        if wanted is not Outcome.FAILS and not record.failure:
+            told = "lost, duplicated, contradicted, out of order, replicas, calls, alarms"
+            record.checks.append(Check("the world's oracle", "no complaint", f"no complaint ({told})", True))
+        return record
+
+
+TASKS: Final = ("read/0", "ask/0", "ask/1", "window/0", "window/1", "sink/0")
+
+
+def _build(job: FuzzJob) -> None:
+    read = job.add("read", Work(ports=(0,)))
+    ask = job.add("ask", ASKING, 2)
+    window = job.add("window", WINDOWS, 2)
+    sink = job.add_sink(TELLING)
+    job.connect(read, ask)
+    job.connect(ask, window, Partitioning.HASH, 0)
+    job.connect(ask, sink, Partitioning.HASH, 1)
+    job.connect(window, sink)
+    job.copies = 2

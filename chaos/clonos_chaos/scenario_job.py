@@ -26,6 +26,8 @@ from clonos_services import random as causal_random
 
 KEYS: Final = 8
 SOURCES: Final = 2
+RECORDS: Final = 1_000
+PER_SECOND: Final = 250.0
 COLUMNS: Final = (
     *("source", "offset", "path", "key", "seen", "luck", "answer", "read_ns", "window", "at_ns"),
     "number",
@@ -123,7 +125,9 @@ def tell(_everything: int, number: int | None, row: Row) -> tuple[int, Row]:
     return count, {**row, "at_ns": clock.time_ns(), "number": count}
 
 
-def described(folder: Path, url: str, *, records: int = 1_500, per_second: float = 500.0, window: str = "200ms") -> Job:
+def described(
+    folder: Path, url: str, *, records: int = RECORDS, per_second: float = PER_SECOND, window: str = "200ms"
+) -> Job:
     """The job, with its outputs in ``folder``."""
     job = Job("described", parallelism=2)
     rows = job.source(Paced(records, per_second), parallelism=1, name="read").map(stamp, parallelism=1)
