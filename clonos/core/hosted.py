@@ -289,7 +289,8 @@ class Hosted:
         self.effects.pump()
         if self.effects.journal is not None:
             self.effects.journal.read(emission.journal_read_bytes)
-        self.counters["records_in"] = emission.records_in
+        if emission.records_in:  # not told in mid-step
+            self.counters["records_in"] = emission.records_in
         self.update_gate()
 
     def update_gate(self) -> None:

@@ -26,7 +26,7 @@ from clonos.job import Handle
 from clonos.status import RecoveryState
 
 LOOK_EVERY_S: Final = 0.1
-DEFAULT_LINES: Final = 6_000
+DEFAULT_LINES: Final = 8_000
 LINES_PER_SECOND_MAX: Final = 1_000
 """More than two cores can ask about: a demo that is to run for a time gets so much text that it does not end before."""
 
