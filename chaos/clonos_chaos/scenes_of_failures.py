@@ -172,16 +172,17 @@ def _suspected_task(seed: int) -> World:
 
 @scene("25 checkpoint is triggered during a recovery")
 def _checkpoint_during_recovery(seed: int) -> World:
-    def recovers(world: World, reached: Reached) -> bool:
+    def is_down(world: World, reached: Reached) -> bool:
         task = world.job.task("a/0")  # type: ignore[union-attr]
-        return world.oracle.view.placements[task].incarnation not in world.oracle.lives[task]
+        has_started = world.oracle.view.placements[task].incarnation in world.oracle.lives[task]
+        return world.slot_of(task) is None or not has_started
 
+    killed = Aim("trigger sent", kills("a/0"), nth=3)
     return stage(
         seed,
         line(RICH, RICH, RICH),
-        [Aim("complete", kills("a/0"), nth=2), Aim("trigger delivered", nothing, recovers)],
-        options={"standbys": 0, "checkpoint_every_ms": 40},
-        settings={"store_ns_max": 200 * MILLISECOND_NS},
+        [killed, Aim("trigger delivered", nothing, is_down)],
+        options={"standbys": 0},
     )
 
 

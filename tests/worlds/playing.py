@@ -1,0 +1,45 @@
+"""Plays scenes of ``clonos_chaos.scenes`` by number, and sees that what they are for has happened."""
+
+from __future__ import annotations
+
+from clonos.core.coordination import JobDone
+from clonos_chaos.scenes import SCENES
+from clonos_chaos.stage import unstruck
+from clonos_chaos.world import World
+
+SEEDS = range(6)
+SHOWN_MIN = 2
+"""In so many worlds of each scene every aim must have struck: timing is drawn, so not all get there."""
+
+
+def played(number: int, name: str = "") -> list[World]:
+    """Worlds of one scene in which every aim has struck. All have ended well, whether or not they got there."""
+    return played_scene(f"{number} {name}")
+
+
+def played_scene(scene: str) -> list[World]:
+    """The same by the whole name of a scene."""
+    worlds = []
+    for seed in SEEDS:
+        world = SCENES[scene](seed)
+        world.run()
+        if not unstruck(world):
+            worlds.append(world)
+        if len(worlds) == SHOWN_MIN:
+            return worlds
+    raise AssertionError(f"{scene}: reached in {len(worlds)} of {len(SEEDS)} worlds")
+
+
+def scenes_of(number: int) -> list[str]:
+    """Names of all scenes of a number."""
+    return [name for name in SCENES if name.startswith(f"{number} ")]
+
+
+def lives(world: World, name: str) -> int:
+    """How many incarnations of a task have started."""
+    return len(world.oracle.lives[world.job.task(name)])  # type: ignore[union-attr]
+
+
+def is_done(world: World) -> bool:
+    """The job has ended well."""
+    return isinstance(world.ending, JobDone)

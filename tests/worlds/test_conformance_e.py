@@ -1,0 +1,55 @@
+"""Part E of the conformance list, 20 to 26: several failures, together and one after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
+
+pytestmark = pytest.mark.worlds
+
+
+@pytest.mark.parametrize("scene", scenes_of(20))
+def test_e20_failures_of_several_tasks_are_local(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks == 0
+        assert sum(len(incarnations) > 1 for incarnations in world.oracle.lives.values()) >= 2
+
+
+@pytest.mark.parametrize("scene", scenes_of(21))
+def test_e21_a_second_failure_in_the_midst_of_a_recovery_is_local(scene: str) -> None:
+    for world in played_scene(scene):
+        assert lives(world, "a/0") > 1 or world.faults.killed == 2
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", scenes_of(23))
+def test_e23_standbys_and_coordinators_may_die_too(scene: str) -> None:
+    for world in played_scene(scene):
+        assert lives(world, "a/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(24) if "below the lease" in scene])
+def test_e24_a_pause_below_the_lease_is_no_failure(scene: str) -> None:
+    for world in played_scene(scene):
+        assert all(len(incarnations) == 1 for incarnations in world.oracle.lives.values())
+
+
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(24) if "below the lease" not in scene])
+def test_e24_whoever_was_replaced_while_it_lived_is_fenced(scene: str) -> None:
+    for world in played_scene(scene):
+        assert max(len(incarnations) for incarnations in world.oracle.lives.values()) > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_e25_a_checkpoint_that_is_triggered_during_a_recovery_ends_well() -> None:
+    for world in played(25, "checkpoint is triggered during a recovery"):
+        assert is_done(world)
+        assert world.outcome.checkpoints >= 3
+
+
+@pytest.mark.parametrize("scene", scenes_of(26))
+def test_e26_a_connection_may_break_between_two_live_tasks(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks == 0

@@ -1,0 +1,174 @@
+"""Part G of the conformance list, 31 to 49: faults aimed at named transitions, which random kills rarely reach.
+
+Each world is judged by its oracle; here stands what is particular to the case, and that the case was reached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clonos.core.coordination import Fault, JobFailed
+from clonos_chaos.scenes_of_losses import CONTROL_WORDS
+from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
+
+pytestmark = pytest.mark.worlds
+
+
+def test_g31_a_sink_that_dies_behind_a_complete_checkpoint_loses_no_output() -> None:
+    for world in played(31, "sink dies behind a complete checkpoint"):
+        assert lives(world, "sink/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_g32_the_view_waits_for_metadata_that_is_being_written() -> None:
+    for world in played(32, "task dies while metadata is written"):
+        task = world.job.task("a/0")  # type: ignore[union-attr]
+        first = world.oracle.views[0].placements[task].incarnation
+        successor = next(
+            view.placements[task] for view in world.oracle.views if view.placements[task].incarnation != first
+        )
+        assert successor.restore >= 2
+        assert successor.restore in world.chain
+
+
+@pytest.mark.parametrize("scene", scenes_of(33))
+def test_g33_a_standby_restores_exactly_what_the_view_names(scene: str) -> None:
+    for world in played_scene(scene):
+        assert lives(world, "a/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", scenes_of(34))
+def test_g34_a_barrier_and_an_end_that_were_shipped_keep_their_numbers(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.faults.killed == 1
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", scenes_of(35))
+def test_g35_what_a_dead_incarnation_has_sent_counts_for_nobody(scene: str) -> None:
+    for world in played_scene(scene):
+        assert is_done(world)
+
+
+@pytest.mark.parametrize("scene", scenes_of(36))
+def test_g36_a_log_that_is_really_lost_ends_in_a_rollback_with_an_alarm_in_numbers(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks >= 1
+        told: list[dict[str, Any]] = [dict(alarm.fields) for alarm in world.alarms]
+        lost = [fields for fields in told if "claim" in fields]
+        assert lost
+        assert all(fields["position"] < fields["claim"] for fields in lost)
+
+
+def test_g37_a_sink_and_its_keeper_that_die_together_roll_the_job_back() -> None:
+    for world in played(37, "sink and keeper die together"):
+        assert world.outcome.rollbacks >= 1
+
+
+@pytest.mark.parametrize("name", ["sink dies while its keeper is replaced", "sink dies while its keeper has not heard"])
+def test_g37_a_keeper_that_lives_saves_what_has_left(name: str) -> None:
+    for world in played(37, name):
+        assert world.outcome.rollbacks == 0
+
+
+def test_g37_a_keeper_holds_all_logs_that_its_task_held() -> None:
+    for world in played(37, "all but the keeper die"):
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("word", CONTROL_WORDS)
+def test_g38_each_control_message_may_be_lost(word: str) -> None:
+    for world in played(38, f"{word} is lost"):
+        assert lives(world, "a/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_g38_a_statement_may_be_lost() -> None:
+    assert all(is_done(world) for world in played(38, "statement is lost"))
+
+
+def test_g38_more_triggers_than_may_be_pending_may_be_lost() -> None:
+    assert all(world.outcome.checkpoints for world in played(38, "more triggers are lost than may be pending"))
+
+
+def test_g38_the_report_of_a_lost_log_may_be_lost() -> None:
+    assert all(world.outcome.rollbacks for world in played(38, "LOST is lost"))
+
+
+@pytest.mark.parametrize("scene", scenes_of(39))
+def test_g39_checkpoints_go_on_completing_when_a_trigger_dies_with_its_source(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.checkpoints >= 2
+
+
+@pytest.mark.parametrize("scene", scenes_of(40))
+def test_g40_the_death_of_one_slot_or_one_domain_is_local(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks == 0
+        assert sum(len(incarnations) > 1 for incarnations in world.oracle.lives.values()) >= 2
+
+
+@pytest.mark.parametrize("scene", scenes_of(41))
+def test_g41_tasks_that_recover_together_or_in_turn_do_so_without_a_rollback(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", scenes_of(42))
+def test_g42_replay_gets_its_steps_whatever_the_pieces_and_the_credit(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks == 0
+
+
+def test_g43_a_full_budget_with_a_barrier_behind_drains() -> None:
+    for world in played(43, "in-flight budget is full with a barrier behind"):
+        assert any("above a soft limit" in alarm.text for alarm in world.alarms)
+
+
+@pytest.mark.parametrize("scene", scenes_of(44))
+def test_g44_views_may_be_skipped_and_a_rollback_may_be_hit_by_a_failure(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.rollbacks >= 1
+
+
+@pytest.mark.parametrize("scene", scenes_of(45))
+def test_g45_an_end_of_stream_survives_failures_of_source_and_sink(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.faults.killed == 1
+
+
+def test_g46_of_two_peers_that_cannot_reach_each_other_one_is_replaced() -> None:
+    for world in played(46, "two peers cannot reach each other"):
+        assert lives(world, "a/0") + lives(world, "b/0") > 2
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", scenes_of(47))
+def test_g47_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key(scene: str) -> None:
+    for world in played_scene(scene):
+        assert lives(world, "a/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_g48_tasks_live_on_while_the_coordinator_restarts() -> None:
+    for world in played(48, "coordinator restarts while tasks live on"):
+        assert world.store_term == 2
+        assert all(len(incarnations) == 1 for incarnations in world.oracle.lives.values())
+
+
+def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:
+    for world in played(48, "old coordinator wakes up while it was committing"):
+        assert world.store_term == 2
+        assert all(view.number >> 32 in (1, 2) for view in world.oracle.views)
+
+
+def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> None:
+    for world in played(49, "poison record whose inputs merge differently"):
+        ending = world.ending
+        assert isinstance(ending, JobFailed)
+        assert (ending.fault, ending.record, ending.step) == (Fault.JOB, "20", "fuzz")
+        assert "offset 20" in ending.traceback
+        assert 2 <= lives(world, "join/0") <= 4
