@@ -76,6 +76,7 @@ class RunOptions:
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
     spare_slots: int = 0  # beyond one per task
     domains: int = 0  # process slots: groups that count as executors; 0: each slot one of its own
+    fault_points: str = ""  # for tests: host:port here of who may strike at named points of all processes
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors
 
 

@@ -75,3 +75,4 @@ class Status:
     recoveries: tuple[RecoveryState, ...] = ()
     alarms: tuple[str, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
+    fault_points: str = ""  # address of who may strike at named points of the job's processes; empty: not armed

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -40,6 +41,7 @@ class Handle:
         self._alarms: deque[str] = deque(maxlen=ALARMS_MAX)
         self._launched = launch(graph, settings, session, self._hear)
         self._name = graph.name
+        self._fault_points = settings.run.fault_points
         self._is_closed = False
         self._is_stopping = False
         try:
@@ -93,7 +95,7 @@ class Handle:
     def status(self) -> Status:
         """The job as it is now."""
         question = partial(draw, self._launched.job_id, self._is_stopping, tuple(self._alarms))
-        return self._launched.driver.ask(question)
+        return replace(self._launched.driver.ask(question), fault_points=self._fault_points)
 
     def close(self) -> None:
         """Ends everything that belongs to the job, the job too if it still runs. May be called again."""

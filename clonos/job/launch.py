@@ -16,6 +16,7 @@ from clonos.core.errors import JobError
 from clonos.core.ids import CheckpointId
 from clonos.core.metadata import CheckpointMetadata, check_resumable, decode_metadata
 from clonos.core.plan import Plan
+from clonos.io.fault_points import armed
 from clonos.io.object_files import ObjectMissing
 from clonos.io.shipping import pack
 from clonos.io.store import CheckpointStore
@@ -57,6 +58,8 @@ def launch(
         raise JobError("checkpoint= names the one to go back to, so it needs resume=True (--resume).")
     if run.resume and run.overwrite:
         raise JobError("resume goes on from what the store holds, overwrite forgets it: take one of them.")
+    if armed(run.fault_points) is not None:
+        logger.warning("fault points are armed: processes of %s wait at them for %s", graph.name, run.fault_points)
     store = CheckpointStore(_store_url(graph.name, run, session))
     record = store.find_job() if run.resume else None
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if record is None else record.splits)
@@ -87,6 +90,7 @@ def launch(
             place.slot_binding,
             address_rewriter=rewriter,
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
+            fault_points=run.fault_points,
         )
         plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener, rewriter)
         return Launched(Driver(plan), image, record.job_id, place)

@@ -22,6 +22,7 @@ class SlotBirth:
     local folder is made; empty for the user's own below the folder for temporary files. ``binding``: where the slot
     listens; a ``folder`` in it only says that it is ipc, in the slot's local folder. ``address_rewriter``: (peer, its
     address) to the address to connect to. ``log_level``: of the lines that go to the driver's log.
+    ``fault_points``: address of who listens for them, see ``clonos.io.fault_points``.
     """
 
     coordinator_address: str
@@ -33,6 +34,7 @@ class SlotBirth:
     folder_root: str = ""
     address_rewriter: Callable[[SlotId, str], str] | None = None
     log_level: int = logging.WARNING
+    fault_points: str = ""
 
 
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:

@@ -26,6 +26,7 @@ from clonos.core.messages import Logged, Message, Register, Warned
 from clonos.io.binding import Binding
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
+from clonos.io.fault_points import armed
 from clonos.io.frames import slot_name
 from clonos.io.peers import PeerAddress
 from clonos.io.providers import Listener, SlotEnded, SlotProvider
@@ -100,7 +101,10 @@ class Driver:
         self._is_closing = False
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
-        self._errands = Errands(plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell, self._inbox)
+        faults = armed(plan.birth.fault_points)
+        self._errands = Errands(
+            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell, self._inbox, faults
+        )
         self._provider = plan.provider(self._hear_end)
         self._thread = Thread(target=self._run, name="coordinator", daemon=True)
 
@@ -146,7 +150,11 @@ class Driver:
         self._is_closing = True
 
     def _tell(self, event: c.Event) -> None:
-        self._inbox.put(self._events.append, event)
+        self._inbox.put(self._note, event)
+
+    def _note(self, event: c.Event) -> None:
+        """In the coordinator's thread: looked up there, the list is the one that is handled next."""
+        self._events.append(event)
 
     def _hear_end(self, ended: SlotEnded) -> None:
         self._inbox.put(self._take_end, ended)

@@ -20,6 +20,7 @@ from clonos.core.coordination import (
 )
 from clonos.core.errors import EnvironmentFault
 from clonos.core.metadata import encode_metadata
+from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import StoreFailed
 from clonos.io.store import CheckpointStore
 from clonos.io.store_chain import AppendOutcome
@@ -41,7 +42,9 @@ class Errands:
         now_ns: Callable[[], int],
         tell: Callable[[Event], None],
         inbox: Inbox,
+        faults: FaultPoints | None = None,
     ) -> None:
+        self._faults = faults
         self._store, self._sinks, self._job_id = store, sinks, job_id
         self._now_ns, self._tell = now_ns, tell
         self._chain = StoreThread("checkpoint chain", inbox)
@@ -55,11 +58,15 @@ class Errands:
     def _write_metadata(self, effect: WriteMetadata) -> None:
         checkpoint = effect.metadata.checkpoint
         outcome, text = WriteOutcome.DURABLE, ""
+        if self._faults is not None:
+            self._faults.reach("metadata begun", detail=str(checkpoint))
         try:
             if self._store.append_checkpoint(checkpoint, encode_metadata(effect.metadata)) is AppendOutcome.TAKEN:
                 outcome = WriteOutcome.TAKEN
         except StoreFailed as error:
             outcome, text = WriteOutcome.FAILED, str(error)
+        if self._faults is not None:
+            self._faults.reach("metadata written", detail=str(checkpoint))
         self._tell(MetadataWritten(checkpoint, outcome, text, self._now_ns()))
 
     def commit_output(self, effect: CommitOutput) -> None:
@@ -75,6 +82,8 @@ class Errands:
                 logger.warning("checkpoint %d: %s", effect.checkpoint, text, exc_info=True)
                 self._tell(OutputCommitFailed(effect.checkpoint, text, self._now_ns()))
                 return
+        if self._faults is not None:
+            self._faults.reach("committed", detail=str(effect.checkpoint))
         self._tell(OutputCommitted(effect.checkpoint, self._now_ns()))
 
     def delete_objects(self, effect: DeleteObjects) -> None:

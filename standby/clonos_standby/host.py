@@ -18,13 +18,25 @@ from threading import Thread
 
 from clonos.core.chain import Mirror
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
-from clonos.core.messages import Logged, Message, Register, View, Warned
+from clonos.core.messages import (
+    Batch,
+    Keep,
+    Kept,
+    Logged,
+    Message,
+    Position,
+    Register,
+    Statement,
+    View,
+    Warned,
+)
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
 from clonos.io.binding import towards
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
+from clonos.io.fault_points import FaultPoints, armed
 from clonos.io.frames import slot_name
 from clonos.io.local_folder import LocalFolder, default_root, sweep
 from clonos.io.peers import PeerAddress
@@ -59,6 +71,7 @@ class SlotHost:
 
     def __init__(self, birth: SlotBirth, domain: str, slot_id: SlotId, folder: LocalFolder) -> None:
         self._birth, self._domain, self.id, self._folder = birth, domain, slot_id, folder
+        self._faults = armed(birth.fault_points)
         self._image: JobImage = pickle.loads(birth.image)  # noqa: S301 from the driver, which is trusted
         self._options = self._image.options
         self._clock = SlewedClock()
@@ -88,7 +101,7 @@ class SlotHost:
         )
         self._slot = Slot(slot_id, self._image.plan, self._options, self)
         self._intakes = JournalThreads(self._image, self._slot, self._inbox)
-        self._snapshots = SnapshotStore(CheckpointStore(birth.store_url), self._slot, self._inbox)
+        self._snapshots = SnapshotStore(CheckpointStore(birth.store_url), self._slot, self._inbox, self._faults)
 
     # ------------------------------------------------------------------ the life
 
@@ -161,6 +174,8 @@ class SlotHost:
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
         """To the machine; peers of a new view are let in first, those that it lacks are shut out behind it."""
+        if self._faults is not None:
+            self._reach_delivered(self._faults, message)
         if isinstance(message, View) and message.number > self._slot.view.number:
             for address in message.slots:
                 if address.slot != self.id:
@@ -171,6 +186,12 @@ class SlotHost:
             self._transport.retain_peers({COORDINATOR, *(address.slot for address in message.slots)})
             return
         self._slot.on_message(sender, message, payload)
+
+    def _reach_delivered(self, faults: FaultPoints, message: Message) -> None:
+        if not isinstance(message, Batch | Position | Statement | Keep | Kept):  # those of channels are too many
+            task = getattr(message, "task", None)
+            name = self._image.plan.task_name(task) if task is not None else ""
+            faults.reach(f"{message.__struct_config__.tag} delivered", name, f"{self.id:x}")
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """A connection broke for good."""
@@ -200,7 +221,9 @@ class SlotHost:
     def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
         """A thread of its own."""
         folder = self._folder.path / f"task-{task}-{incarnation:x}"
-        started = TaskThread(self._slot, self._inbox, self._image, self._clock, task, incarnation, activation, folder)
+        started = TaskThread(
+            self._slot, self._inbox, self._image, self._clock, task, incarnation, activation, folder, self._faults
+        )
         self._tasks[task, incarnation] = started
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._threads.append(started.thread)
@@ -252,7 +275,7 @@ class SlotHost:
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver < 0)
         identity = OutsideIdentity(job_id, plan.task_name(task), generation, incarnation)
-        outside = OutsideThread(sink, identity, restored_number, task, channel, self._slot, self._inbox)
+        outside = OutsideThread(sink, identity, restored_number, task, channel, self._slot, self._inbox, self._faults)
         self._outsides[task, incarnation] = outside
         self._threads.append(outside.thread)
 

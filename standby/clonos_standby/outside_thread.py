@@ -19,6 +19,7 @@ from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
+from clonos.io.fault_points import FaultPoints
 from clonos.operators.connect import ImmediateSink, Outside, OutsideFenced, OutsideIdentity
 from clonos_standby.inbox import Inbox
 
@@ -54,7 +55,9 @@ class OutsideThread:
         channel: ChannelId,
         slot: Slot,
         inbox: Inbox,
+        faults: FaultPoints | None = None,
     ) -> None:
+        self._faults = faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
         self._slot, self._inbox = slot, inbox
@@ -89,6 +92,8 @@ class OutsideThread:
 
     def _serve(self) -> None:
         registration = self._persist(lambda outside: outside.register(self._identity, self._restored_number))
+        if self._faults is not None:
+            self._faults.reach("outside opened", self._identity.task_name)
         self._inbox.put(
             self._slot.on_outside_opened,
             self._task,
@@ -100,6 +105,8 @@ class OutsideThread:
             first_seq, count, rows = self._joined(write)
             self._at = (first_seq, count)
             next_number = self._persist(lambda outside, f=first_seq, r=rows: outside.write(f, r))
+            if self._faults is not None:
+                self._faults.reach("outside written", self._identity.task_name, str(next_number))
             self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
 
     def _next(self) -> _Write | None:

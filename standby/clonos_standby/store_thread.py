@@ -18,6 +18,7 @@ from clonos.core.messages import TaskFailed
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot, SnapshotMalformed, decode_snapshot, encode_snapshot
 from clonos.io.envelope import ObjectCorrupt
+from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import ObjectMissing, StoreFailed
 from clonos.io.store import CheckpointStore
 from clonos_standby.inbox import Inbox
@@ -78,7 +79,8 @@ class StoreThread:
 class SnapshotStore:
     """Snapshots in the background; outcomes are calls of the slot's machine."""
 
-    def __init__(self, store: CheckpointStore, slot: Slot, inbox: Inbox) -> None:
+    def __init__(self, store: CheckpointStore, slot: Slot, inbox: Inbox, faults: FaultPoints | None = None) -> None:
+        self._faults = faults
         self._store, self._slot, self._inbox = store, slot, inbox
         self._writer = StoreThread("store writer", inbox)
         self._reader = StoreThread("store reader", inbox)
@@ -95,6 +97,10 @@ class SnapshotStore:
             logger.warning("%s", error)
             self._inbox.put(self._slot.on_snapshot_written, name, b"", str(error))
         else:
+            if self._faults is not None:
+                self._faults.reach(
+                    "snapshot written", self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint)
+                )
             self._inbox.put(self._slot.on_snapshot_written, name, encoded, "")
 
     def read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:

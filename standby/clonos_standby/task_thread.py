@@ -20,6 +20,7 @@ from clonos.core.ports import Activation, Command, Emission, Stopped, TaskStoppe
 from clonos.core.slot import Slot
 from clonos.core.task import Task
 from clonos.io.entropy import random_bytes
+from clonos.io.fault_points import FaultPoints
 from clonos.io.wall_clock import SlewedClock
 from clonos.operators.image import JobImage
 from clonos_standby.inbox import Inbox
@@ -42,7 +43,9 @@ class TaskThread:
         incarnation: Incarnation,
         activation: Activation,
         folder: Path,
+        faults: FaultPoints | None = None,
     ) -> None:
+        self._faults = faults
         self._slot, self._inbox, self._image, self._clock = slot, inbox, image, clock
         self._task, self._incarnation = task, incarnation
         self._activation: Activation | None = activation
@@ -53,6 +56,7 @@ class TaskThread:
         self._kept_moved = Event()
         self._kept_bytes = -1
         self.is_gate_closed = False
+        self._running: Task | None = None
         self.name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)
 
@@ -81,6 +85,8 @@ class TaskThread:
     # ------------------------------------------------------------------ the thread
 
     def _live_and_tell(self) -> None:
+        if self._faults is not None:
+            self._reach("start")
         task: Task | None = None
         activation, self._activation = self._activation, None
         assert activation is not None, self.name
@@ -98,6 +104,7 @@ class TaskThread:
                 str(self._folder),
             )
             del activation
+            self._running = task
             task.run()
         except TaskStopped:
             return
@@ -133,6 +140,8 @@ class TaskThread:
 
     def emit(self, emission: Emission) -> None:
         """Hands over; is held up only when the I/O thread has far too much to do."""
+        if self._faults is not None:
+            self._reach(self._point_of(emission), str(emission.records_in))
         self._inbox.put(self._slot.on_emission, self._task, self._incarnation, emission)
         self._inbox.wait_for_room()
 
@@ -146,13 +155,19 @@ class TaskThread:
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         """Blocks until new determinants may be recorded."""
+        if self._faults is not None:
+            self._reach("log end")
         self._inbox.put(self._slot.on_log_end, self._task, self._incarnation, positions)
         self._live.wait()
         if self._is_stopped:
             raise TaskStopped
+        if self._faults is not None:
+            self._reach("live")
 
     def await_kept(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log up to here."""
+        if self._faults is not None:
+            self._reach("intent")
         self._inbox.put(self._slot.on_await_kept, self._task, self._incarnation, log_end_bytes)
         while True:
             self._kept_moved.clear()  # before the look, so that no later move is missed
@@ -188,7 +203,24 @@ class TaskThread:
         """A call to the outside; none is begun by an incarnation that is over."""
         if self._is_stopped:
             raise TaskStopped
+        if self._faults is not None:
+            self._reach("call", key)
         outcome: object = function(key)
+        if self._faults is not None:
+            self._reach("called", key)
         if self._is_stopped:
             raise TaskStopped
         return outcome
+
+    # ------------------------------------------------------------------ fault points
+
+    def _reach(self, point: str, detail: str = "") -> None:
+        assert self._faults is not None, point
+        self._faults.reach(point, self._image.plan.task_name(self._task), detail)
+
+    def _point_of(self, emission: Emission) -> str:
+        """What a step was, by what it hands over: nothing of it has left yet."""
+        if emission.snapshot is not None:
+            return "end of stream" if emission.snapshot.final else "aligned"
+        queues = self._running.inputs if self._running is not None else []
+        return "aligning" if any(queue.blocked_by is not None for queue in queues) else "emission"

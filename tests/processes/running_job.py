@@ -106,6 +106,7 @@ def running(
     domains: int = 0,
     slots_needed: int = 0,
     rewriter: AddressRewriter | None = None,
+    fault_points: str = "",
 ) -> Iterator[RunningJob]:
     """Begins a job; at the end of the block all its processes are gone."""
     options = options or Options(checkpoint_every_ms=200)
@@ -139,6 +140,7 @@ def running(
             binding=Binding() if tcp else Binding(folder="ipc"),
             folder_root=str(folder),
             address_rewriter=rewriter,
+            fault_points=fault_points,
         ),
         binding=Binding() if tcp else Binding(folder=str(local.path)),
         provider=provide,

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -261,3 +262,21 @@ def test_a_corrupt_snapshot_stops_the_job_and_is_named(tmp_path: Path) -> None:
     assert isinstance(failed, c.JobFailed)
     assert "is corrupt" in failed.reason + failed.error
     assert any(path.name in failed.reason + failed.error for path in objects)
+
+
+def test_what_another_thread_tells_the_driver_while_it_takes_up_events_is_heard(tmp_path: Path) -> None:
+    graph = JobGraph("interrupted")
+    graph.source(GatedNumbers(Gate(tmp_path / "gate"))).sink(collect())
+    with running(graph, tmp_path, OPTIONS) as job:
+        job.wait_for(is_calm)
+
+        def interrupt(_: Coordinator) -> None:  # in the driver's own thread, between two looks at its inbox
+            teller = threading.Thread(target=job.driver.stop, args=(True,))
+            teller.start()
+            teller.join()
+            job.driver._events = list(job.driver._events)  # what taking them up does: later ones go to another list
+
+        job.driver.ask(interrupt)
+        done = job.end()
+        assert isinstance(done, c.JobDone)
+        assert done.ending is c.Ending.DRAINED

@@ -1,0 +1,136 @@
+"""Lies in wait at the fault points of real processes: holds who reaches one, kills it, or lets it go on.
+
+``with Ambush() as ambush`` listens on this machine; the job is armed by ``fault_points=ambush.address``. A trap that is
+laid holds the first thread that comes by, until it is let go, or its process dies.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from clonos.io.fault_points import Reached
+
+TOLD_BYTES_MAX = 4_096
+
+Where = Callable[[Reached], bool]
+
+
+class Trap:
+    """Laid at one point. ``wait`` gives who was caught; whoever comes later passes."""
+
+    def __init__(self, point: str, where: Where, nth: int) -> None:
+        self.point, self._where, self._left = point, where, nth
+        self._is_sprung = threading.Event()
+        self._caught: Reached | None = None
+        self._connection: socket.socket | None = None
+
+    def offer(self, reached: Reached, connection: socket.socket) -> bool:
+        """Whether it takes the one who has come, and keeps the connection. Called by the ambush's thread."""
+        if self._caught is not None or reached.point != self.point or not self._where(reached):
+            return False
+        self._left -= 1
+        if self._left:
+            return False
+        self._caught, self._connection = reached, connection
+        self._is_sprung.set()
+        return True
+
+    def wait(self, timeout_s: float) -> Reached:
+        """Who was caught. TimeoutError: nobody has come by."""
+        if not self._is_sprung.wait(timeout_s):
+            raise TimeoutError(f"nobody has reached {self.point!r} within {timeout_s} s")
+        assert self._caught is not None, self.point
+        return self._caught
+
+    def release(self) -> None:
+        """Lets it go on. May be called again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def kill(self, timeout_s: float) -> Reached:
+        """Waits for somebody, and kills the process, which has not gone a step further."""
+        caught = self.wait(timeout_s)
+        os.kill(caught.pid, signal.SIGKILL)
+        self.release()
+        return caught
+
+
+class Ambush:
+    """One thread that hears who reaches what."""
+
+    def __init__(self) -> None:
+        self._traps: list[Trap] = []
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        host, port = self._listener.getsockname()
+        self.address = f"{host}:{port}"
+        self._thread = threading.Thread(target=self._listen, name="ambush", daemon=True)
+        self._thread.start()
+
+    def lay(self, point: str, task: str = "", *, nth: int = 1, where: Where = lambda _: True) -> Trap:
+        """A trap for the ``nth`` who reaches the point from now on, in this task (any, when it is empty)."""
+        trap = Trap(point, lambda reached: task in ("", reached.task) and where(reached), nth)
+        with self._lock:
+            self._traps.append(trap)
+        return trap
+
+    def close(self) -> None:
+        """Lets everybody go on, and ends."""
+        self._wake.close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                ready = [key.fileobj for key, _ in self._selector.select()]
+                if self._woken in ready:
+                    return
+                for connection in ready:
+                    assert isinstance(connection, socket.socket), connection
+                    self._serve(connection)
+        finally:
+            for trap in self._traps:
+                trap.release()
+            for key in list(self._selector.get_map().values()):
+                assert isinstance(key.fileobj, socket.socket), key
+                key.fileobj.close()
+            self._selector.close()
+
+    def _serve(self, ready: socket.socket) -> None:
+        if ready is self._listener:
+            self._selector.register(self._listener.accept()[0], selectors.EVENT_READ)
+            return
+        # What is told fits one packet on this machine; a process that dies here tells nothing.
+        try:
+            told = ready.recv(TOLD_BYTES_MAX)
+        except ConnectionError:
+            told = b""
+        self._selector.unregister(ready)
+        if not told or not self._is_taken(msgspec.json.decode(told, type=Reached), ready):
+            ready.close()
+
+    def _is_taken(self, reached: Reached, connection: socket.socket) -> bool:
+        with self._lock:
+            return any(trap.offer(reached, connection) for trap in self._traps)

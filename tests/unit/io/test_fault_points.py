@@ -1,0 +1,67 @@
+"""Fault points: who reaches one is held where a trap is laid, and nowhere else; only this machine may listen."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from clonos.io.fault_points import FaultPoints, FaultPointsMisused, armed
+from clonos_chaos.ambush import Ambush
+
+LIMIT_S = 20.0
+
+
+def test_nothing_is_armed_without_an_address() -> None:
+    assert armed("") is None
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:4000", "192.0.2.1:4000", "example.org:4000", "127.0.0.1", "4000", "::"])
+def test_only_a_listener_on_this_machine_may_be_named(address: str) -> None:
+    with pytest.raises(FaultPointsMisused, match="on this machine"):
+        FaultPoints(address)
+
+
+def test_a_listener_that_is_gone_holds_up_nobody() -> None:
+    with Ambush() as ambush:
+        points = FaultPoints(ambush.address)
+    points.reach("emission", "map/0")
+
+
+def test_who_comes_by_without_a_trap_goes_on() -> None:
+    with Ambush() as ambush:
+        FaultPoints(ambush.address).reach("emission", "map/0")
+
+
+def test_the_nth_at_the_point_in_the_task_is_held_until_it_is_let_go() -> None:
+    passed: list[str] = []
+
+    def walk() -> None:
+        for step in ("one", "two", "three"):
+            points.reach("emission", "map/0", step)
+            points.reach("emission", "map/1", step)
+            points.reach("aligned", "map/0", step)
+            passed.append(step)
+
+    with Ambush() as ambush:
+        points = FaultPoints(ambush.address)
+        trap = ambush.lay("emission", "map/0", nth=2)
+        walker = threading.Thread(target=walk)
+        walker.start()
+        caught = trap.wait(LIMIT_S)
+        assert (caught.point, caught.task, caught.detail, caught.pid) == ("emission", "map/0", "two", os.getpid())
+        assert passed == ["one"]
+        trap.release()
+        walker.join(LIMIT_S)
+        assert passed == ["one", "two", "three"]
+
+
+def test_the_end_lets_everybody_go_on() -> None:
+    with Ambush() as ambush:
+        trap = ambush.lay("emission")
+        walker = threading.Thread(target=FaultPoints(ambush.address).reach, args=("emission",))
+        walker.start()
+        trap.wait(LIMIT_S)
+    walker.join(LIMIT_S)
+    assert not walker.is_alive()
