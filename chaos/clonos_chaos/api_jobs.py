@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
@@ -44,8 +44,10 @@ class OffsetsReader:
     """Reads a range."""
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        first, self._end = decode_value(split)  # type: ignore[misc]
-        self._next = first if mark is None else decode_value(mark)
+        bounds: Any = decode_value(split)
+        self._next, self._end = bounds
+        if mark is not None:
+            self._next = cast(int, decode_value(mark))
 
     def read(self, records_max: int) -> list[Row] | None:
         found = [(offset, ()) for offset in range(self._next, min(self._end, self._next + records_max))]

@@ -97,6 +97,7 @@ def test_a_source_a_window_and_a_sink_die_in_mid_epoch_and_all_outputs_agree(
     drawing = Drawing(tmp_path, spare_slots=2)
     reach = 0
     with drawing.job.start(spark=context) as handle:
+        status = _await(handle, _is_whole)
         for step in ("read", "window", "table"):
             status = _await(handle, _is_whole)
             reach += 200

@@ -6,7 +6,7 @@ import random as stdlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -45,6 +45,12 @@ def pay(amount: int, idempotency_key: str = "") -> tuple[str, float]:
 
 class Port(TaskPort):
     """The world of one life: its own clock and luck, and the log that it has shipped."""
+
+    def open_journal(self) -> None:
+        raise AssertionError("no source here")
+
+    def lose_journal(self) -> NoReturn:
+        raise AssertionError("no source here")
 
     def __init__(self, life: int) -> None:
         self.log = b""
