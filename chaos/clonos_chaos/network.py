@@ -75,6 +75,10 @@ class Network:
         self._lives[pair] = self._lives.get(pair, 0) + 1
         self._cut.add(pair)
 
+    def is_cut(self, one: SlotId, other: SlotId) -> bool:
+        """Whether nothing passes from one to the other just now."""
+        return (one, other) in self._cut
+
     def heal(self, one: SlotId, other: SlotId) -> None:
         """The connection is there again."""
         self._cut -= {(one, other), (other, one)}

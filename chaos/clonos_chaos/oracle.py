@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
-from clonos.core.ids import Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.messages import LogLost, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos_chaos.channel_watch import ChannelWatch
@@ -71,9 +71,13 @@ class Oracle:
         return is_rollback
 
     def _is_anybody_left(self, view: View) -> bool:
-        """Whether some task of a view still lives. If none does, a new coordinator hears of no view and begins anew."""
+        """Whether some task of a view lives where the coordinator hears of it. If none does, a new one begins anew."""
+        world = self.world
         return any(
-            (slot := self.world.slot_of(placement.task)) is not None and placement.task in slot.slot.hosted
+            (slot := world.slot_of(placement.task)) is not None
+            and placement.task in slot.slot.hosted
+            and slot.paused_until_ns <= world.clock.now_ns
+            and not world.network.is_cut(slot.id, COORDINATOR)
             for placement in view.placements
         )
 
