@@ -1,0 +1,94 @@
+"""The examples of the documents, run as a reader would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tidy.source import PACKAGE_FOLDERS, ROOT
+
+pytestmark = pytest.mark.processes
+
+LIMIT_S = 50.0
+ENDED = "has ended, all its output is committed"
+
+
+def _example(document: str, name: str) -> str:
+    """The block whose fence names this file."""
+    found = re.search(rf"^```python {name}\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{document} has no example {name}"
+    return found[1]
+
+
+def _run(folder: Path, *arguments: str, **variables: str) -> tuple[str, str]:
+    """Runs Python there; what it said on standard output and standard error."""
+    path = os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path} | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def _run_job(folder: Path, document: str, name: str, *options: str) -> tuple[str, str]:
+    (folder / name).write_text(_example(document, name), "utf-8")
+    return _run(folder, "-m", "clonos.cli", "run", name, "--slots", "process", *options)
+
+
+def test_the_readme_example_counts_the_words_that_were_kept(tmp_path: Path) -> None:
+    (tmp_path / "LICENSE").write_text((ROOT / "LICENSE").read_text("utf-8"), "utf-8")
+    said, told = _run_job(tmp_path, "README.md", "wordcount.py")
+    counts = [re.fullmatch(r"([ \d]{3}) (\S+)", line) for line in said.splitlines()]
+    assert "the" in {count[2] for count in counts if count is not None}
+    assert all(count is not None and int(count[1]) >= 20 for count in counts)
+    assert f"wordcount {ENDED}" in told
+
+
+def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "coins.py").write_text(_example("docs/quick-start.md", "coins.py"), "utf-8")
+    said, told = _run(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")
+    killing, summary, counted, tossed = said.splitlines()
+    assert killing == "killing numbers-toss/0"
+    assert summary.startswith(f"coins {ENDED}")
+    assert "1 recoveries" in summary, told
+    assert counted.removeprefix("counted ") == tossed.removeprefix("tossed  ")
+    assert sum(int(number) for number in re.findall(r"\d+", counted)) == 5_000
+    _check_metrics(json.loads((tmp_path / "metrics.jsonl").read_text("utf-8").splitlines()[-1]))
+
+
+def _check_metrics(line: dict[str, Any]) -> None:
+    """The documented fields and counters are those of a line."""
+    section = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Metrics")[2].partition("\n## ")[0]
+    documented = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
+    assert sorted(documented) == sorted(line.keys() | line["totals"].keys())
+    assert {"task", "incarnation", "phase"} < line["tasks"][0].keys() <= {"task", *documented, "incarnation"}
+
+
+def test_the_totals_of_the_quick_start_come_when_timers_fire(tmp_path: Path) -> None:
+    said, _ = _run_job(tmp_path, "docs/quick-start.md", "totals.py")
+    assert said == '["ann",42]\n["bob",50]\n'
+
+
+def test_the_error_output_of_the_quick_start_gets_the_record_that_raised(tmp_path: Path) -> None:
+    said, _ = _run_job(tmp_path, "docs/quick-start.md", "errors.py")
+    assert sorted(said.splitlines()) == ["3", "6", "divide: 0: ZeroDivisionError: integer division or modulo by zero"]
+
+
+def test_causal_luck_is_the_same_in_both_outputs_of_the_determinism_page(tmp_path: Path) -> None:
+    (tmp_path / "luck.py").write_text(_example("docs/determinism.md", "luck.py"), "utf-8")
+    said, _ = _run(tmp_path, "luck.py", "clonos")
+    assert said == "3000 3000 records, 0 of them differ\n"

@@ -1,0 +1,243 @@
+"""The documents say what the code does: options, commands, names and errors in them are compared with it.
+
+Examples are run in tests/processes/test_document_examples.py; here they are only read.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import io
+import pkgutil
+import re
+import shlex
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import clonos
+from clonos import cli, config
+from clonos.core.errors import ClonosError, EnvironmentFault, InternalError, JobError, PeerError
+from clonos.core.options import Options
+from tests.tidy.source import PACKAGE_FOLDERS, ROOT, sources
+
+pytestmark = pytest.mark.static
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SWITCH_TYPES = {bool: "switch", int: "number", str: "text"}
+ERROR_CLASSES = (JobError, EnvironmentFault, PeerError, InternalError)
+NOT_READ = "nothing reads it yet"
+
+
+def _named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _code_blocks(path: Path, language: str) -> list[str]:
+    """Fenced blocks of a language; what stands behind it on the fence's line names a file."""
+    return re.findall(rf"^```{language}(?: [^\n]*)?\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """Cells of the rows of all tables whose first cell is code."""
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+# ---------------------------------------------------------------------- options
+
+
+def _option_rows() -> dict[str, list[str]]:
+    text = (ROOT / "docs" / "options.md").read_text("utf-8").partition("## What a run is")[2]
+    rows = list(_rows(text))
+    names = [row[0].strip("`") for row in rows]
+    assert len(set(names)) == len(names), "an option stands in two rows"
+    return dict(zip(names, rows, strict=True))
+
+
+def _options() -> dict[str, tuple[type, str, str]]:
+    """By key: the class that has it, its field, its unit."""
+    owners: tuple[type, ...] = (config.RunOptions, Options)
+    found = {}
+    for owner in owners:
+        for field in fields(owner):
+            suffixes = {**config.DURATION_SUFFIXES, config.SIZE_SUFFIX: "bytes"}
+            unit = next((unit for suffix, unit in suffixes.items() if field.name.endswith(suffix)), "")
+            found[field.name.removesuffix(f"_{unit}")] = (owner, field.name, unit)
+    return found
+
+
+def _type_of(owner: type, field: str, unit: str) -> str:
+    if unit:
+        return "size" if unit == "bytes" else "duration"
+    annotation = typing.get_type_hints(owner)[field]
+    if isinstance(annotation, types.UnionType):
+        return "number or `none`"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return "choice"
+    return SWITCH_TYPES.get(annotation, "list")
+
+
+def test_every_option_has_its_row_and_every_row_its_option() -> None:
+    assert sorted(_option_rows()) == sorted(_options()) == sorted(config.keys())
+
+
+@pytest.mark.parametrize("key", config.keys())
+def test_a_row_has_the_options_type_unit_and_default(key: str) -> None:
+    owner, field, unit = _options()[key]
+    _, kind, told_unit, default, meaning = _option_rows()[key]
+    assert kind == _type_of(owner, field, unit)
+    assert not unit or told_unit == unit
+    expected = config.describe(config.Settings())[key]
+    if default:
+        assert (
+            config.describe(config.settle({key: default.strip("`")}, environment={}, file=Path("none")))[key]
+            == expected
+        )
+    else:
+        assert not expected
+    if isinstance(expected, Enum):
+        assert all(f"`{member.value}`" in meaning for member in type(expected)), "the meaning lists the choices"
+    assert meaning
+
+
+def test_an_option_is_told_to_be_read_by_nothing_just_when_nothing_reads_it() -> None:
+    told = {key for key, row in _option_rows().items() if NOT_READ in row[-1]}
+    texts = "\n".join(source.text for source in sources() if not source.is_under("tests", "benchmarks"))
+    read = set(re.findall(r"(?:options|\brun|settings\.core)\.(\w+)", texts))
+    assert told == {key for key, (_, field, _) in _options().items() if field not in read}
+
+
+# ---------------------------------------------------------------------- examples and commands
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_named)
+def test_examples_are_python_and_import_what_there_is(path: Path) -> None:
+    for block in _code_blocks(path, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("clonos"):
+                module = importlib.import_module(node.module or "")
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
+                assert not missing, f"{node.module} has no {missing}"
+                if node.module == "clonos":
+                    assert {name.name for name in node.names} <= set(clonos.__all__)
+
+
+def _commands() -> list[tuple[str, str]]:
+    """(document, command line) of every ``clonos`` command in a console block or an indented one."""
+    found = []
+    for path in DOCUMENTS:
+        for block in _code_blocks(path, "console"):
+            for line in block.splitlines():
+                if line.startswith("$ ") and (match := re.search(r"\bclonos (?!chaos )(.*)", line)):
+                    found.append((_named(path), match[1]))
+    return found
+
+
+@pytest.mark.parametrize(("document", "command"), _commands())
+def test_a_command_line_in_the_documents_is_one(document: str, command: str) -> None:
+    assert _refusal(shlex.split(command, comments=True)) == "", document
+
+
+def _refusal(arguments: list[str]) -> str:
+    """What the command line says against arguments; empty when it takes them."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            cli._parser().parse_args(arguments)
+        except SystemExit as end:
+            return said.getvalue() if end.code else ""
+    return ""
+
+
+# ---------------------------------------------------------------------- exit codes and errors
+
+
+def test_the_exit_codes_are_those_of_the_command_line() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    section = text.partition("## Exit codes")[2].partition("\n## ")[0]
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    argparse_s = 2
+    assert told == {
+        cli.ENDED,
+        cli.JOB_AT_FAULT,
+        argparse_s,
+        cli.ENVIRONMENT_AT_FAULT,
+        cli.WE_ARE_AT_FAULT,
+        cli.ABORTED,
+    }
+
+
+def _errors() -> dict[str, type[ClonosError]]:
+    """All error classes of the library, by name."""
+    for name in PACKAGE_FOLDERS:
+        if name == "clonos_chaos":
+            continue
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not module.name.endswith(("warm_daemon", "__main__")):
+                importlib.import_module(module.name)
+    found: dict[str, type[ClonosError]] = {}
+    waiting: list[type[ClonosError]] = [*ERROR_CLASSES]
+    while waiting:
+        cls = waiting.pop()
+        found[cls.__name__] = cls
+        waiting += cls.__subclasses__()
+    return found
+
+
+def test_an_error_stands_below_the_class_that_it_has() -> None:
+    errors = _errors()
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Errors")[2].partition("\n## ")[0]
+    for section in text.split("\n### ")[1:]:
+        base = errors[section.split("`")[1]]
+        for row in _rows(section):
+            for name in re.findall(r"`(\w+)`", row[0]):
+                assert name in errors, f"there is no error {name}"
+                assert issubclass(errors[name], base), f"{name} is no {base.__name__}"
+
+
+# ---------------------------------------------------------------------- links
+
+
+def _anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_a_link_to_a_section_leads_to_one() -> None:
+    broken = [
+        f"{_named(path)}: {target}#{section}"
+        for path in DOCUMENTS
+        for target, section in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", path.read_text("utf-8"))
+        if "://" not in target and section not in _anchors(path.parent / target if target else path)
+    ]
+    assert broken == []
+
+
+def test_every_document_can_be_reached_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    unlinked = [
+        _named(path) for path in DOCUMENTS[1:] if path.name != "index.md" and f"]({_below_docs(path)})" not in index
+    ]
+    assert unlinked == []
+
+
+def _below_docs(path: Path) -> str:
+    return path.relative_to(ROOT / "docs").as_posix()
+
+
+def test_a_document_that_the_code_names_exists() -> None:
+    missing = [
+        f"{source.path}: {name}"
+        for source in sources()
+        for name in re.findall(r"\bdocs/[\w/-]+\.md\b", source.text)
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
