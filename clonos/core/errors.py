@@ -41,7 +41,7 @@ class ReplayDiverged(JobError):
             f"task {self.task} diverged at byte {self.position} of its causal log:"
             f" logged {self.logged}, replay asked for {self.asked}."
             " The operator is nondeterministic outside the causal services:"
-            " take its time, randomness and I/O from them (docs/failure-model.md lists what is not)."
+            " take its time, randomness and I/O from them (docs/determinism.md lists what is not)."
         )
 
 
