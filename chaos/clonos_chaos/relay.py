@@ -56,11 +56,12 @@ class Way:
 
 @dataclass(slots=True)
 class _Stream:
-    """One direction of one connection. ``until_flip``: bytes left before a bit is flipped, while it is corrupted."""
+    """One direction of one connection. ``until_flip``: bytes left before a bit is flipped, in corruption ``turn``."""
 
     way: Way
     other: socket.socket
     until_flip: int = 0
+    turn: int = 0
 
 
 class Relay:
@@ -72,6 +73,7 @@ class Relay:
         self._pids: frozenset[int] = frozenset()
         self._peers: frozenset[int] = frozenset()
         self._every_bytes = 0
+        self._turn = 0
         self.flipped = 0
         self._control = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._control.getsockname()[1])
@@ -87,6 +89,7 @@ class Relay:
         """From now on, what these processes send and what is sent to these peers."""
         with self._lock:
             self._pids, self._peers, self._every_bytes = frozenset(pids), frozenset(peers), max(1, every_bytes)
+            self._turn += 1
 
     def heal(self) -> None:
         """All bytes pass as they are."""
@@ -138,7 +141,7 @@ class Relay:
             return
         for one, other in ((near, far), (far, near)):
             one.settimeout(ASK_TIMEOUT_S)
-            self._streams[one] = _Stream(way, other, self._luck.randrange(CHUNK_BYTES))
+            self._streams[one] = _Stream(way, other)
             self._selector.register(one, selectors.EVENT_READ, self._forward)
 
     def _forward(self, end: socket.socket) -> None:
@@ -158,9 +161,11 @@ class Relay:
 
     def _spoil(self, stream: _Stream, data: bytes) -> bytes:
         with self._lock:
-            every = self._every_bytes
+            every, turn = self._every_bytes, self._turn
             if not every or (stream.way.pid not in self._pids and stream.way.peer not in self._peers):
                 return data
+        if stream.turn != turn:
+            stream.turn, stream.until_flip = turn, self._luck.randrange(2 * every)
         spoilt = bytearray(data)
         at = stream.until_flip
         while at < len(spoilt):

@@ -49,6 +49,7 @@ class Lasting:
 
     end: Callable[[], None]
     renew: Callable[[], None] = lambda: None
+    detail: str = ""
 
 
 def strike(
@@ -80,8 +81,8 @@ def strike(
     assert fault.kind in NETWORK, fault.kind
     toxiproxy = tools.toxiproxy
     assert toxiproxy is not None, "a scenario with network faults has Toxiproxy"
-    toxiproxy.begin(fault, pids, numbers)
-    return Lasting(lambda: toxiproxy.end(fault, pids, numbers))
+    proxies = toxiproxy.begin(fault, pids, numbers)
+    return Lasting(lambda: toxiproxy.end(fault, pids, numbers), detail=f"{proxies} connections")
 
 
 def _slots_of(status: Status, tasks: Collection[str], others: Collection[int]) -> list[SlotState]:

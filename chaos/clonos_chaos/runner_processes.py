@@ -22,7 +22,7 @@ from clonos_chaos.relay import Relay
 from clonos_chaos.runner_driven import Driven, child_environment, status_of
 from clonos_chaos.runner_driver import Spec
 from clonos_chaos.runner_faults import Lasting, Tools, pid_of_port, strike
-from clonos_chaos.runner_record import Record, Strike, judge
+from clonos_chaos.runner_record import Check, Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose
 from clonos_chaos.scenario import POINTS, VICTIMLESS, Fault, Kind, Outcome, Pattern, Scenario
 from clonos_chaos.scenario_job import RECORDS, SHIPPED, SOURCES, find_object
@@ -281,7 +281,7 @@ class ProcessRun:
             self._killed.update(told.incarnations)
         lasting = strike(fault, status, tasks, others, self._tools)
         if lasting is not None:
-            told.detail = f"for {fault.lasts_ms} ms"
+            told.detail = f"for {fault.lasts_ms} ms {lasting.detail}".rstrip()
             self._ongoing.append(Ongoing(fault, told, lasting, time.monotonic() + fault.lasts_ms / 1000))
         self.record.strikes.append(told)
         if fault.at.point == "call":
@@ -326,7 +326,8 @@ class ProcessRun:
         sweep(default_root())  # what a killed process leaves, the next one that starts takes away
         self.record.left_behind += [f"folder {folder}" for folder in folders if folder.exists()]
         if self._tools.relay is not None:
-            self.record.notes.append(f"{self._tools.relay.flipped} bits were flipped")
+            flipped = self._tools.relay.flipped
+            self.record.checks.append(Check("bits flipped", "at least 1", str(flipped), flipped > 0))
 
     def _ask_oracle(self) -> None:
         scenario, record = self.scenario, self.record
