@@ -25,8 +25,9 @@ def _note(folder: Path, waits: bool) -> bytes:
 
     def live(domain: str) -> None:
         here = folder / f"{domain}.{os.getpid()}"
-        here.with_suffix(".new").write_text(f"{os.environ['PYTHONHASHSEED']} {hash('clonos')}", "utf-8")
-        os.rename(here.with_suffix(".new"), here)
+        new = folder / f"new-{os.getpid()}"
+        new.write_text(f"{os.environ['PYTHONHASHSEED']} {hash('clonos')}", "utf-8")
+        os.rename(new, here)
         os.mkfifo(folder / f"fifo-{os.getpid()}")
         while waits:
             signal.pause()
