@@ -32,6 +32,7 @@ class Oracle:
         self.view = View(ViewNumber(0), 0, "", (), ())  # the latest one that was issued
         self.views: list[View] = []  # all that were issued
         self.lives: dict[TaskId, dict[Incarnation, SlotId]] = {}
+        self.is_over = False  # the job has ended: who dies from now on is no failure
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
         self.survival = Survival(world)
@@ -83,6 +84,8 @@ class Oracle:
 
     def dying(self, slots: list[SlotId]) -> None:
         """These processes are about to die."""
+        if self.is_over:
+            return
         self._progress_ns = self.world.clock.now_ns
         self.survival.dying(slots, self.view)
 

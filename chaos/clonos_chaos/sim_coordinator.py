@@ -53,7 +53,10 @@ class SimCoordinator:
             return
         if isinstance(event, c.Received) and self.is_current:
             self._note_received(event)
-        for effect in self.machine.handle(event):
+        effects = self.machine.handle(event)
+        if self.is_current and any(isinstance(effect, c.JobDone | c.JobFailed) for effect in effects):
+            self.world.oracle.is_over = True  # the slots that are released with it are no failures
+        for effect in effects:
             self._perform(effect)
 
     def _note_received(self, event: c.Received) -> None:
