@@ -36,6 +36,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 STEP = 40
 """Records of each split that are let in before each kill."""
 
+SLOTS = 9
+"""More than tasks: a process that is held at a point must not hold another task with it."""
+
 SOURCE, WINDOW, PROCESS, SINK = "left/0", "window/0", "process/0", "table/0"
 KINDS = (SOURCE, WINDOW, PROCESS, SINK)
 
@@ -167,14 +170,19 @@ def _slots_of(coordinator: Coordinator, task: TaskId) -> tuple[int, int]:
 def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:
     phases = coordinator.phases
     is_calm = bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
-    return is_calm and _incarnation(coordinator, task) > before
+    # Without its keeper a task with effects outside must not die as well: that is beyond the promise.
+    is_kept = all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
+    return is_calm and is_kept and _incarnation(coordinator, task) > before
 
 
 @contextmanager
 def besieged(folder: Path, options: Options) -> Iterator[Siege]:
     """Runs the job to its end after the block, which must be the end of its input, and checks what has come out."""
     strait = Strait(folder)
-    with Ambush() as ambush, running(strait.graph, folder, options, fault_points=ambush.address) as job:
+    with (
+        Ambush() as ambush,
+        running(strait.graph, folder, options, fault_points=ambush.address, slots_needed=SLOTS) as job,
+    ):
         job.wait_for(lambda it: bool(it.phases) and set(it.phases.values()) == {"live"})
         siege = Siege(strait, job, ambush)
         yield siege
