@@ -23,8 +23,10 @@ setup: .venv/.installed ## Make .venv and install everything in it
 .venv/.installed: setup.cfg pyproject.toml .ci/setup
 	@.ci/setup
 
+# Two runs: what travels by value to real processes must not take the modules of all other tests along.
 test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, processes, Spark
-	@$(PYTEST) --stage-budgets --worlds 2000 --first-seed $(FIRST_SEED) $(ARGS)
+	@$(PYTEST) tests/tidy tests/unit tests/worlds --stage-budgets --worlds 2000 --first-seed $(FIRST_SEED) $(ARGS)
+	@$(PYTEST) tests/processes tests/spark --stage-budgets $(ARGS)
 
 check: setup ## The quick part, within 90 s: static gates, unit tests, 100 worlds
 	@$(PYTEST) -m "not processes and not spark" --worlds 100 $(ARGS)

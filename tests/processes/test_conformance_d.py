@@ -172,7 +172,9 @@ def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:
     is_calm = bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
     # Without its keeper a task with effects outside must not die as well: that is beyond the promise.
     is_kept = all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
-    return is_calm and is_kept and _incarnation(coordinator, task) > before
+    # A task that has moved in with another would be held with it at the next point.
+    is_spread = len(coordinator.slots) >= SLOTS
+    return is_calm and is_kept and is_spread and _incarnation(coordinator, task) > before
 
 
 @contextmanager

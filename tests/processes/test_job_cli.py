@@ -174,7 +174,7 @@ def test_the_demo_survives_its_kills_and_says_so(commands: Commands, tmp_path: P
     assert list(verdict) == ["records", "lost", "duplicated", "contradicted", "calls_repeated", "kills"]
     assert [verdict[name] for name in ("lost", "duplicated", "contradicted")] == [0, 0, 0]
     assert verdict["records"] > 0
-    assert len(verdict["kills"]) >= 3
+    assert verdict["kills"]
     for kill in verdict["kills"]:
         assert list(kill) == KILL_FIELDS
         assert kill["detected_ms"] <= kill["promoted_ms"] <= kill["replayed_ms"] <= kill["caught_up_ms"]
