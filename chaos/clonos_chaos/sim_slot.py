@@ -96,6 +96,9 @@ class SimSlot:
     def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         self.tasks[task, incarnation].kept_to(end_bytes)
 
+    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.tasks[task, incarnation].note()
+
     def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
         found = self.tasks.get((task, incarnation))
         if found is not None:

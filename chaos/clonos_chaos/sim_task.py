@@ -32,6 +32,7 @@ class SimTask:
         self._is_idle = False
         self._is_released = False
         self._kept_bytes = -1
+        self._is_noted = False
 
     # ------------------------------------------------------------------ life
 
@@ -119,6 +120,11 @@ class SimTask:
         self._kept_bytes = max(self._kept_bytes, end_bytes)
         self._stir()
 
+    def note(self) -> None:
+        """``approach`` may return."""
+        self._is_noted = True
+        self._stir()
+
     # ------------------------------------------------------------------ TaskPort
 
     def receive(self, until_ns: int | None) -> Command | None:
@@ -157,6 +163,12 @@ class SimTask:
         self.world.reach("intent", self.task)
         self.host.later(self.host.slot.on_await_kept, self.task, self.incarnation, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
+            self._idle(None)
+
+    def approach(self, channel: ChannelId, first_seq: int) -> None:
+        self._is_noted = False
+        self.host.later(self.host.slot.on_approach, self.task, self.incarnation, channel, first_seq)
+        while not self._is_noted:
             self._idle(None)
 
     def open_journal(self) -> None:

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from clonos.core.ids import CheckpointId, SlotId
-from clonos.core.messages import Accusation, LogLost, Message, Register, SlotStatus, Snapshotted, TaskFailed, View
+from clonos.core.messages import (
+    Accusation,
+    Approaching,
+    LogLost,
+    Message,
+    Register,
+    SlotStatus,
+    Snapshotted,
+    TaskFailed,
+    View,
+)
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 
 # ------------------------------------------------------------------ events
@@ -36,7 +46,7 @@ class Begin:
     now_ns: int = 0
 
 
-CoordinatorMessage = Register | SlotStatus | Snapshotted | LogLost | TaskFailed | Accusation | View
+CoordinatorMessage = Register | SlotStatus | Snapshotted | LogLost | TaskFailed | Approaching | Accusation | View
 """What a slot sends to the coordinator. ``View``: to a new coordinator, the one that it has installed."""
 
 

@@ -39,7 +39,7 @@ from clonos.core.coordinator_state import (
 )
 from clonos.core.errors import InternalError
 from clonos.core.ids import CheckpointId, SlotId, TaskId
-from clonos.core.messages import Accusation, LogLost, Register, SlotStatus, Snapshotted, TaskFailed, View
+from clonos.core.messages import Accusation, Approaching, LogLost, Register, SlotStatus, Snapshotted, TaskFailed, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.options import Options
 from clonos.core.plan import Plan
@@ -51,7 +51,8 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
     """May happen and means nothing here."""
 
 
-MESSAGES = (Register, SlotStatus, Snapshotted, LogLost, TaskFailed, Accusation, View)
+MESSAGES = (Register, SlotStatus, Snapshotted, LogLost, TaskFailed, Approaching, Accusation, View)
+REPEATED = (Snapshotted, LogLost, TaskFailed, Approaching, Accusation)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
 
@@ -69,12 +70,13 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Listening, View): forming.hear_view,
     (Listening, SlotStatus): forming.hear_status,
     (Listening, Ticked): forming.listen_on,
-    **{(Listening, message): _stay for message in (Snapshotted, LogLost, TaskFailed, Accusation)},  # repeated
+    **{(Listening, message): _stay for message in REPEATED},
     # Running
     (Running, SlotStatus): running.take_status,
     (Running, Snapshotted): running.take_snapshot,
     (Running, LogLost): running.take_lost,
     (Running, TaskFailed): running.take_failure,
+    (Running, Approaching): running.take_approach,
     (Running, Accusation): running.take_accusation,
     (Running, View): running.take_view,
     (Running, StopAsked): running.stop,

@@ -20,6 +20,7 @@ from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
 from clonos.core.messages import (
     Answer,
+    Approaching,
     Completed,
     Delta,
     LogLost,
@@ -60,6 +61,7 @@ class Hosted:
         self.statements: dict[ChannelId, Statement] = {}  # stated before this incarnation could use them
         self.asked: Triggered | None = None  # the highest barrier asked of a source before it was started
         self.failed: TaskFailed | None = None
+        self.approaching: Approaching | None = None  # what a cautious task waits to have noted
         self.is_final = False
         self.is_gated = False
         self.counters: dict[str, int] = {}
@@ -360,6 +362,8 @@ class Hosted:
         self.report_lost()
         if self.failed is not None:
             self.slot.tell_coordinator(self.failed)
+        if self.approaching is not None:
+            self.slot.tell_coordinator(self.approaching)
         for sending in self.sendings.values():
             if sending.session:
                 slot = self.slot.view.placements[sending.channel.receiver].slot

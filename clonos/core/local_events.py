@@ -51,6 +51,13 @@ class LocalEvents(ABC):
         if hosted is not None:
             hosted.effects.on_await_kept(end_bytes)
 
+    def on_approach(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, first_seq: int) -> None:
+        """A cautious task is about to take an element."""
+        hosted = self.life(task, incarnation)
+        if hosted is not None:
+            hosted.approaching = m.Approaching(task, incarnation, channel, first_seq)
+            self.tell_coordinator(hosted.approaching)
+
     def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
         """A source is live and takes in more."""
         journal = self._journal(task, incarnation)

@@ -237,6 +237,18 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     is_environment: bool = False  # a disk, a network, a service or a file is at fault, not the job
 
 
+class Approaching(msgspec.Struct, frozen=True, array_like=True, tag="approaching"):
+    """Slot to coordinator: a cautious task is about to take this element, of which its process may die.
+
+    ``channel`` is -1 for a source. The task waits for ``Noted``; repeated until it comes.
+    """
+
+    task: TaskId
+    incarnation: Incarnation
+    channel: int
+    first_seq: Count
+
+
 class Accusation(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
     """Slot to coordinator: a peer's connection broke (``is_gone``) or it has been silent beyond the lease."""
 
@@ -327,6 +339,15 @@ class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
     then_pause: bool
 
 
+class Noted(msgspec.Struct, frozen=True, array_like=True, tag="noted"):
+    """Coordinator to a slot: it knows what ``Approaching`` says. A repeated question gets the same answer."""
+
+    task: TaskId
+    incarnation: Incarnation
+    channel: int
+    first_seq: Count
+
+
 class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
     """Coordinator to the slots of sources, while some slot is above a soft limit: read nothing new; barriers pass.
 
@@ -368,11 +389,13 @@ Message = (
     | Snapshotted
     | LogLost
     | TaskFailed
+    | Approaching
     | Accusation
     | Warned
     | Logged
     | View
     | Trigger
+    | Noted
     | Hold
     | Completed
     | Release

@@ -123,6 +123,9 @@ class TaskPort(Protocol):
     def await_kept(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log (and what this task holds) up to here."""
 
+    def approach(self, channel: ChannelId, first_seq: int) -> None:
+        """Blocks until the coordinator knows which element a cautious task is about to take (-1: of a source)."""
+
     def open_journal(self) -> None:
         """A source is live, and its journal has no end yet: take in more. It comes as ``Journalled``."""
 
@@ -215,6 +218,9 @@ class SlotShell(Protocol):
 
     def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         """Releases a task blocked in ``TaskPort.await_kept`` up to ``end_bytes``."""
+
+    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
+        """Releases a task blocked in ``TaskPort.approach``."""
 
     def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
         """What ``TaskPort.is_gated`` answers."""

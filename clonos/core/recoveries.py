@@ -19,18 +19,34 @@ RAISED_MAX = 8
 """Exceptions that are remembered per task, latest last, to know a poison record again."""
 
 DEATHS_BEFORE_CAUTION = 2
-"""Deaths of its process in one epoch after which the successor takes one element at a time."""
+"""Deaths of its process, in few epochs, after which the successor takes one element at a time and tells which."""
+
+INCARNATIONS_BEFORE_CAUTION = 4
+"""Lives in one epoch after which it does so too: a process may die before it could tell that it was live."""
+
+DEATHS_OF_POISON = 3
+"""Deaths of cautious lives at one element that make it poison: fewer may be by chance."""
+
+EPOCHS_REMEMBERED = 3
+"""In which deaths are counted: a source may pass a barrier in each life, right before it dies."""
 
 # ------------------------------------------------------------------ states
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A task's misfortunes. ``incarnations`` and ``deaths`` are counted since the last completed checkpoint."""
+    """A task's misfortunes. ``incarnations`` are counted since the last completed checkpoint."""
 
     incarnations: int = 0  # that have ended, for whatever reason
-    deaths: int = 0  # of the process while the task was live; deaths during replay never count
+    deaths: tuple[int, ...] = (0,)  # of the process while the task was live, by epoch, the present one last
     raised: tuple[TaskFailed, ...] = ()
+    approached: tuple[int, int, int] = (0, 0, 0)  # (incarnation, channel, number): what a cautious one took last
+    died_at: tuple[int, int, int] = (0, 0, 0)  # (channel, number, times): where cautious ones died last
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not (self.incarnations or any(self.deaths) or self.raised)
 
 
 # ------------------------------------------------------------------ events
@@ -41,9 +57,19 @@ class ProcessDied:
     """The task's process is gone."""
 
     task_name: str
-    was_live: bool
+    incarnation: int
+    was_live: bool  # as far as it could tell
     reason: str
     incarnations_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approached:
+    """A cautious incarnation is about to take this element; its process may die of it."""
+
+    incarnation: int
+    channel: int
+    first_seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +103,16 @@ Step = tuple[Record, Verdict]
 
 
 def _replace_dead(state: Record, event: ProcessDied) -> Step:
-    deaths = state.deaths + event.was_live
+    incarnation, *place = state.approached
+    is_located = incarnation == event.incarnation
+    deaths = (*state.deaths[:-1], state.deaths[-1] + (event.was_live or is_located))
     record = replace(state, incarnations=state.incarnations + 1, deaths=deaths)
+    if is_located:
+        channel, first_seq = place
+        times = 1 + (state.died_at[2] if state.died_at[:2] == (channel, first_seq) else 0)
+        record = replace(record, died_at=(channel, first_seq, times))
+        if times == DEATHS_OF_POISON:
+            return record, _poisoned(event, channel, first_seq)
     if record.incarnations > event.incarnations_max:
         return record, JobFailed(
             Fault.ENVIRONMENT,
@@ -86,7 +120,24 @@ def _replace_dead(state: Record, event: ProcessDied) -> Step:
             f" (failures_per_epoch_max is {event.incarnations_max}), at last because {event.reason}.",
             task_name=event.task_name,
         )
-    return record, Replace(deaths >= DEATHS_BEFORE_CAUTION)
+    is_cautious = sum(deaths) >= DEATHS_BEFORE_CAUTION or record.incarnations >= INCARNATIONS_BEFORE_CAUTION
+    return record, Replace(is_cautious)
+
+
+def _poisoned(event: ProcessDied, channel: int, first_seq: int) -> JobFailed:
+    return JobFailed(
+        Fault.JOB,
+        f"the process of task {event.task_name} has died {DEATHS_OF_POISON} times when the task took the same input"
+        f" element: a poison record ({event.reason}).",
+        task_name=event.task_name,
+        channel=channel,
+        first_seq=first_seq,
+        count=1,
+    )
+
+
+def _approach(state: Record, event: Approached) -> Step:
+    return replace(state, approached=(event.incarnation, event.channel, event.first_seq)), Replace(False)
 
 
 POISON = "at the same input element in two incarnations: a poison record"
@@ -94,7 +145,8 @@ POISON = "at the same input element in two incarnations: a poison record"
 
 def _judge(state: Record, event: Raised) -> Step:
     failed = event.failed
-    record = Record(state.incarnations + 1, state.deaths, (*state.raised, failed)[-RAISED_MAX:])
+    raised = (*state.raised, failed)[-RAISED_MAX:]
+    record = replace(state, incarnations=state.incarnations + 1, raised=raised)
     if failed.is_fatal:
         return record, _failure(event, "and no second try helps")
     if any(is_same_element(earlier, failed) for earlier in state.raised):
@@ -134,17 +186,21 @@ def _failure(event: Raised, why: str) -> JobFailed:
 
 def _begin_epoch(state: Record, _event: EpochOver) -> Step:
     # What raised is remembered longer: the element may lie behind the barrier of the checkpoint that is complete now.
-    return Record(raised=state.raised), Replace(False)
+    # So are deaths for a few epochs, and where one was located.
+    deaths = (*state.deaths, 0)[-EPOCHS_REMEMBERED:]
+    died_at = state.died_at if any(deaths) else (0, 0, 0)
+    return Record(0, deaths, state.raised, state.approached, died_at), Replace(False)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Record, ProcessDied): _replace_dead,
+    (Record, Approached): _approach,
     (Record, Raised): _judge,
     (Record, EpochOver): _begin_epoch,
 }
 
 
-def step(state: Record, event: ProcessDied | Raised | EpochOver) -> Step:
+def step(state: Record, event: ProcessDied | Approached | Raised | EpochOver) -> Step:
     """The next state and the verdict. A pair without a row is a bug."""
     handler = HANDLERS.get((type(state), type(event)))
     if handler is None:

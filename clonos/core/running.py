@@ -23,11 +23,24 @@ from clonos.core.coordinator_state import CoordinatorState, Replaced
 from clonos.core.forming import check_slots, refuse
 from clonos.core.ids import COORDINATOR, term_of
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.messages import Accusation, Hold, LogLost, Release, SlotStatus, Snapshotted, TaskFailed, Trigger, View
+from clonos.core.messages import (
+    Accusation,
+    Approaching,
+    Hold,
+    LogLost,
+    Noted,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    TaskFailed,
+    Trigger,
+    View,
+)
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
     advance_checkpoints,
     lose_log,
+    note_approach,
     note_progress,
     raise_in,
     renew_view,
@@ -93,6 +106,16 @@ def take_failure(state: CoordinatorState, event: Received) -> None:
     """A task's code raised."""
     assert isinstance(event.message, TaskFailed)
     raise_in(state, event.message)
+
+
+def take_approach(state: CoordinatorState, event: Received) -> None:
+    """A cautious task is about to take an element, and waits until that is known."""
+    message = event.message
+    assert isinstance(message, Approaching)
+    if state.is_current(message.task, message.incarnation):
+        note_approach(state, message)
+        noted = Noted(message.task, message.incarnation, message.channel, message.first_seq)
+        state.emit(Send(event.slot, noted))
 
 
 def take_accusation(state: CoordinatorState, event: Received) -> None:

@@ -59,6 +59,7 @@ class Slot(LocalEvents):
             m.Trigger: self._on_trigger,
             m.Completed: self._on_completed,
             m.Release: self._on_release,
+            m.Noted: self._on_noted,
             m.Hold: lambda *_: self.pressure.hold(),
         }
 
@@ -172,6 +173,17 @@ class Slot(LocalEvents):
         hosted = self.life(trigger.task, trigger.incarnation)
         if hosted is not None:
             hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
+
+    def _on_noted(self, _sender: SlotId, noted: m.Noted, _payload: object) -> None:
+        hosted = self.life(noted.task, noted.incarnation)
+        told = None if hosted is None else hosted.approaching
+        if (
+            hosted is not None
+            and told is not None
+            and (told.channel, told.first_seq) == (noted.channel, noted.first_seq)
+        ):
+            hosted.approaching = None
+            self.shell.noted(noted.task, noted.incarnation)
 
     def _on_release(self, _sender: SlotId, release: m.Release, _payload: object) -> None:
         if release.slot == self.id:

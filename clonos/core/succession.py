@@ -14,7 +14,7 @@ from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.domains import depth_problem, what_is_not_survived
 from clonos.core.ids import Incarnation, SlotId, TaskId, view_name
 from clonos.core.ledger import NOBODY
-from clonos.core.messages import LogLost, TaskFailed, TaskStatus, View
+from clonos.core.messages import Approaching, LogLost, TaskFailed, TaskStatus, View
 from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
 
 # ------------------------------------------------------------------ failures
@@ -47,8 +47,16 @@ def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
         if task in state.fallen or isinstance(state.phase, Over):
             continue
         name, was_live = state.plan.task_name(task), state.phases.get(task) == "live"
-        event = recoveries.ProcessDied(name, was_live, reason, state.options.failures_per_epoch_max)
+        dead = state.ledger.incarnations[task]
+        event = recoveries.ProcessDied(name, dead, was_live, reason, state.options.failures_per_epoch_max)
         _judge(state, task, event, reason)
+
+
+def note_approach(state: CoordinatorState, message: Approaching) -> None:
+    """What a cautious incarnation takes next is known: if it dies now, it may be of that."""
+    event = recoveries.Approached(message.incarnation, message.channel, message.first_seq)
+    record = state.records.get(message.task, recoveries.Record())
+    state.records[message.task], _ = recoveries.step(record, event)
 
 
 def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
@@ -134,7 +142,7 @@ def _announce(state: CoordinatorState) -> None:
     for slot in sorted(state.addresses):
         state.behind_completed[slot] = None
         state.emit(Send(slot, completed))
-    state.records = {t: r for t, old in state.records.items() if (r := _next_epoch(old)).raised}
+    state.records = {t: r for t, old in state.records.items() if not (r := _next_epoch(old)).is_clean}
     state.rollbacks = 0
     state.is_mending_due |= not state.is_mended  # standbys have something new to reach
 

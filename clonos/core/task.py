@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from clonos.core import determinants as d
 from clonos.core.chain import Chain, ChainContext, ChainSnapshot, JournalledChain, Kind
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.journal import JournalReading
 from clonos.core.options import Options
 from clonos.core.plan import Plan
@@ -23,6 +23,9 @@ from clonos.core.task_log import TaskLog
 
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
+
+CAUTIOUS_BARRIERS = 2
+"""Barriers after which a cautious task is an ordinary one, if it has taken an element before the first."""
 
 
 class Task:
@@ -48,6 +51,8 @@ class Task:
         self.is_final = bool(snapshot and snapshot.final)
         self.is_paused = False
         self.is_cautious = activation.is_cautious
+        self._has_approached = False
+        self._cautious_barriers = 0  # since then
         name = plan.task_name(task)
         self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
@@ -185,11 +190,20 @@ class Task:
             if queue.pieces and queue.blocked_by is None:
                 self._turn = index + 1
                 count = queue.run_length(self._limit())
+                if queue.pieces[0].kind < Kind.BARRIER:
+                    self._approach(queue.channel, queue.next_seq)
                 self.log.begin_step()
                 self.log.append(d.step(index, count))
                 self._step(queue, count, is_begun=True)
                 return
         self._take(self.port.receive(self.chain.next_timer_ns()))
+
+    def _approach(self, channel: ChannelId, first_seq: int) -> None:
+        """Tells what may be its end. It is cautious until the second barrier that follows such an element: so the
+        checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
+        if self.is_cautious:
+            self.port.approach(channel, first_seq)
+            self._has_approached = True
 
     def _limit(self) -> int:
         """How many elements a step may take: so many that it costs about ``step_cost_us``."""
@@ -223,8 +237,10 @@ class Task:
             again_ns = self.port.now_ns() + POLL_AGAIN_NS
             self._take(self.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
             return
-        self.log.begin_step()
         split, count = found
+        if split >= 0:
+            self._approach(ChannelId(-1), self._records_in)
+        self.log.begin_step()
         if split < 0:
             self.log.append(d.numbers(d.END))
             self._end()
@@ -317,7 +333,8 @@ class Task:
         self.outputs.control(Kind.BARRIER, checkpoint)
         self._emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
-        self.is_cautious = False
+        self._cautious_barriers += self._has_approached
+        self.is_cautious = self.is_cautious and self._cautious_barriers < CAUTIOUS_BARRIERS
 
     def _end(self) -> None:
         self.at = (-1, 0, 0)

@@ -15,6 +15,9 @@ from urllib.parse import parse_qsl, urlsplit
 from clonos.core.errors import JobError
 from clonos.io.object_files import ObjectMissing, StoreFailed
 
+DEBUG_TEXT = "\n\nDebug source:"
+"""What obstore appends to the text of an error, over many lines."""
+
 
 class StoreUnsupported(JobError):
     """The store's URL names a kind of store that cannot be used."""
@@ -101,7 +104,8 @@ class CloudFiles:
         except (AlreadyExistsError, PreconditionError):
             return False
         except Exception as error:  # noqa: BLE001 its errors have no common class; all mean that it is not known
-            raise StoreFailed(self.url, f"create {name}", f"{type(error).__name__}: {error}") from None
+            text = str(error).partition(DEBUG_TEXT)[0]
+            raise StoreFailed(self.url, f"create {name}", f"{type(error).__name__}: {text}") from None
         return True
 
     def exists(self, name: str) -> bool:

@@ -249,6 +249,11 @@ class SlotHost:
         if (found := self._tasks.get((task, incarnation))) is not None:
             found.keep_to(end_bytes)
 
+    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
+        """The coordinator knows what a cautious task is about to take."""
+        if (found := self._tasks.get((task, incarnation))) is not None:
+            found.note()
+
     def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
         """Whether a new step is forbidden."""
         if (found := self._tasks.get((task, incarnation))) is not None:

@@ -54,6 +54,7 @@ class TaskThread:
         self._is_stopped = False
         self._live = Event()
         self._kept_moved = Event()
+        self._noted = Event()
         self._kept_bytes = -1
         self.is_gate_closed = False
         self._running: Task | None = None
@@ -72,10 +73,15 @@ class TaskThread:
         self._commands.put(Stopped())
         self._live.set()
         self._kept_moved.set()
+        self._noted.set()
 
     def release(self) -> None:
         """``go_live`` may return."""
         self._live.set()
+
+    def note(self) -> None:
+        """``approach`` may return."""
+        self._noted.set()
 
     def keep_to(self, end_bytes: int) -> None:
         """``await_kept`` may return up to here."""
@@ -176,6 +182,15 @@ class TaskThread:
             if self._kept_bytes >= log_end_bytes:
                 return
             self._kept_moved.wait()
+
+    def approach(self, channel: ChannelId, first_seq: int) -> None:
+        """Blocks until it is known which element comes next."""
+        self._noted.clear()
+        self._inbox.put(self._slot.on_approach, self._task, self._incarnation, channel, first_seq)
+        if not self._is_stopped:
+            self._noted.wait()
+        if self._is_stopped:
+            raise TaskStopped
 
     def open_journal(self) -> None:
         """More of the source's input may come in."""

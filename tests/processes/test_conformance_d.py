@@ -129,9 +129,12 @@ class Siege:
 
     def strike_during_alignment(self, name: str) -> None:
         """Kills a task while the process function waits for the barrier of a source; that one is held until then."""
-        late, aligning = self.ambush.lay("aligned", SOURCE), self.ambush.lay("aligning", PROCESS)
+        late, next_to_last = (self.ambush.lay("aligned", source) for source in (SOURCE, "right/0"))
         with self.renewing(name):
             late.wait(LIMIT_S)
+            next_to_last.wait(LIMIT_S)
+            aligning = self.ambush.lay("aligning", PROCESS)
+            next_to_last.release()
             aligning.wait(LIMIT_S)
             self.kill(name)
             late.release()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from clonos.core import coordination as c
+from clonos.core.ids import Incarnation, TaskId
+from clonos.core.messages import Approaching, Noted
 from clonos.core.options import Options
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind
+from clonos.core.recoveries import DEATHS_OF_POISON, EPOCHS_REMEMBERED, INCARNATIONS_BEFORE_CAUTION
+from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 
 def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
@@ -118,13 +121,67 @@ def test_deaths_during_replay_never_make_the_successor_cautious() -> None:
     assert not desk.of(2).is_cautious
 
 
-def test_deaths_in_two_epochs_do_not_make_the_successor_cautious() -> None:
+def test_deaths_count_together_over_a_few_epochs_and_are_forgotten_then() -> None:
     desk = _desk()
     desk.gone(desk.of(2).slot)
     desk.tick(200)
     desk.complete(1)
     desk.gone(desk.of(2).slot)
+    assert desk.of(2).is_cautious
+    for checkpoint in range(2, 2 + EPOCHS_REMEMBERED):
+        desk.tick(200)
+        desk.complete(checkpoint)
+    desk.gone(desk.of(2).slot)
     assert not desk.of(2).is_cautious
+
+
+def test_lives_that_die_before_they_can_tell_that_they_were_live_make_the_successor_cautious() -> None:
+    desk = _desk()
+    for slot in desk.slots.values():
+        slot.phase = "replaying"
+    for _ in range(INCARNATIONS_BEFORE_CAUTION):
+        assert not desk.of(2).is_cautious
+        desk.tick(200)
+        desk.gone(desk.of(2).slot)
+    assert desk.of(2).is_cautious
+
+
+def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None = None) -> tuple[c.Effect, ...]:
+    life = Incarnation(desk.of(2).incarnation if incarnation is None else incarnation)
+    return desk.say(desk.of(2).slot, Approaching(TaskId(2), life, channel, first_seq))
+
+
+def test_what_a_cautious_task_is_about_to_take_is_noted_as_often_as_it_says_so() -> None:
+    desk = _desk()
+    for _ in range(2):
+        ((slot, noted),) = sent(_approach(desk, 3, 17), Noted)
+        assert slot == desk.of(2).slot
+        assert noted == Noted(TaskId(2), desk.of(2).incarnation, 3, 17)
+    assert _approach(desk, 3, 17, incarnation=77) == ()  # an earlier life
+
+
+def test_a_process_that_dies_again_and_again_at_one_input_element_has_met_a_poison_record() -> None:
+    desk = _desk()
+    for checkpoint in range(1, DEATHS_OF_POISON):
+        _approach(desk, 3, 17)
+        assert of_kind(desk.gone(desk.of(2).slot), c.JobFailed) == []
+        desk.tick(200)
+        desk.complete(checkpoint)  # of a barrier before the element
+    _approach(desk, 3, 17)
+    (failed,) = of_kind(desk.gone(desk.of(2).slot), c.JobFailed)
+    assert failed.fault is c.Fault.JOB
+    assert (failed.task_name, failed.channel, failed.first_seq, failed.count) == ("map/0", 3, 17, 1)
+    assert "poison record (killed)" in failed.reason
+
+
+def test_a_process_that_dies_at_several_elements_or_in_replay_has_met_none() -> None:
+    desk = _desk()
+    for first_seq in (17, 17, 18, 17, 17):
+        _approach(desk, 3, first_seq)
+        assert of_kind(desk.gone(desk.of(2).slot), c.JobFailed) == []
+        desk.tick(200)
+    desk.gone(desk.of(2).slot)  # before it came to any element
+    assert desk.coordinator.phase == "running"
 
 
 # ------------------------------------------------------------------ timeline

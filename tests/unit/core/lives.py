@@ -222,6 +222,9 @@ class Life(TaskPort):
         self.kept_to.append(log_end_bytes)
         self.events.append(f"kept {log_end_bytes}")
 
+    def approach(self, channel: ChannelId, first_seq: int) -> None:
+        self.events.append(f"approaches {first_seq} of {channel}")
+
     def open_journal(self) -> None:
         raise AssertionError("these sources can be read again")
 

@@ -110,6 +110,9 @@ class Words:
                 return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
             case m.TaskFailed(task=task, incarnation=incarnation, error=error):
                 return f"failed {self.life(task, incarnation)}: {error}"
+            case m.Approaching(task, incarnation, channel_id, first_seq):
+                where = self.channel(ChannelId(channel_id)) if channel_id >= 0 else "what it reads"
+                return f"approaching {self.life(task, incarnation)}: {first_seq} of {where}"
             case m.View(number=number):
                 return f"view {number & 0xFFFFFFFF}, as it is installed here"
             case m.Accusation(_, accused, _, is_gone):
@@ -181,6 +184,9 @@ class RecordingShell(SlotShell):
 
     def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         self.said.append(f"{self.words.life(task, incarnation)} is kept up to {end_bytes}")
+
+    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.said.append(f"{self.words.life(task, incarnation)} is noted")
 
     def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
         self.said.append(f"gate of {self.words.life(task, incarnation)} {'closed' if closed else 'open'}")

@@ -312,6 +312,15 @@ class Dialogue:
     def do_await(self, words: list[str], given: Given) -> None:
         self.slot.on_await_kept(*self.life(words[0]), int(words[1]))
 
+    def do_approaches(self, words: list[str], given: Given) -> None:
+        """``approaches b.2 17 a->b``: cautious, it waits for the coordinator's answer."""
+        self.slot.on_approach(*self.life(words[0]), self.channel(words[2]).id, int(words[1]))
+
+    def do_noted(self, words: list[str], given: Given) -> None:
+        """``noted b.2 17 a->b``"""
+        task, life = self.life(words[0])
+        self.hear(COORDINATOR, m.Noted(task, life, self.channel(words[2]).id, int(words[1])))
+
     def do_opened(self, words: list[str], given: Given) -> None:
         superseded = int(given["before"]) if "before" in given else None
         self.slot.on_outside_opened(*self.life(words[0]), int(words[1]), superseded)

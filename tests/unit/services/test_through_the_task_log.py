@@ -72,6 +72,8 @@ class Port(TaskPort):
 
     def await_kept(self, log_end_bytes: int) -> None: ...
 
+    def approach(self, channel: int, first_seq: int) -> None: ...
+
     def now_ns(self) -> int:
         self._now_ns += self._luck.randrange(1, 10**9)
         return self._now_ns
