@@ -33,10 +33,13 @@ class FuzzJob:
         self.copies = 1  # paths from the source to the sink
         self.chains_open = 0
         self.failed_once: list[int] = []  # offsets
+        self.is_uneven = False  # the first of two sources has little to read
         self.pushers: dict[TaskId, SimPusher] = {}
         build(self)
         sources = self.vertices[0].parallelism
         self.inputs = [list(range(first, records, sources)) for first in range(sources)]
+        if self.is_uneven:
+            self.inputs = [list(range(6)), list(range(6, records))]
         self.plan = Plan(name, tuple(self.vertices), tuple(self.edges), 128, sharing_depth)
 
     def new_chain(self, vertex: int) -> Chain:

@@ -6,6 +6,7 @@ kept from before the last completed checkpoint that a slot and those who told it
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from clonos.core.causal_log import Replica
@@ -15,6 +16,7 @@ from clonos.core.messages import View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.recovery import Recovering
 from clonos.core.snapshots import decode_snapshot
+from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from clonos_chaos.sim_slot import SimSlot
@@ -31,6 +33,9 @@ class LogWatch:
         self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
         self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
         self._floor = CheckpointId(0)
+        self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
+        self._must_know = CheckpointId(0)  # what was complete long ago
+        self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in the views without a break
 
     def completed(self, metadata: CheckpointMetadata) -> None:
         """Remembers where logs may be truncated."""
@@ -38,6 +43,7 @@ class LogWatch:
         for entry in metadata.tasks:
             name = entry.objects[-1]
             positions.update(decode_snapshot(self.world.store[name], name).outputs)
+        self._completions.append((self.world.clock.now_ns, metadata.checkpoint))
         self._positions[metadata.checkpoint] = positions
         self._offsets[metadata.checkpoint] = {entry.task: entry.log_offset_bytes for entry in metadata.tasks}
 
@@ -45,11 +51,27 @@ class LogWatch:
         """One look at everything."""
         if not view.number:
             return
+        self._look_who_has_heard(view)
         owners = self._owners(view)
         floor = self._next_floor(view)
         for slot in self.world.living():
             self._look_at_slot(slot, view, owners)
         self._floor = floor
+
+    def _look_who_has_heard(self, view: View) -> None:
+        """Whoever has been there for long has heard of what was complete long ago, or it would keep logs for ever."""
+        now_ns = self.world.clock.now_ns
+        long_ns = self.world.settings.patience_ms * MILLISECOND_NS // 3
+        while self._completions and self._completions[0][0] < now_ns - long_ns:
+            self._must_know = self._completions.popleft()[1]
+        self._present_ns = {a.slot: self._present_ns.get(a.slot, now_ns) for a in view.slots}
+        for slot_id, since_ns in self._present_ns.items():
+            slot = self.world.slots[slot_id]
+            if since_ns < now_ns - long_ns and not slot.is_dead and slot.slot.completed < self._must_know:
+                self.world.fail(
+                    f"slot {slot_id} knows of checkpoint {slot.slot.completed} only, {self._must_know} was complete"
+                    f" {long_ns // MILLISECOND_NS} ms ago"
+                )
 
     def _owners(self, view: View) -> dict[TaskId, Replica]:
         """Per task whose present incarnation has gathered its log, that log."""

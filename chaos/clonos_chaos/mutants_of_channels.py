@@ -39,6 +39,12 @@ def deltas_are_not_passed_on(planting: Planting) -> None:
 
 
 @mutant("4")
+def gaps_pass(planting: Planting) -> None:
+    """A message is accepted whole or not at all: one with a gap, in elements or in a log, begins a new session."""
+    planting.swap(Receiving, "has_gap", lambda self, message, logs: False)
+
+
+@mutant("4")
 def gaps_in_elements_pass(planting: Planting) -> None:
     """A message with a gap in its elements is refused."""
 

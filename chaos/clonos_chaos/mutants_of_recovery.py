@@ -20,13 +20,7 @@ from clonos_chaos.planting import Planting, mutant
 def no_fencing(planting: Planting) -> None:
     """A slot that installs a view stops incarnations that it no longer has by it."""
 
-    def fence(right: Any, self: Slot, view: Any) -> None:
-        ours = {p.task for p in view.placements if p.slot == self.id}
-        for task in [task for task in self.hosted if task in ours]:
-            if self.hosted[task].incarnation != view.placements[task].incarnation:
-                self.hosted.pop(task).close()
-
-    planting.wrap(Slot, "fence", fence)
+    planting.swap(Slot, "fence", lambda self, view: None)
 
 
 @mutant("7")
@@ -167,6 +161,10 @@ def standby_applies_later_changes(planting: Planting) -> None:
             standby.complete(1 << 40)  # type: ignore[arg-type]
         right(self, hosted)
 
+    def meet(self: Standby, incarnation: Any, checkpoint: Any) -> None:
+        self.incarnation = incarnation
+
+    planting.swap(Standby, "meet", meet)
     planting.wrap(Slot, "restore", restore)
     planting.swap(Standby, "is_at", lambda self, restored: self.applied is not None)
 

@@ -7,7 +7,6 @@ from typing import Any
 from clonos.core import determinants as d
 from clonos.core import task_io
 from clonos.core.ids import CheckpointId
-from clonos.core.ports import Triggered
 from clonos.core.snapshots import Snapshot
 from clonos.core.task import Task
 from clonos.core.task_log import TaskLog
@@ -269,15 +268,3 @@ def routing_begins_anew_in_each_life(planting: Planting) -> None:
         return [rows[(target - start) % width :: width] for target in range(width)]
 
     planting.swap(task_io.Outlet, "_rebalanced", rebalanced)
-
-
-@mutant("5")
-def triggers_are_obeyed_at_once_or_never(planting: Planting) -> None:
-    """A source obeys the highest barrier that it was asked for, also while it replayed."""
-
-    def take(right: Any, self: Task, command: Any) -> None:
-        if isinstance(command, Triggered) and command.checkpoint % 2:
-            return
-        right(self, command)
-
-    planting.wrap(Task, "_take", take)

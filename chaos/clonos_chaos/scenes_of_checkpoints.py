@@ -28,6 +28,7 @@ from clonos_chaos.stage import (
     received_by,
     scene,
     stage,
+    suspects,
 )
 from clonos_chaos.world import World
 
@@ -58,8 +59,8 @@ def _task_dies_while_committing(seed: int) -> World:
     return stage(
         seed,
         line(RICH, TIMED, RICH),
-        [Aim("metadata begun", kills("a/0"), nth=2)],
-        settings={"store_ns_max": 150 * MILLISECOND_NS},
+        [Aim("metadata begun", suspects("a/0", 5), nth=2)],
+        settings={"store_ns_max": 40 * MILLISECOND_NS},
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos.core.options import SpillPolicy
 from clonos_chaos.aims import Aim, Reached
+from clonos_chaos.fuzz_jobs import FuzzJob
 from clonos_chaos.stage import (
     BOTH,
     EFFECTS,
@@ -109,6 +110,16 @@ def _ends(name: str) -> Scene:
 
 for _name in _END_POINTS:
     SCENES[f"45 {_name}"] = _ends(_name)
+
+
+@scene("45 task dies when one of its inputs has ended")
+def _half_ended(seed: int) -> World:
+    def build(job: FuzzJob) -> None:
+        line(RICH, RICH, RICH, widths=(2, 1))(job)
+        job.is_uneven = True
+
+    ended = Aim("end delivered", nothing, along("source/0", "a/0"))
+    return stage(seed, build, [ended, Aim("complete", kills("a/0"), after(ended), nth=2)])
 
 
 @scene("45 sink dies before its last commit")

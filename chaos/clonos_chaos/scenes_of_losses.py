@@ -21,9 +21,9 @@ from clonos_chaos.stage import (
     along,
     both,
     by_receiver_of,
-    by_successor,
     cuts,
     diamond,
+    in_turn,
     is_recovering,
     kills,
     kills_domain_of,
@@ -34,6 +34,7 @@ from clonos_chaos.stage import (
     received_by,
     scene,
     stage,
+    suspects,
 )
 from clonos_chaos.world import World
 
@@ -58,6 +59,17 @@ def _log_is_lost_with_output_on_its_way(seed: int) -> World:
         [Aim("outside written", kills("source/0", "a/0"), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 100 * MILLISECOND_NS},
+    )
+
+
+@scene("36 log is lost while a suspected sink writes on")
+def _log_is_lost_and_a_sink_writes_on(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, sink=IMMEDIATE),
+        [Aim("outside written", in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
+        options={"sharing_depth": 1},
+        settings={"outside_ns_max": 200 * MILLISECOND_NS},
     )
 
 
@@ -97,22 +109,20 @@ def _sink_and_keeper(seed: int) -> World:
 def _sink_during_keeper_change(seed: int) -> World:
     """Its successor has to sit in its keeper's domain, so another keeper is named beside the old one."""
 
-    def has_two_keepers(world: World, reached: Reached) -> bool:
+    def keepers_change(world: World, reached: Reached) -> bool:
         task = world.job.task("sink/0")  # type: ignore[union-attr]
-        slot = world.slot_of(task)
-        placement = slot.slot.view.placements[task] if slot is not None and slot.slot.view.number else None
-        return placement is not None and len(placement.keepers) > 1 and by_successor(world, Reached("", task))
+        earlier, now = (view.placements[task] for view in world.oracle.views[-2:])
+        return (
+            now.incarnation & 0xFFFFFFFF > 1
+            and earlier.incarnation == now.incarnation
+            and earlier.keepers != now.keepers
+        )
 
-    def between_the_phases(world: World, reached: Reached) -> bool:
-        return has_two_keepers(world, reached) or world.oracle.view.placements[-1].slot in (0, -1)
-
+    first = Aim("outside written", kills("sink/0"), nth=6)
     return stage(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
-        [
-            Aim("outside written", kills("sink/0"), nth=6),
-            Aim("keep sent", kills("sink/0"), both(about("sink/0"), between_the_phases)),
-        ],
+        [first, Aim("view issued", kills("sink/0"), both(after(first), keepers_change))],
         options={"standbys": 0},
         settings={"domains": 2, "spare_slots": 0},
     )
@@ -156,10 +166,63 @@ def _many_lost_triggers(seed: int) -> World:
     return stage(
         seed,
         line(RICH, RICH),
-        [lost("trigger", about("source/0"), nth=2, times=10)],
-        options={"checkpoint_every_ms": 20, "heartbeat_ms": 100},
-        records=120,
+        [lost("trigger", about("source/0"), nth=2, times=20)],
+        options={"checkpoint_every_ms": 20, "heartbeat_ms": 20},
+        settings={"step_ns_max": 20 * MILLISECOND_NS, "patience_ms": 800},
+        records=600,
     )
+
+
+@scene("38 every completion is lost on its first way to one slot")
+def _first_completions_are_lost(seed: int) -> World:
+    lost_already: list[int] = []
+
+    def is_first(world: World, reached: Reached) -> bool:
+        completed: Any = reached.message
+        if not received_by("a/0")(world, reached):
+            return False
+        is_new = completed.checkpoint not in lost_already
+        lost_already.append(completed.checkpoint)
+        return is_new
+
+    return stage(
+        seed,
+        line(RICH, RICH),
+        [lost("completed", is_first, times=1_000)],
+        settings={"step_ns_max": 20 * MILLISECOND_NS, "patience_ms": 1_500},
+        options={"checkpoint_every_ms": 100},
+        records=600,
+    )
+
+
+@scene("38 questions are lost, and no view asks again")
+def _questions_are_lost_without_views(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, sink=TRANSACTIONAL),
+        [
+            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6),
+            lost("question", lambda world, reached: True, times=2),
+        ],
+        options={"standbys": 0},
+        settings={"fresh_slot_ns_max": 6_000 * MILLISECOND_NS, "patience_ms": 2_000},
+    )
+
+
+@scene("38 every view is lost on its first way to one slot")
+def _first_views_are_lost(seed: int) -> World:
+    lost_already: list[tuple[int, int]] = []
+
+    def is_first(world: World, reached: Reached) -> bool:
+        view: Any = reached.message
+        if world.oracle.views[0].placements[world.job.task("b/0")].slot != reached.receiver:  # type: ignore[union-attr]
+            return False
+        is_new = (view.number, reached.receiver) not in lost_already
+        lost_already.append((view.number, reached.receiver))
+        return is_new
+
+    kill = Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6)
+    return stage(seed, line(RICH, RICH, RICH), [kill, lost("view", is_first, times=100)])
 
 
 @scene("38 LOST is lost")
@@ -261,7 +324,7 @@ def _routed_in_turn(seed: int) -> World:
     return stage(
         seed,
         line(RICH, RICH, RICH, widths=(2, 3, 2), partitioning=Partitioning.REBALANCE),
-        [Aim("batch delivered", kills("source/0", "a/1"), nth=30)],
+        [Aim("complete", kills("source/0", "a/1"), nth=2)],
     )
 
 

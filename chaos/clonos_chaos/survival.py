@@ -27,6 +27,7 @@ class Survival:
         self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, ever
         self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all they should
         self._keepers: dict[TaskId, set[SlotId]] = {}  # that hold all of what their task has let out
+        self._filled: dict[TaskId, set[SlotId]] = {}  # and those that did when they died, of which nobody knows yet
         self._dead: set[SlotId] = set()
 
     def begin(self, view: View) -> None:
@@ -34,6 +35,7 @@ class Survival:
         self.why_permitted = ""
         self._up.clear()
         self._keepers = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
+        self._filled = {task: set(keepers) for task, keepers in self._keepers.items()}
 
     def look(self, view: View) -> None:
         """Who holds everything now."""
@@ -49,6 +51,7 @@ class Survival:
                 keeper = slot.slot.keepers.get(task) if slot is not None and not slot.is_dead else None
                 if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                     complete.add(slot_id)
+                    self._filled[task].add(slot_id)
 
     def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> Hosted | None:
         slot = self.world.slots.get(slot_id)
@@ -69,8 +72,15 @@ class Survival:
         """Another view: incarnations that it ends are dead, keepers that it does not name are gone."""
         if before.number:
             self.look(before)
+        present = {address.slot for address in view.slots}
         for task, complete in self._keepers.items():
-            complete &= set(view.placements[task].keepers)
+            named = set(view.placements[task].keepers)
+            let_go = {slot for slot in complete - named if slot in present}
+            complete &= named
+            self._filled[task] &= named
+            if let_go and not self._filled[task]:
+                name = self.world.plan.task_name(task)
+                self.world.fail(f"view {view.number:x} lets the last keepers go that hold all of {name}: {let_go}")
         self._judge(view)
 
     def _judge(self, view: View) -> None:

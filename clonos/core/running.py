@@ -85,8 +85,8 @@ def stand_down(state: CoordinatorState) -> None:
     state.phase = Replaced()
 
 
-def _riders(status: SlotStatus) -> tuple[object, object]:
-    return status.standbys, status.keepers
+def _riders(status: SlotStatus) -> tuple[object, ...]:
+    return status.view, status.standbys, status.keepers
 
 
 def take_snapshot(state: CoordinatorState, event: Received) -> None:

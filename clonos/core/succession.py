@@ -192,7 +192,9 @@ def renew_view(state: CoordinatorState) -> None:
 def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -> tuple[Seats, ...]:
     """Where everybody sits next, given where they sit in ``view`` and who lives."""
     standbys = {(s, task): at for s, status in state.statuses.items() for task, at in status.standbys}
-    keepers = {(s, task): by for s, status in state.statuses.items() for task, by in status.keepers}
+    # A keeper that was let go has thrown away what it held: only what is said under the view that stands counts.
+    said = [(s, status.keepers) for s, status in state.statuses.items() if status.view >= view.number]
+    keepers = {(s, task): by for s, kept in said for task, by in kept if s in view.placements[task].keepers}
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     ready = Readiness(standbys, keepers, snapshots, [p.incarnation for p in view.placements])
     seats = state.seats or [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
