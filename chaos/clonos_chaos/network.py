@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core import messages as m
+from clonos.core import wire
 from clonos.core.ids import SlotId
 from clonos_chaos.clockwork import MILLISECOND_NS, Clockwork
 
@@ -47,7 +48,7 @@ class Network:
         if self.loss and isinstance(message, CONTROL) and self.clock.luck.random() < self.loss:
             return
         if self._is_encoding:
-            message = m.decode_message(m.encode_message(message), str(sender))
+            message = wire.decode_message(wire.encode_message(message), str(sender))
         due = max(self._last.get(pair, 0), self.clock.now_ns + self.clock.between(20_000, self.delay_ns_max))
         self._last[pair] = due
         self.clock.at(due, self._arrive, pair, self._lives.get(pair, 0), message, payload)

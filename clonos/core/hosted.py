@@ -50,9 +50,8 @@ class Hosted:
         self.task, self.incarnation = placement.task, placement.incarnation
         self.logs = CausalLogs()
         self.sendings: dict[ChannelId, Sending] = {}
-        self.inlets = Inlets(self)
+        self.inlets, self.effects = Inlets(self), Effects(self)
         self.sharers: dict[TaskId, list[Sending]] = {}
-        self.effects = Effects(self)
         self.settling = Settling(placement.objects)
         self.snapshot: Snapshot | None = None
         self.mirror: Mirror | None = None
@@ -62,8 +61,7 @@ class Hosted:
         self.asked: Triggered | None = None  # the highest barrier asked of a source before it was started
         self.failed: TaskFailed | None = None
         self.approaching: Approaching | None = None  # what a cautious task waits to have noted
-        self.is_final = False
-        self.is_gated = False
+        self.is_final = self.is_gated = False
         self.counters: dict[str, int] = {}
         self.state: recovery.State = recovery.Recovering(
             begin_gathering(self.plan, slot.view, self.task), not placement.objects
@@ -360,10 +358,9 @@ class Hosted:
         """Whatever wants an answer is repeated."""
         self.ask_holders()
         self.report_lost()
-        if self.failed is not None:
-            self.slot.tell_coordinator(self.failed)
-        if self.approaching is not None:
-            self.slot.tell_coordinator(self.approaching)
+        for report in (self.failed, self.approaching):
+            if report is not None:
+                self.slot.tell_coordinator(report)
         for sending in self.sendings.values():
             if sending.session:
                 slot = self.slot.view.placements[sending.channel.receiver].slot

@@ -1,4 +1,4 @@
-"""Every message of the protocol: one closed union, one decoder, checked on sending and on receiving.
+"""Every message of the protocol, and the closed union of them that ``wire`` encodes and decodes.
 
 A message is one frozen typed struct. Its bulk payload, if any, travels as a frame of its own behind it, so that
 what a channel keeps in its in-flight log is what was sent. ``docs/protocol.md`` tells when each is sent.
@@ -10,14 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from clonos.core.errors import MessageMalformed
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
-
-MESSAGE_BYTES_MAX = 512 << 20
-"""Limit of an encoded message without its payload."""
-
-WIRE_FORMAT = 1
-"""Format number of these messages: a slot with another one is refused at registration."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
@@ -400,18 +393,3 @@ Message = (
     | Completed
     | Release
 )
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-
-encode_message = _encoder.encode
-
-
-def decode_message(data: bytes | memoryview, peer: str) -> Message:
-    """The message in ``data``, or ``MessageMalformed`` that names ``peer``."""
-    if len(data) > MESSAGE_BYTES_MAX:
-        raise MessageMalformed(peer, f"{len(data)} bytes, the limit is {MESSAGE_BYTES_MAX}")
-    try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MessageMalformed(peer, str(error)) from None

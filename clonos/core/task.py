@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from clonos.core import determinants as d
+from clonos.core.caution import Caution
 from clonos.core.chain import Chain, ChainContext, ChainSnapshot, JournalledChain, Kind
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.journal import JournalReading
@@ -23,9 +24,6 @@ from clonos.core.task_log import TaskLog
 
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
-
-CAUTIOUS_BARRIERS = 2
-"""Barriers after which a cautious task is an ordinary one, if it has taken an element before the first."""
 
 
 class Task:
@@ -50,9 +48,7 @@ class Task:
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
         self.is_paused = False
-        self.is_cautious = activation.is_cautious
-        self._has_approached = False
-        self._cautious_barriers = 0  # since then
+        self.caution = Caution(port, activation.is_cautious)
         name = plan.task_name(task)
         self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
@@ -191,24 +187,17 @@ class Task:
                 self._turn = index + 1
                 count = queue.run_length(self._limit())
                 if queue.pieces[0].kind < Kind.BARRIER:
-                    self._approach(queue.channel, queue.next_seq)
+                    self.caution.approach(queue.channel, queue.next_seq)
                 self.log.begin_step()
                 self.log.append(d.step(index, count))
                 self._step(queue, count, is_begun=True)
                 return
         self._take(self.port.receive(self.chain.next_timer_ns()))
 
-    def _approach(self, channel: ChannelId, first_seq: int) -> None:
-        """Tells what may be its end. It is cautious until the second barrier that follows such an element: so the
-        checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
-        if self.is_cautious:
-            self.port.approach(channel, first_seq)
-            self._has_approached = True
-
     def _limit(self) -> int:
         """How many elements a step may take: so many that it costs about ``step_cost_us``."""
         options = self.options
-        if self.is_cautious:
+        if self.caution.is_on:
             return 1
         if not self._cost_ns:
             return options.step_records_first
@@ -239,7 +228,7 @@ class Task:
             return
         split, count = found
         if split >= 0:
-            self._approach(ChannelId(-1), self._records_in)
+            self.caution.approach(ChannelId(-1), self._records_in)
         self.log.begin_step()
         if split < 0:
             self.log.append(d.numbers(d.END))
@@ -333,8 +322,7 @@ class Task:
         self.outputs.control(Kind.BARRIER, checkpoint)
         self._emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
-        self._cautious_barriers += self._has_approached
-        self.is_cautious = self.is_cautious and self._cautious_barriers < CAUTIOUS_BARRIERS
+        self.caution.barrier()
 
     def _end(self) -> None:
         self.at = (-1, 0, 0)

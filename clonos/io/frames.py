@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.core.errors import MessageMalformed
 from clonos.core.ids import COORDINATOR, SlotId
-from clonos.core.messages import MESSAGE_BYTES_MAX, WIRE_FORMAT
+from clonos.core.wire import MESSAGE_BYTES_MAX, WIRE_FORMAT
 
 PIECE_BYTES = 8 << 20
 """Longest payload frame."""

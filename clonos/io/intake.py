@@ -14,7 +14,8 @@ import zmq
 
 from clonos.core.errors import MessageMalformed
 from clonos.core.ids import SlotId
-from clonos.core.messages import Message, Register, decode_message
+from clonos.core.messages import Message, Register
+from clonos.core.wire import decode_message
 from clonos.io.frames import (
     HAS_LARGE_PAYLOAD,
     HEAD_BYTES,

@@ -16,7 +16,8 @@ from typing import Protocol
 import zmq
 
 from clonos.core.ids import SlotId
-from clonos.core.messages import Answer, Batch, Message, Position, StandbyUpdate, Statement, encode_message
+from clonos.core.messages import Answer, Batch, Message, Position, StandbyUpdate, Statement
+from clonos.core.wire import encode_message
 from clonos.io.binding import Binding, BindingRefused, bind_router
 from clonos.io.connection import Connection, Packet
 from clonos.io.curve import NO_KEYS, Gatekeeper, KeyPair

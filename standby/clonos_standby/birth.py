@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clonos.core.ids import SlotId
-from clonos.core.messages import WIRE_FORMAT
+from clonos.core.wire import WIRE_FORMAT
 from clonos.io.binding import Binding
 
 

@@ -14,18 +14,9 @@ from collections.abc import Callable, Iterable
 
 from clonos.core import coordination as c
 from clonos.core.ids import CheckpointId, SlotId, view_name
-from clonos.core.messages import (
-    Completed,
-    Hold,
-    Message,
-    Placement,
-    Release,
-    Trigger,
-    View,
-    decode_message,
-    encode_message,
-)
+from clonos.core.messages import Completed, Hold, Message, Placement, Release, Trigger, View
 from clonos.core.options import Options
+from clonos.core.wire import decode_message, encode_message
 from tests.unit.coordinator.desk import Desk, chain_plan
 
 Words = list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clonos.core import messages as m
+from clonos.core import wire
 from clonos.core.chain import Kind, Mirror
 from clonos.core.determinants import NAMES, LogReader
 from clonos.core.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, journal_of
@@ -161,7 +162,7 @@ class RecordingShell(SlotShell):
         return self._intakes
 
     def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
-        assert m.decode_message(m.encode_message(message), "this slot") == message
+        assert wire.decode_message(wire.encode_message(message), "this slot") == message
         receiver = "coordinator" if slot == COORDINATOR else f"slot {slot}"
         self.said.append(f"{receiver} <- {self.words.message(message, payload)}")
 

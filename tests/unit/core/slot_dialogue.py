@@ -16,6 +16,7 @@ from typing import Any
 
 from clonos.core import determinants as d
 from clonos.core import messages as m
+from clonos.core import wire
 from clonos.core.chain import Kind
 from clonos.core.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.options import Options
@@ -97,7 +98,7 @@ class Dialogue:
         return tuple(found)
 
     def hear(self, sender: int, message: m.Message, payload: bytes = b"") -> None:
-        decoded = m.decode_message(m.encode_message(message), f"slot {sender}")
+        decoded = wire.decode_message(wire.encode_message(message), f"slot {sender}")
         self.slot.on_message(SlotId(sender), decoded, memoryview(payload))
 
     # ------------------------------------------------------------------ views and the coordinator

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core import messages as m
+from clonos.core import wire
 from clonos.core.errors import MessageMalformed
 
 KINDS: tuple[type[m.Message], ...] = get_args(m.Message)
@@ -43,7 +44,7 @@ def example(kind: Any, luck: random.Random) -> Any:
 def test_a1_every_message_reads_back_as_it_was_written(kind: type[m.Message]) -> None:
     for seed in range(20):
         message = example(kind, random.Random(seed))
-        assert m.decode_message(m.encode_message(message), "slot 1") == message
+        assert wire.decode_message(wire.encode_message(message), "slot 1") == message
 
 
 def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
@@ -58,19 +59,19 @@ def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> None:
     with suppress(MessageMalformed):
-        m.decode_message(data, "slot 7")
+        wire.decode_message(data, "slot 7")
 
 
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 1 << 32))
 def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kind: type[m.Message], seed: int) -> None:
     luck = random.Random(seed)
-    data = bytearray(m.encode_message(example(kind, luck)))
+    data = bytearray(wire.encode_message(example(kind, luck)))
     for _ in range(luck.randrange(1, 4)):
         data[luck.randrange(len(data))] = luck.randrange(256)
     del data[luck.randrange(len(data) + 1) :]
     with suppress(MessageMalformed):
-        assert isinstance(m.decode_message(bytes(data), "slot 7"), KINDS)
+        assert isinstance(wire.decode_message(bytes(data), "slot 7"), KINDS)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +91,12 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
 )
 def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
     with pytest.raises(MessageMalformed):
-        m.decode_message(data, "slot 7")
+        wire.decode_message(data, "slot 7")
 
 
 def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:
-    with pytest.raises(MessageMalformed, match=f"the limit is {m.MESSAGE_BYTES_MAX}"):
-        m.decode_message(memoryview(bytes(m.MESSAGE_BYTES_MAX + 1)), "slot 7")
+    with pytest.raises(MessageMalformed, match=f"the limit is {wire.MESSAGE_BYTES_MAX}"):
+        wire.decode_message(memoryview(bytes(wire.MESSAGE_BYTES_MAX + 1)), "slot 7")
 
 
 def test_the_error_survives_the_way_from_an_executor() -> None:

@@ -12,6 +12,7 @@ import zmq
 from zmq.utils.garbage import gc as zero_copy_keeper
 
 from clonos.core import messages as m
+from clonos.core import wire
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.io.binding import Binding, BindingRefused, towards
 from clonos.io.frames import PIECE_BYTES, pack
@@ -191,7 +192,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     third.send(other, accusation(1))
     poll_until(lambda: len(other.received) == 2, one, other, third)
     connection = one.transport._peers.find(other.slot).connections[Plane.CONTROL]
-    good = pack(one.slot, m.encode_message(accusation(2)), b"")
+    good = pack(one.slot, wire.encode_message(accusation(2)), b"")
     connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
     third.send(other, accusation(3))
     poll_until(lambda: len(other.received) == 3, one, other, third)
