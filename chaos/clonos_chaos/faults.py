@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clonos.core import coordination as c
 from clonos.core.ids import COORDINATOR, SlotId, TaskId
@@ -22,28 +24,49 @@ KINDS = (
 )
 
 
-class Faults:
-    """Draws what goes wrong, and does it."""
+Luck = tuple[Any, ...]
+"""The state of a ``Random``."""
 
-    def __init__(self, world: World, luck: Random) -> None:
+
+@dataclass(frozen=True)
+class Struck:
+    """A drawn fault that has struck, and the luck that it had for its choices."""
+
+    kind: str
+    at_ns: int
+    task: int
+    luck: Luck
+
+
+class Faults:
+    """Draws what goes wrong, and does it. Drawn faults are numbered from 0 on."""
+
+    def __init__(self, world: World, luck: Random, only: Mapping[int, Luck] | None = None) -> None:
+        """``only``: no other drawn faults strike than these, each with its own luck."""
         self.world = world
         self.luck = luck
+        self.only = only
+        self.struck: dict[int, Struck] = {}
         self.killed = 0
         self.aims: list[Aim] = []
         self.count = luck.choice(world.settings.fault_counts)
         self.span_ms = luck.choice(world.settings.fault_span_ms)
-        self._timed: list[tuple[int, str]] = []  # (delay from the first view, kind)
+        self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, strike)
         self.watched: set[str] = set()
 
     def schedule(self) -> None:
         """Sets the faults of this world up."""
-        for _ in range(self.count):
-            kind = self.luck.choice(KINDS)
+        for number in range(self.count):
+            kind = self.luck.choice(self.world.settings.fault_kinds)
+            is_wanted = self.only is None or number in self.only
+            strike = partial(self._strike_drawn, number, kind)
             if self.luck.random() < 0.5:
                 point, nth = self.luck.choice(DRAWN), self.luck.randint(1, 12)
-                self.aims.append(Aim(point, lambda _, reached, kind=kind: self.strike(kind, reached.task), nth=nth))  # type: ignore[misc]
+                aim = Aim(point, lambda _, reached, strike=strike: strike(reached.task), nth=nth)  # type: ignore[misc]
+                self.aims += [aim] * is_wanted
             else:
-                self._timed.append((int(self.luck.random() * self.span_ms * MILLISECOND_NS), kind))
+                delay_ns = int(self.luck.random() * self.span_ms * MILLISECOND_NS)
+                self._timed += [(delay_ns, strike)] * is_wanted
         if self.aims:
             self.watched = {aim.point for aim in self.aims}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
@@ -51,8 +74,8 @@ class Faults:
 
     def first_view(self) -> None:
         """The job runs."""
-        for delay_ns, kind in self._timed:
-            self.world.clock.after(delay_ns, self.strike, kind)
+        for delay_ns, strike in self._timed:
+            self.world.clock.after(delay_ns, strike)
 
     # ------------------------------------------------------------------ points
 
@@ -86,6 +109,15 @@ class Faults:
             if named is not None:
                 return named
         return self.luck.choice(living) if living else None
+
+    def _strike_drawn(self, number: int, kind: str, task: int = NOBODY) -> None:
+        shared = self.luck
+        if self.only is not None:
+            self.luck = Random()
+            self.luck.setstate(self.only[number])
+        self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.luck.getstate())
+        self.strike(kind, task)
+        self.luck = shared
 
     def strike(self, kind: str, task: int = NOBODY) -> None:
         """One fault."""

@@ -17,7 +17,6 @@ from clonos_chaos.channel_watch import ChannelWatch
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.log_watch import LogWatch
 from clonos_chaos.survival import Survival
-from clonos_chaos.verdict import complaints_of
 
 if TYPE_CHECKING:
     from clonos_chaos.sim_slot import SimSlot
@@ -143,6 +142,6 @@ class Oracle:
         world = self.world
         if not isinstance(world.ending, c.JobDone):
             world.fail(f"the job did not finish: {world.ending}")
-        complaints = complaints_of(world)
+        complaints = world.complaints()
         if complaints:
             world.fail("; ".join(complaints[:5]))

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.ids import COORDINATOR, CheckpointId, SlotId
 from clonos.core.messages import LogLost, Message, Snapshotted, View
-from clonos.core.metadata import CheckpointMetadata
-from clonos.core.values import decode_rows
+from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -146,12 +145,8 @@ class SimCoordinator:
         self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
         self.world.reach("complete")
 
-    def _commit(self, checkpoint: int, parts: tuple[object, ...]) -> None:
+    def _commit(self, checkpoint: CheckpointId, parts: tuple[VertexParts, ...]) -> None:
         world = self.world
-        if checkpoint > world.committed_up_to:
-            world.committed_up_to = checkpoint
-            for entry in parts:
-                for part in entry.parts:  # type: ignore[attr-defined]
-                    world.committed.setdefault(entry.vertex, []).extend(decode_rows(part))  # type: ignore[attr-defined]
+        world.commit(checkpoint, parts)
         world.reach("committed")
-        self.handle(c.OutputCommitted(checkpoint, self.clock.now_ns))  # type: ignore[arg-type]
+        self.handle(c.OutputCommitted(checkpoint, self.clock.now_ns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from random import Random
@@ -16,12 +16,13 @@ from clonos.core import messages as m
 from clonos.core.chain import StepFailed
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId, TaskId
-from clonos.core.metadata import CheckpointMetadata
+from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.options import Options
+from clonos.core.values import decode_rows
 from clonos_chaos.aims import NOBODY, Aim, Reached
 from clonos_chaos.api_jobs import ApiJob
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
-from clonos_chaos.faults import Faults
+from clonos_chaos.faults import KINDS, Faults, Luck
 from clonos_chaos.fuzz_chain import Poisoned
 from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job
 from clonos_chaos.network import DELAYS_NS, Network
@@ -31,6 +32,7 @@ from clonos_chaos.pushed_jobs import PushedJob
 from clonos_chaos.sim_coordinator import SimCoordinator
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
+from clonos_chaos.verdict import complaints_of
 
 TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed")
 """A seed without a topology takes the one whose turn it is."""
@@ -43,7 +45,15 @@ AFTERLIFE_NS_MAX = 10 * SECOND_NS
 
 
 class WorldFailed(Exception):
-    """An oracle has found something; the message tells the seed, what, and the story."""
+    """An oracle has found something. ``told``: the seed, what, and the story; ``complaint``: what."""
+
+    def __init__(self, told: str, complaint: str) -> None:
+        super().__init__(told, complaint)
+        self.told = told
+        self.complaint = complaint
+
+    def __str__(self) -> str:
+        return self.told
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,7 @@ class Settings:
     tasks_a_slot: int = 1
     fault_counts: tuple[int, ...] = (0, 1, 1, 2, 3, 5, 8)  # one of these is drawn
     fault_span_ms: tuple[int, ...] = (50, 200, 1_000)  # from the first view on
+    fault_kinds: tuple[str, ...] = KINDS  # of which each fault is one; often named, often drawn
     patience_ms: int = 30_000  # without a view, a checkpoint or a fault the world counts as stuck
     look_every: int = 64  # messages between two looks at all logs
 
@@ -126,8 +137,11 @@ class World:
         settings: Settings | None = None,
         job: Callable[[Random], FuzzJob | ApiJob] | None = None,
         aims: Sequence[Aim] | None = None,
+        records_max: int | None = None,
+        only_faults: Mapping[int, Luck] | None = None,
     ) -> None:
-        """With ``aims``, nothing else goes wrong than what they say."""
+        """With ``aims``, nothing else goes wrong than what they say. ``records_max`` and ``only_faults`` make a world
+        smaller than its seed says: of the drawn faults only these strike, each with the luck that is given for it."""
         self.seed = seed
         self.expects_failure = False  # where the job shall fail, its caller judges
         luck = Random(seed)
@@ -137,7 +151,11 @@ class World:
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
         make = _MAKERS.get(topology, draw_job)
-        self.job = job(luck) if job else make(topology, luck, luck.randint(30, 100), depth)
+        if job is not None:
+            self.job = job(luck)
+        else:
+            records = luck.randint(30, 100)
+            self.job = make(topology, luck, min(records, records_max or records), depth)
         self.plan = self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()
@@ -160,7 +178,7 @@ class World:
             self.settings.is_encoding,
         )
         self.oracle = Oracle(self)
-        self.faults = Faults(self, luck)
+        self.faults = Faults(self, luck, only_faults)
         if aims is not None:
             self.faults.aims, self.faults.count = list(aims), 0
         self.outcome = Outcome(seed)
@@ -194,7 +212,8 @@ class World:
         while self.ending is None and not crashes:
             step()
         if crashes:
-            raise WorldFailed(self.tell(f"a task crashed: {crashes[0]!r}")) from crashes[0]
+            complaint = f"a task crashed: {crashes[0]!r}"
+            raise WorldFailed(self.tell(complaint), complaint) from crashes[0]
         if not self.expects_failure:
             self.oracle.judge()
         self._see_processes_end()
@@ -300,6 +319,18 @@ class World:
             self.network.break_connection(COORDINATOR, slot.id)
         self.coordinator.begin(self.slots_needed)
 
+    def commit(self, checkpoint: int, parts: tuple[VertexParts, ...]) -> None:
+        """What transactional sinks have prepared for a complete checkpoint becomes visible; it may be told again."""
+        if checkpoint > self.committed_up_to:
+            self.committed_up_to = checkpoint
+            for entry in parts:
+                for part in entry.parts:
+                    self.committed.setdefault(entry.vertex, []).extend(decode_rows(part))
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the output of a job that has ended well."""
+        return complaints_of(self)
+
     def fails_in_store(self) -> bool:
         """Luck of whoever writes or reads."""
         return self.ending is None and self.clock.luck.random() < self.settings.store_failure
@@ -326,7 +357,7 @@ class World:
 
     def fail(self, complaint: str) -> None:
         """Ends the world with a complaint."""
-        raise WorldFailed(self.tell(complaint))
+        raise WorldFailed(self.tell(complaint), complaint)
 
     def tell(self, complaint: str) -> str:
         """Seed, job, complaint, and the end of the story."""
