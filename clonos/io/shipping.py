@@ -6,6 +6,7 @@ does not have it. Installed ones travel by name, so the slots need them too.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import sys
@@ -13,11 +14,13 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import cloudpickle
+import msgspec
 
 from clonos.core.errors import JobError
+from clonos.io.struct_classes import reduce_struct
 
 UNPICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError)
 LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")
@@ -29,7 +32,7 @@ def pack(birth: object, parts: Iterable[tuple[str, object]] = ()) -> bytes:
     is named."""
     with _by_value(own_modules()):
         try:
-            return bytes(cloudpickle.dumps(birth))
+            return pickled(birth)
         except UNPICKLABLE as error:
             culprit = next((name for name, part in parts if not _is_picklable(part)), "")
             raise JobError(
@@ -41,10 +44,34 @@ def pack(birth: object, parts: Iterable[tuple[str, object]] = ()) -> bytes:
 
 def _is_picklable(part: object) -> bool:
     try:
-        cloudpickle.dumps(part)
+        pickled(part)
     except UNPICKLABLE:
         return False
     return True
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Classes of msgspec by value too, which cloudpickle takes for ordinary ones."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """What pickle asks for each object that is no plain value."""
+        if isinstance(obj, type) and issubclass(obj, msgspec.Struct) and _travels_by_value(obj):
+            return reduce_struct(obj)
+        return super().reducer_override(obj)
+
+
+def _travels_by_value(cls: type) -> bool:
+    module = cls.__module__
+    return (
+        module == "__main__" or "<locals>" in cls.__qualname__ or module in cloudpickle.list_registry_pickle_by_value()
+    )
+
+
+def pickled(thing: object) -> bytes:
+    """Functions and classes that the receiver cannot import by value."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
+    return buffer.getvalue()
 
 
 def own_modules() -> list[ModuleType]:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from clonos.core.options import Options
 from clonos.core.plan import Plan
 from clonos.core.values import register, registered
+from clonos.io.shipping import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connect import ImmediateSink, PushedSource, TransactionalSink
 from clonos.operators.state import StateImage
@@ -79,7 +79,7 @@ class JobImage:
 
 def _packed(cls: type) -> bytes | None:
     try:
-        return bytes(cloudpickle.dumps(cls))
+        return pickled(cls)
     except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
         logger.debug("the class %s does not travel: %s", cls.__qualname__, error)
         return None

@@ -1,6 +1,7 @@
 """What travels to slots: the job's own modules by value, installed ones by name."""
 
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 from clonos.core.errors import JobError
 from clonos.io.shipping import own_modules, pack
 
+ROOT = Path(__file__).parents[3]
 JOB = """
 from pathlib import PurePath
 FACTOR = 3
@@ -56,3 +58,48 @@ def test_the_part_that_cannot_travel_is_named() -> None:
     parts = [("first", lambda: 1), ("second", lambda: lock), ("third", lambda: 3)]
     with pytest.raises(JobError, match=r"cannot be sent to its slots: the step second: .*lock"):
         pack(parts, parts)
+
+
+STRUCTS = """
+import msgspec
+class Leaf(msgspec.Struct, frozen=True, rename="camel", tag="a leaf"):
+    far_field: int
+    near: str = "q"
+    rest: list = msgspec.field(default_factory=list)
+    def grown(self): return Leaf(self.far_field + 1, rest=[self])
+class Wide(Leaf, kw_only=True):
+    before: "Wide | None" = None
+    width: int
+"""
+
+
+def test_a_struct_of_the_jobs_own_module_is_one_class_however_often_it_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "structs_of_mine.py").write_text(STRUCTS, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import structs_of_mine as mine  # type: ignore[import-not-found]
+
+    leaf = mine.Leaf(3).grown()
+    for number, thing in enumerate([(mine.Leaf, mine.Wide, leaf), mine.Leaf]):
+        (tmp_path / f"birth{number}").write_bytes(pack(thing))
+        unpacked = pickle.loads((tmp_path / f"birth{number}").read_bytes())  # noqa: S301 just written
+        assert (unpacked[0] if isinstance(unpacked, tuple) else unpacked) is mine.Leaf
+    program = (
+        "import msgspec, pickle, sys\n"
+        "(leaf, wide, one), again = [pickle.load(open(name, 'rb')) for name in sys.argv[1:]]\n"
+        "assert again is leaf and type(one) is leaf and type(one.grown()) is leaf\n"
+        "wider = msgspec.json.decode(msgspec.json.encode(wide(1, width=2, before=wide(0, width=1))), type=wide)\n"
+        "print(one, msgspec.json.encode(one).decode(), wider)"
+    )
+    files = [str(tmp_path / "birth0"), str(tmp_path / "birth1")]
+    said = subprocess.run(
+        [sys.executable, "-c", program, *files], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert said.stderr == ""
+    assert said.stdout == (
+        "Leaf(far_field=4, near='q', rest=[Leaf(far_field=3, near='q', rest=[])])"
+        ' {"type":"a leaf","farField":4,"near":"q","rest":[{"type":"a leaf","farField":3,"near":"q","rest":[]}]}'
+        " Wide(far_field=1, near='q', rest=[], before=Wide(far_field=0, near='q', rest=[], before=None, width=1),"
+        " width=2)\n"
+    )
