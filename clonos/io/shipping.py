@@ -50,7 +50,7 @@ def _is_picklable(part: object) -> bool:
     return True
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is untyped
     """Classes of msgspec by value too, which cloudpickle takes for ordinary ones."""
 
     def reducer_override(self, obj: Any) -> Any:

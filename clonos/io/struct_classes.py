@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -39,7 +40,7 @@ _named: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 def reduce_struct(cls: type[msgspec.Struct]) -> Reduced:
     """For a pickler: what makes the class, and what is set on it then."""
-    types = inspect.get_annotations(cls)
+    types = _types(cls)
     without = len(cls.__struct_fields__) - len(cls.__struct_defaults__)
     defaults = dict(zip(cls.__struct_fields__[without:], cls.__struct_defaults__, strict=True))
     fields = {name: _default(defaults.get(name, msgspec.NODEFAULT)) for name in types}
@@ -56,6 +57,14 @@ def reduce_struct(cls: type[msgspec.Struct]) -> Reduced:
     _named[identity] = cls
     arguments = (identity, type(cls), cls.__name__, cls.__bases__, fields, config)
     return _make, arguments, {**members, "__annotations__": types}, None, None, _complete
+
+
+def _types(cls: type[msgspec.Struct]) -> dict[str, Any]:
+    """Of its own fields; as classes where they are given as text, since no slot has the module to look them up in."""
+    types = inspect.get_annotations(cls)
+    with suppress(NameError):
+        types.update((field.name, field.type) for field in msgspec.structs.fields(cls) if field.name in types)
+    return types
 
 
 def _default(default: Any) -> tuple[str, Any]:
