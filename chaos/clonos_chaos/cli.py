@@ -11,6 +11,7 @@ from clonos_chaos.runner import Where, Wishes, run_scenarios
 from clonos_chaos.runner_record import Record
 from clonos_chaos.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
 
+SEEDS_USUAL = 1_000
 GOOD = 0
 BAD = 1
 
@@ -40,16 +41,38 @@ def run(arguments: Sequence[str]) -> int:
 
 def seeds(arguments: Sequence[str]) -> int:
     """``clonos chaos seeds``: 1 when some world failed."""
+    from clonos_chaos.failing_seed import show_again
     from clonos_chaos.seeds import run as run_seeds
+    from clonos_chaos.weather import Swarm
     from clonos_chaos.world import TOPOLOGIES
 
     parser = argparse.ArgumentParser(prog="clonos chaos seeds")
     parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=0, metavar="A")
-    parser.add_argument("--to", dest="last", type=lambda text: int(text, 0), default=999, metavar="B")
+    parser.add_argument("--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="included (A + 999)")
+    parser.add_argument("--minutes", type=float, metavar="M", help="from A on until the time is over")
     parser.add_argument("--topology", choices=TOPOLOGIES, default="", help="default: each in turn")
+    parser.add_argument("--mix", action="store_true", help="each world draws its own cluster and mix of faults")
     parser.add_argument("--processes", type=int, default=2, metavar="N")
+    parser.add_argument("--only-faults", metavar="N,N", help="of one seed: its other faults are left out ('none': all)")
+    parser.add_argument("--records", type=int, metavar="N", help="of one seed: at most so many")
     parsed = parser.parse_args(arguments)
-    return run_seeds(parsed.first, parsed.last, parsed.topology, parsed.processes)
+    swarm = Swarm(parsed.topology, parsed.mix)
+    if parsed.only_faults is not None or parsed.records is not None:
+        if parsed.last not in (None, parsed.first):
+            parser.error("--only-faults and --records are of one seed: give --from and --to the same")
+        return show_again(parsed.first, swarm, _numbers(parser, parsed.only_faults), parsed.records)
+    usual = parsed.first + SEEDS_USUAL - 1 if parsed.minutes is None else sys.maxsize - 1
+    last = usual if parsed.last is None else parsed.last
+    return run_seeds(range(parsed.first, last + 1), swarm, parsed.processes, parsed.minutes)
+
+
+def _numbers(parser: argparse.ArgumentParser, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return () if text == "none" else tuple(int(number) for number in text.split(","))
+    except ValueError:
+        parser.error(f"--only-faults takes numbers such as 3,7 or none, not {text!r}")
 
 
 def _tell(record: Record) -> None:

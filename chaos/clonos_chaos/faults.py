@@ -111,13 +111,10 @@ class Faults:
         return self.luck.choice(living) if living else None
 
     def _strike_drawn(self, number: int, kind: str, task: int = NOBODY) -> None:
-        shared = self.luck
         if self.only is not None:
-            self.luck = Random()
             self.luck.setstate(self.only[number])
         self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.luck.getstate())
         self.strike(kind, task)
-        self.luck = shared
 
     def strike(self, kind: str, task: int = NOBODY) -> None:
         """One fault."""

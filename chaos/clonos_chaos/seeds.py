@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import takewhile
 from multiprocessing import get_context
 
-from clonos_chaos.world import World, WorldFailed
+from clonos_chaos.failing_seed import told_of_seed
+from clonos_chaos.weather import Swarm
+from clonos_chaos.world import WorldFailed
 
 SEEDS_PER_PORTION = 20
+PLAIN = Swarm()
 
 
 @dataclass
@@ -49,14 +53,14 @@ class Tally:
         )
 
 
-def run_seeds(seeds: Iterable[int], topology: str = "") -> Tally:
+def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> Tally:
     """Runs worlds one after another in this process."""
     tally = Tally()
     began = time.process_time()
     for seed in seeds:
         tally.worlds += 1
         try:
-            outcome = World(seed, topology).run()
+            outcome = kind.world(seed).run()
         except WorldFailed as failure:
             tally.failures.append((seed, str(failure)))
             continue
@@ -72,29 +76,44 @@ def run_seeds(seeds: Iterable[int], topology: str = "") -> Tally:
     return tally
 
 
-def swarm(seeds: range, topology: str = "", processes: int = 2) -> Iterator[Tally]:
-    """Tallies of portions of the seeds, as they come in from several processes."""
-    portions = [seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION)]
+def swarm(
+    seeds: range, kind: Swarm = PLAIN, processes: int = 2, is_over: Callable[[], bool] = lambda: False
+) -> Iterator[Tally]:
+    """Tallies of portions of the seeds, in order, from several processes. Once it is over, no portion is begun."""
+    portions = (seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION))
+    begun = takewhile(lambda _: not is_over(), portions)
     if processes == 1:
-        yield from (run_seeds(portion, topology) for portion in portions)
+        yield from (run_seeds(portion, kind) for portion in begun)
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from pool.map(run_seeds, portions, [topology] * len(portions))
+        waiting: deque[Future[Tally]] = deque()
+        for portion in begun:
+            waiting.append(pool.submit(run_seeds, portion, kind))
+            if len(waiting) > processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
-def run(first: int, last: int, topology: str = "", processes: int = 2, failures_max: int = 3) -> int:
-    """``clonos chaos seeds``: runs seeds ``first`` to ``last``, both included; the exit code."""
+def run(
+    seeds: range,
+    kind: Swarm = PLAIN,
+    processes: int = 2,
+    minutes: float | None = None,
+    failures_max: int = 3,
+) -> int:
+    """``clonos chaos seeds``: runs worlds, at most for so many minutes; shows failing ones, shrunk. The exit code."""
     total = Tally()
     began = time.monotonic()
     shown = 0
-    for tally in swarm(range(first, last + 1), topology, processes):
+    for tally in swarm(seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60):
         total.add(tally)
         rate = total.worlds / (time.monotonic() - began)
         print(f"\r{total.line()}, {rate:.0f} worlds/s ", end="", file=sys.stderr, flush=True)
         for seed, story in tally.failures:
             if shown < failures_max:
                 shown += 1
-                print(f"\n\nFAILED: clonos chaos seeds --from {seed} --to {seed}\n{story}", flush=True)
+                print(f"\n\nFAILED: {told_of_seed(seed, kind, story)}", flush=True)
         if shown >= failures_max:
             break
     print(file=sys.stderr)

@@ -1,0 +1,48 @@
+"""The story of a world that failed, as far as it is about the tasks that the complaint is about."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from clonos.core.ids import ChannelId, TaskId
+
+if TYPE_CHECKING:
+    from clonos_chaos.world import World
+
+LINES_MAX: Final = 60
+
+_SLOT = re.compile(r"\b\d{12,20}\b")
+_TASKS = re.compile(r"with tasks \[([\d, ]*)\]")
+_NUMBERED = re.compile(r"\btask (\d+)\b")
+_CHANNEL = re.compile(r"\bchannel (\d+)\b")
+
+
+def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
+    """The tasks that a complaint names, or whose channel it names; all where it names none."""
+    plan = world.plan
+    found = {task for task in plan.tasks if re.search(rf"\b{re.escape(plan.task_name(task))}\b", complaint)}
+    found |= {TaskId(int(number)) for number in _NUMBERED.findall(complaint) if int(number) < len(plan.tasks)}
+    for number in _CHANNEL.findall(complaint):
+        channel = plan.channels[ChannelId(int(number))]
+        found |= {task for task in (channel.sender, channel.receiver) if task >= 0}
+    return found or set(plan.tasks)
+
+
+def story_of(world: World, complaint: str) -> str:
+    """The last lines about the tasks concerned, about faults, and about the job; slots get short names."""
+    concerned = tasks_concerned(world, complaint)
+    names: dict[str, str] = {}
+    lines = [line for line in world.story if _is_about(world, line, concerned)][-LINES_MAX:]
+    return "\n".join(_SLOT.sub(lambda slot: names.setdefault(slot[0], f"s{len(names) + 1}"), line) for line in lines)
+
+
+def _is_about(world: World, line: str, concerned: set[TaskId]) -> bool:
+    struck = _TASKS.search(line)
+    if struck is not None:
+        return True  # whom a fault hits may have held what the task needed
+    numbered = _NUMBERED.search(line)
+    if numbered is not None:
+        return TaskId(int(numbered[1])) in concerned
+    named = [task for task in world.plan.tasks if f" {world.plan.task_name(task)} " in line]
+    return not named or bool(concerned.intersection(named))

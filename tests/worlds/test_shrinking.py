@@ -1,0 +1,99 @@
+"""A failing world is made smaller: it fails in the same manner, with fewer faults and records, and is found again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from clonos_chaos import cli
+from clonos_chaos.failing_seed import command_of, shrunk_seed, told_of_seed
+from clonos_chaos.mutants import planted
+from clonos_chaos.seeds import Tally, swarm
+from clonos_chaos.shrinking import TRIES_MAX, Failure, failure_of
+from clonos_chaos.weather import Swarm, mixed_settings
+
+pytestmark = pytest.mark.worlds
+
+PLAIN = Swarm()
+MUTANTS = ("shortest_log_wins", "no_claim", "first_answer_wins")
+
+
+def first_failure(faults_min: int = 2) -> Failure:
+    """Of the first seed that fails after so many faults."""
+    for seed in range(60):
+        failure = failure_of(PLAIN.world(seed))
+        if failure is not None and len(failure.world.faults.struck) >= faults_min:
+            return failure
+    raise AssertionError("the planted mutant is not found")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_shrunk_world_is_smaller_and_fails_in_the_same_manner(mutant: str) -> None:
+    with planted(mutant):
+        whole = first_failure()
+        shrunk = shrunk_seed(whole.world.seed, PLAIN)
+        assert shrunk is not None
+        assert shrunk.failure.manner == whole.manner
+        assert len(shrunk.faults) < len(whole.world.faults.struck)
+        assert shrunk.records is not None
+        assert shrunk.records < whole.world.job.records
+        assert shrunk.failure.world.job.records == shrunk.records
+        assert {number for number, _ in shrunk.struck} <= set(shrunk.faults)
+        assert shrunk.tries <= TRIES_MAX
+
+
+def test_the_printed_command_shows_the_shrunk_world_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with planted("shortest_log_wins"):
+        seed = first_failure().world.seed
+        shrunk = shrunk_seed(seed, PLAIN)
+        assert shrunk is not None
+        command = shlex.split(command_of(seed, PLAIN, shrunk))
+        assert command[:3] == ["clonos", "chaos", "seeds"]
+        assert cli.seeds(command[3:]) == cli.BAD
+    shown = capsys.readouterr().out
+    assert f"seed {seed} " in shown
+    assert shrunk.failure.complaint in shown
+    assert cli.seeds(command[3:]) == cli.GOOD, "without the mutant the same small world is well"
+
+
+def test_what_is_told_of_a_failing_seed_begins_with_one_command_and_is_about_the_tasks_concerned() -> None:
+    with planted("shortest_log_wins"):
+        failure = first_failure()
+        lines = told_of_seed(failure.world.seed, PLAIN, "").splitlines()
+    assert re.fullmatch(rf"clonos chaos seeds --from {failure.world.seed} --to \d+ --only-faults .*", lines[0])
+    assert lines[1].startswith("shrunk to ")
+    assert any(line.startswith("fault ") for line in lines)
+    story = [line for line in lines if re.match(r" *\d+\.\d{3} ", line)]
+    assert story
+    assert not any(re.search(r"\d{15}", line) for line in story), "slots have short names"
+
+
+def test_a_world_with_all_its_faults_named_is_the_whole_world() -> None:
+    """Each fault keeps its luck, so leaving none out changes nothing."""
+    for seed in range(4, 8):
+        whole = PLAIN.world(seed)
+        outcome = whole.run()
+        lucks = {number: struck.luck for number, struck in whole.faults.struck.items()}
+        assert PLAIN.world(seed, lucks, 1_000).run().digest == outcome.digest
+
+
+def test_a_swarm_begins_nothing_once_its_time_is_over() -> None:
+    total = Tally()
+    for tally in swarm(range(10**9), Swarm("chain"), processes=1, is_over=lambda: total.worlds >= 20):
+        total.add(tally)
+    assert total.worlds == 20
+
+
+def test_mixed_worlds_draw_their_cluster_and_their_faults() -> None:
+    drawn = [mixed_settings(seed) for seed in range(100)]
+    assert {settings.tasks_a_slot for settings in drawn} == {1, 2, 3}
+    assert len({settings.fault_kinds for settings in drawn}) > 30
+    assert len({settings.spare_slots for settings in drawn}) > 2
+
+
+def test_mixed_worlds_show_no_fault(seeds: range) -> None:
+    for seed in seeds[: len(seeds) // 10]:
+        failure = failure_of(Swarm(is_mixed=True).world(seed))
+        assert failure is None, told_of_seed(seed, Swarm(is_mixed=True), "")
