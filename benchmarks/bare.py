@@ -1,0 +1,167 @@
+"""The limit: the same word count as plain processes over ZeroMQ, all to all, with nothing that survives a failure.
+
+``python -m benchmarks.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts and checks them all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgpack
+import msgspec
+import zmq
+
+from benchmarks.tally import Measured, Part, Tally, measured
+from benchmarks.words import Workload
+
+BATCH_LINES: Final = {"rows": 1_000, "columns": 2_000}
+MESSAGES_AHEAD_MAX: Final = 8
+"""In each channel: a reader that is faster waits."""
+
+ROOT: Final = Path(__file__).parent.parent
+LIMIT_S: Final = 60
+
+
+class Order(msgspec.Struct):
+    """What a process is told. ``targets``: word to counter. ``rows``: that each counter will see."""
+
+    workload: Workload
+    shape: str
+    targets: dict[str, int]
+    rows: list[int]
+
+
+def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
+    """One run: ``shape`` is rows or columns."""
+    folder = Path(workload.folder)
+    width = workload.readers
+    rows = [0] * width
+    for word, count in workload.finals().items():
+        rows[targets[word]] += count
+    (folder / "order.json").write_bytes(msgspec.json.encode(Order(workload, shape, targets, rows)))
+    processes = [_start(role, index, folder) for role in ("count", "read") for index in range(width)]
+    try:
+        for process in processes:
+            _pipe(process.stdout).readline()  # it is ready
+        for process in processes:
+            _pipe(process.stdin).write(b"go\n")
+            _pipe(process.stdin).flush()
+        parts = [msgspec.json.decode(process.communicate(timeout=LIMIT_S)[0], type=Part) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return measured(workload, parts[width:], parts[:width])
+
+
+def _start(role: str, index: int, folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "benchmarks.bare", role, str(index), str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None, "every process has been given pipes"
+    return pipe
+
+
+def main() -> None:
+    """One process."""
+    role, index, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    order = msgspec.json.decode((folder / "order.json").read_bytes(), type=Order)
+    with zmq.Context() as context:
+        if role == "read":
+            _read(context, order, index, folder)
+        else:
+            _tell(_count(context, order, index, folder))
+
+
+def _await_go() -> None:
+    sys.stdout.buffer.write(b"ready\n")
+    sys.stdout.buffer.flush()
+    sys.stdin.buffer.readline()
+
+
+def _tell(part: Part) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(part))
+    sys.stdout.buffer.flush()
+
+
+def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> None:
+    share = order.workload.share(index)
+    sockets = []
+    for counter in range(order.workload.readers):
+        socket = context.socket(zmq.PUSH)
+        socket.set_hwm(MESSAGES_AHEAD_MAX)
+        socket.connect(f"ipc://{folder}/counter-{counter}")
+        sockets.append(socket)
+    _await_go()
+    begun_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+    if order.shape == "rows":
+        _send_rows(share, sockets, order.targets)
+    else:
+        from benchmarks.bare_columns import send_columns
+
+        send_columns(share.columns(), sockets, order.targets, BATCH_LINES["columns"])
+    for socket in sockets:
+        socket.send(b"")
+    _tell(Part(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
+    sys.stdin.buffer.read()  # until all is counted: ZeroMQ drops what a busy receiver has not read when its sender goes
+    for socket in sockets:
+        socket.close(linger=0)
+
+
+def _send_rows(share: Any, sockets: list[Any], targets: dict[str, int]) -> None:
+    encode = msgspec.msgpack.Encoder().encode
+    position = 0
+    while lines := share.after(position, BATCH_LINES["rows"]):
+        position += len(lines)
+        words: list[str] = []
+        extend = words.extend
+        for line in lines:
+            extend(line.split())
+        parts: list[list[str]] = [[] for _ in sockets]
+        for word in words:
+            parts[targets[word]].append(word)
+        for socket, part in zip(sockets, parts, strict=True):
+            if part:
+                socket.send(encode(part))
+
+
+def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> Part:
+    tally = Tally(order.rows[index])
+    with context.socket(zmq.PULL) as socket:
+        socket.set_hwm(MESSAGES_AHEAD_MAX)
+        socket.bind(f"ipc://{folder}/counter-{index}")
+        _await_go()
+        if order.shape == "rows":
+            _count_rows(socket, order.workload.readers, tally)
+        else:
+            from benchmarks.bare_columns import count_columns
+
+            count_columns(socket, order.workload.readers, tally)
+    return tally.part()
+
+
+def _count_rows(socket: Any, readers: int, tally: Tally) -> None:
+    counts: dict[str, int] = {}
+    get = counts.get
+    decode = msgpack.unpackb
+    while readers:
+        data = socket.recv()
+        if not data:
+            readers -= 1
+            continue
+        results: list[tuple[str, int]] = []
+        append = results.append
+        for word in decode(data):
+            counts[word] = count = get(word, 0) + 1
+            append((word, count))
+        tally.add(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Two things measured in turn, A B A B ..., and what is told of them: ratios with median and spread, and figures.
+
+Machines are shared and noisy: what counts is the ratio of each pair, whose halves ran one right after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+PAIRS: Final = 5
+PAIRS_QUICK: Final = 2
+RESULTS: Final = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``name``: what is compared, "this/that". ``goal``: in words, if there is one."""
+
+    name: str
+    ratio_median: float
+    ratio_min: float
+    ratio_max: float
+    pairs: int
+    goal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number. ``pairs`` of a comparison have none of their own."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str = ""
+
+
+@dataclass
+class Session:
+    """One call of ``python -m benchmarks``: what was asked for, and what has been found."""
+
+    against: Sequence[str]
+    pairs: int = PAIRS
+    is_quick: bool = False
+    comparisons: list[Comparison] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    not_run: dict[str, str] = field(default_factory=dict)
+    results: Path = RESULTS
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+        print(f"{time.strftime('%H:%M:%S')}   {text}", file=sys.stderr, flush=True)
+
+    def figure(self, name: str, value: float, unit: str, goal: str = "") -> None:
+        """Notes and prints a number."""
+        self.figures.append(Figure(name, value, unit, goal))
+        print(f"{name:<44} {_digits(value):>12} {unit:<14}{_beside(goal)}", flush=True)
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Notes and prints what could not be measured."""
+        self.not_run[name] = reason
+        print(f"{name:<44} not run: {reason}", flush=True)
+
+    def compare(
+        self, name: str, one: Callable[[], float], other: Callable[[], float], goal: str = "", unit: str = ""
+    ) -> Comparison:
+        """Measures ``one`` and ``other`` in turn, after one turn of each that does not count; ratio is one / other."""
+        of_one, of_other = self.in_turn({"one": one, "other": other}, name, unit).values()
+        return self.compared(name, of_one, of_other, goal)
+
+    def in_turn(self, sides: dict[str, Callable[[], float]], name: str, unit: str = "") -> dict[str, list[float]]:
+        """Each side's measurements; the first turn warms up the machine and is not among them."""
+        found: dict[str, list[float]] = {side: [] for side in sides}
+        for turn in range(self.pairs + 1):
+            for side, measure in sides.items():
+                value = measure()
+                if turn:
+                    found[side].append(value)
+            told = ", ".join(f"{_digits(values[-1])}" for values in found.values() if values)
+            self.say(f"{name}: {f'pair {turn} of {self.pairs}: {told} {unit}' if turn else 'warm'}")
+        return found
+
+    def compared(self, name: str, of_one: Sequence[float], of_other: Sequence[float], goal: str = "") -> Comparison:
+        """Notes and prints the ratios of what was measured in pairs."""
+        ratios = [one / other for one, other in zip(of_one, of_other, strict=True)]
+        found = Comparison(name, statistics.median(ratios), min(ratios), max(ratios), len(ratios), goal)
+        self.comparisons.append(found)
+        told = f"{found.ratio_median:.3f}  ({found.ratio_min:.3f} .. {found.ratio_max:.3f}, {found.pairs} pairs)"
+        print(f"{name:<44} {told:<44}{_beside(goal)}", flush=True)
+        return found
+
+    def write(self, file: Path) -> None:
+        """All of it as data."""
+        data = {
+            "comparisons": [asdict(one) for one in self.comparisons],
+            "figures": [asdict(one) for one in self.figures],
+            "not_run": self.not_run,
+        }
+        file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+
+
+def _beside(goal: str) -> str:
+    return f"goal {goal}" if goal else ""
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"

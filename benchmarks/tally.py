@@ -1,0 +1,122 @@
+"""The sink of every side of the word count: takes each batch of running counts in the process that made it.
+
+It costs next to nothing: it adds up the rows, and keeps the last of them, from which the final counts are read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from benchmarks.words import KEPT_ROWS, Workload
+
+
+class WrongResult(Exception):
+    """A side has counted something else than there was: its figures are worth nothing."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What a process has seen between two moments. ``begun_ns`` and ``ended_ns``: monotonic clock of the machine.
+
+    ``cpu_ns``: what its process has used between its first and its last batch.
+    """
+
+    rows: int
+    begun_ns: int
+    ended_ns: int
+    cpu_ns: int
+    finals: dict[str, int]
+
+
+class Tally:
+    """Counts rows. ``rows_expected``: of this sink; just the last of them are kept."""
+
+    def __init__(self, rows_expected: int) -> None:
+        self._keep_from = rows_expected - KEPT_ROWS
+        self._rows = 0
+        self._kept: list[Any] = []
+        self._begun_ns = self._ended_ns = 0
+        self._cpu_begun_ns = self._cpu_ended_ns = 0
+
+    def add(self, rows: list[tuple[str, int]]) -> None:
+        """A batch of (word, its count so far)."""
+        if not self._begun_ns:
+            self._begin()
+        self._rows += len(rows)
+        if self._rows > self._keep_from:
+            self._kept.append(rows)
+            self._cpu_ended_ns = time.process_time_ns()
+        self._ended_ns = time.monotonic_ns()
+
+    def add_columns(self, batch: Any) -> None:
+        """The same as a record batch of ``word`` and ``count``."""
+        if not self._begun_ns:
+            self._begin()
+        self._rows += batch.num_rows
+        if self._rows > self._keep_from:
+            self._kept.append(batch)
+            self._cpu_ended_ns = time.process_time_ns()
+        self._ended_ns = time.monotonic_ns()
+
+    def _begin(self) -> None:
+        self._begun_ns = time.monotonic_ns()
+        self._cpu_begun_ns = time.process_time_ns()
+
+    def part(self) -> Part:
+        """All so far."""
+        finals: dict[str, int] = {}
+        for batch in self._kept:
+            rows: Iterable[tuple[str, int]] = batch
+            if hasattr(batch, "num_rows"):
+                rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+            for word, count in rows:
+                if count > finals.get(word, 0):
+                    finals[word] = count
+        cpu_ns = max(0, self._cpu_ended_ns - self._cpu_begun_ns)
+        return Part(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run of one side. ``cpu_s``: of the processes that read and count, from their first batch to their last."""
+
+    words: int
+    seconds: float
+    cpu_s: float
+
+    @property
+    def words_per_s(self) -> float:
+        """As the clock on the wall has it."""
+        return self.words / self.seconds
+
+    @property
+    def words_per_cpu_s(self) -> float:
+        """For each second of one core: what other load on the machine disturbs less."""
+        return self.words / self.cpu_s if self.cpu_s else float("nan")
+
+
+def measured(workload: Workload, read: list[Part], counted: list[Part]) -> Measured:
+    """From what the readers and the last word of each sink say. WrongResult: the counts are not those of the input."""
+    rows = sum(part.rows for part in counted)
+    if rows != workload.words:
+        raise WrongResult(f"{rows} counts came out for {workload.words} words")
+    finals: Counter[str] = Counter()
+    for part in counted:
+        finals.update(part.finals)
+    expected = workload.finals()
+    if finals != expected:
+        wrong = [word for word in expected if finals.get(word) != expected[word]]
+        first = wrong[0] if wrong else ""
+        raise WrongResult(
+            f"{len(wrong)} of {len(expected)} words have a wrong final count, for instance {first!r}:"
+            f" {finals.get(first)} instead of {expected[first]}"
+        )
+    begun_ns = min(part.begun_ns for part in read)
+    ended_ns = max(part.ended_ns for part in counted)
+    cpu_ns = sum(part.cpu_ns for part in (*read, *counted))
+    return Measured(workload.words, (ended_ns - begun_ns) / 1e9, cpu_ns / 1e9)

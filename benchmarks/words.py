@@ -1,0 +1,116 @@
+"""The words that are counted: prepared once from a seed, kept in a folder, read by both sides of every comparison.
+
+A pool of lines is read ``repeats`` times over, dealt out line by line to the readers. Behind them each reader gives
+every word once more: so the last rows of a sink hold every word's final count, and a sink need keep no more than those.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+DISTINCT: Final = 10_000
+WORDS_A_LINE: Final = 10
+POOL_LINES: Final = 50_000
+SEED: Final = 20
+KEPT_ROWS: Final = 60_000
+"""Of a sink's last rows: more than all that can come after the first of the words that end a reader's share."""
+
+
+def vocabulary() -> list[str]:
+    """Words of two to ten letters, each different."""
+    stream = random.Random(SEED)
+    found: dict[str, None] = {}
+    while len(found) < DISTINCT:
+        found["".join(stream.choices("abcdefghijklmnopqrst", k=stream.randint(2, 10)))] = None
+    return list(found)
+
+
+def pool() -> list[str]:
+    """The lines, their words distributed as Zipf found."""
+    stream = random.Random(SEED + 1)
+    words = vocabulary()
+    drawn = stream.choices(words, weights=[1 / rank for rank in range(1, DISTINCT + 1)], k=POOL_LINES * WORDS_A_LINE)
+    return [" ".join(drawn[at : at + WORDS_A_LINE]) for at in range(0, len(drawn), WORDS_A_LINE)]
+
+
+def epilogue() -> list[str]:
+    """Every word once, in lines."""
+    words = vocabulary()
+    return [" ".join(words[at : at + WORDS_A_LINE]) for at in range(0, DISTINCT, WORDS_A_LINE)]
+
+
+def prepare(folder: Path) -> None:
+    """Writes the lines into a folder, for ``Share``."""
+    (folder / "pool.txt").write_text("\n".join(pool()), "utf-8")
+    (folder / "epilogue.txt").write_text("\n".join(epilogue()), "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """How much is counted, by how many readers."""
+
+    folder: str
+    repeats: int
+    readers: int = 2
+
+    @property
+    def words(self) -> int:
+        """All that will be counted."""
+        return (POOL_LINES * self.repeats + self.readers * DISTINCT // WORDS_A_LINE) * WORDS_A_LINE
+
+    def finals(self) -> Counter[str]:
+        """Each word's final count, worked out by nothing but ``split`` and a Counter."""
+        counted: Counter[str] = Counter()
+        for word, count in Counter((Path(self.folder) / "pool.txt").read_text("utf-8").split()).items():
+            counted[word] = count * self.repeats
+        for word in (Path(self.folder) / "epilogue.txt").read_text("utf-8").split():
+            counted[word] += self.readers
+        return counted
+
+    def share(self, reader: int) -> Share:
+        """What one reader reads."""
+        lines = (Path(self.folder) / "pool.txt").read_text("utf-8").split("\n")[reader :: self.readers]
+        return Share(lines, (Path(self.folder) / "epilogue.txt").read_text("utf-8").split("\n"), self.repeats)
+
+
+class Share:
+    """One reader's lines, all in memory: taken in slices, which never cross the end of a turn through the pool."""
+
+    def __init__(self, lines: list[str], epilogue: list[str], repeats: int) -> None:
+        self.lines, self.epilogue, self.repeats = lines, epilogue, repeats
+        self.size = len(lines) * repeats + len(epilogue)
+
+    def after(self, position: int, lines_max: int) -> list[str]:
+        """At least one line from a position on; [] at the end."""
+        turn, at = divmod(position, len(self.lines))
+        if turn < self.repeats:
+            return self.lines[at : at + lines_max]
+        at = position - len(self.lines) * self.repeats
+        return self.epilogue[at : at + lines_max]
+
+    def columns(self) -> ColumnShare:
+        """The same as Arrow arrays."""
+        return ColumnShare(self)
+
+
+class ColumnShare:
+    """One reader's lines as record batches with one column, ``line``."""
+
+    def __init__(self, share: Share) -> None:
+        import pyarrow
+
+        self.lines = pyarrow.record_batch({"line": pyarrow.array(share.lines)})
+        self.epilogue = pyarrow.record_batch({"line": pyarrow.array(share.epilogue)})
+        self.repeats = share.repeats
+
+    def after(self, position: int, lines_max: int) -> Any:
+        """A slice from a position on; None at the end."""
+        turn, at = divmod(position, self.lines.num_rows)
+        if turn < self.repeats:
+            return self.lines.slice(at, lines_max)
+        at = position - self.lines.num_rows * self.repeats
+        return self.epilogue.slice(at, lines_max) if at < self.epilogue.num_rows else None
