@@ -83,11 +83,18 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of one side. ``cpu_s``: of the processes that read and count, from their first batch to their last."""
+    """One run of one side. ``read_cpu_s``, ``count_cpu_s``: processor time of the processes that read and of those that
+    count, from their first batch to their last."""
 
     words: int
     seconds: float
-    cpu_s: float
+    read_cpu_s: float
+    count_cpu_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all processes."""
+        return self.read_cpu_s + self.count_cpu_s
 
     @property
     def words_per_s(self) -> float:
@@ -118,5 +125,5 @@ def measured(workload: Workload, read: list[Part], counted: list[Part]) -> Measu
         )
     begun_ns = min(part.begun_ns for part in read)
     ended_ns = max(part.ended_ns for part in counted)
-    cpu_ns = sum(part.cpu_ns for part in (*read, *counted))
-    return Measured(workload.words, (ended_ns - begun_ns) / 1e9, cpu_ns / 1e9)
+    cpu_s = [sum(part.cpu_ns for part in parts) / 1e9 for parts in (read, counted)]
+    return Measured(workload.words, (ended_ns - begun_ns) / 1e9, *cpu_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,11 @@ ALL_ON: Final[Mapping[str, object]] = {"checkpoint_every": "1s", "standbys": 1, 
 
 MARK_BYTES: Final = 8
 COLUMN_OPTIONS: Final[Mapping[str, object]] = {"step_records_max": 1 << 16}
+
+
+def stages_of(workload: Workload) -> Any:
+    """The module that measures stages, where that is asked for: one for all of a slot's process, hence by its name."""
+    return import_module("benchmarks.stage_clock") if workload.is_staged else None
 
 
 def targets(words: Sequence[str], width: int) -> dict[str, int]:
@@ -49,12 +55,15 @@ class LineReader:
 
     def __init__(self, workload: Workload, is_columnar: bool) -> None:
         self._workload = workload
+        self._stages = stages_of(workload)
         self._is_columnar = is_columnar
         self._next = 0
         self._begun_ns = self._cpu_ns = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """From the mark on."""
+        if self._stages is not None:
+            self._stages.begin()
         self._report = Path(self._workload.folder) / f"read-{split.decode()}"
         share = self._workload.share(int(split))
         self._after: Callable[[int, int], Any] = share.columns().after if self._is_columnar else share.after
@@ -67,6 +76,8 @@ class LineReader:
         lines = self._after(self._next, records_max)
         if lines is None or not len(lines):
             cpu_ns = time.process_time_ns() - self._cpu_ns
+            if self._stages is not None:
+                self._stages.leave(self._report.parent)
             self._report.write_bytes(msgspec.msgpack.encode(Part(0, self._begun_ns, time.monotonic_ns(), cpu_ns, {})))
             return None
         self._next += len(lines)
@@ -84,6 +95,7 @@ class LineReader:
 class TallySink:
     """A transactional sink: tallies in the task's process, commits what was tallied with its checkpoint."""
 
+    workload: Workload
     rows: list[int]
     committed: dict[int, list[Part]] = field(default_factory=dict)
 
@@ -93,7 +105,7 @@ class TallySink:
 
     def writer(self) -> TallyWriter:
         """Of one task."""
-        return TallyWriter(self.rows)
+        return TallyWriter(self.workload, self.rows)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """In the driver. Each part holds all since its task began, so that the last of each counts."""
@@ -103,12 +115,16 @@ class TallySink:
 class TallyWriter:
     """Hands batches to a tally."""
 
-    def __init__(self, rows: list[int]) -> None:
+    def __init__(self, workload: Workload, rows: list[int]) -> None:
+        self._workload = workload
+        self._stages = stages_of(workload)
         self._rows = rows
         self._seen = 0
 
     def open(self, context: Any) -> None:
         """Takes the number of rows of its task."""
+        if self._stages is not None:
+            self._stages.begin()
         self._tally = Tally(self._rows[context.index])
 
     def write(self, rows: list[Any]) -> None:
@@ -125,6 +141,8 @@ class TallyWriter:
         if part.rows == self._seen:
             return None
         self._seen = part.rows
+        if self._stages is not None:
+            self._stages.leave(Path(self._workload.folder))
         return msgspec.msgpack.encode(part)
 
     def close(self) -> None:
@@ -157,7 +175,7 @@ def run(workload: Workload, shape: str, **options: Any) -> Measured:
     finals = workload.finals()
     for word, task in targets(list(finals), workload.readers).items():
         rows[task] += finals[word]
-    sink = TallySink(rows)
+    sink = TallySink(workload, rows)
     chosen = {**ALL_ON, **(COLUMN_OPTIONS if shape == "columns" else {}), **options}
     folder = Path(workload.folder)
     job = word_count(workload, shape, sink)

@@ -51,11 +51,12 @@ def prepare(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much is counted, by how many readers."""
+    """How much is counted, by how many readers. ``is_staged``: the time of each stage is measured, too."""
 
     folder: str
     repeats: int
     readers: int = 2
+    is_staged: bool = False
 
     @property
     def words(self) -> int:

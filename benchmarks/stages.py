@@ -1,0 +1,65 @@
+"""The time budget of the word count: what each stage of a slot's process uses, in ns a word, in rows and columns."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks import bare, word_job, words
+from benchmarks.comparing import Session
+from benchmarks.stage_clock import STAGES, Times
+from benchmarks.tally import Measured
+
+REPEATS: Final = 12
+SHOWN_FROM_NS: Final = 0.5
+
+
+def run(session: Session) -> None:
+    """Both shapes, each beside the processes of the bare side."""
+    for shape in ("rows", "columns"):
+        with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
+            words.prepare(Path(name))
+            workload = words.Workload(name, REPEATS // 4 if session.is_quick else REPEATS, is_staged=True)
+            session.say(f"{shape}: {workload.words} words with a clock at each stage")
+            _tell(session, shape, workload, word_job.run(workload, shape))
+            limit = bare.run(workload, shape, word_job.targets(words.vocabulary(), workload.readers))
+            session.figure(f"{shape}, source, bare process", limit.read_cpu_s * 1e9 / workload.words, "ns a word")
+            session.figure(f"{shape}, count, bare process", limit.count_cpu_s * 1e9 / workload.words, "ns a word")
+
+
+def _tell(session: Session, shape: str, workload: words.Workload, measured: Measured) -> None:
+    session.figure(f"{shape}: all processes", measured.cpu_s * 1e9 / workload.words, "ns a word")
+    of_role: dict[str, list[Times]] = {"source": [], "count": []}
+    for path in Path(workload.folder).glob("stages-*"):
+        times = msgspec.msgpack.decode(path.read_bytes(), type=Times)
+        is_source = any(stage.startswith("source") for stage in times.stages)
+        of_role["source" if is_source else "count"].append(times)
+    for role, found in of_role.items():
+        threads: Counter[str] = Counter()
+        stages: Counter[str] = Counter()
+        calls: Counter[str] = Counter()
+        for times in found:
+            for thread, used_ns in times.threads.items():
+                threads[_thread_name(thread)] += used_ns
+            for stage, (used_ns, count) in times.stages.items():
+                stages[stage] += used_ns
+                calls[stage] += count
+        session.figure(f"{shape}, {role}, process", threads.total() / workload.words, "ns a word")
+        for thread, used_ns in threads.most_common():
+            if used_ns / workload.words >= SHOWN_FROM_NS:
+                session.figure(f"{shape}, {role}, thread {thread}", used_ns / workload.words, "ns a word")
+        for stage in (*STAGES, *(stage for stage in stages if stage not in STAGES)):
+            if stages[stage] / workload.words >= SHOWN_FROM_NS:
+                each = f"ns a word, {workload.words // calls[stage]} words a call"
+                session.figure(f"{shape}, {role}, {stage}", stages[stage] / workload.words, each)
+
+
+def _thread_name(name: str) -> str:
+    """Without what differs between tasks."""
+    if name.startswith("ZMQ"):
+        return "of ZeroMQ"
+    return {"python": "of the slot", "task": "of the task"}.get(name.split(" ")[0], name)
