@@ -1,7 +1,7 @@
 """Lies in wait at the fault points of real processes: holds who reaches one, kills it, or lets it go on.
 
 ``with Ambush() as ambush`` listens on this machine; the job is armed by ``fault_points=ambush.address``. A trap that is
-laid holds the first thread that comes by, until it is let go, or its process dies.
+laid holds the first thread that comes by, until it is let go, or its process dies. ``slow`` holds everybody, a while.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import selectors
 import signal
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
@@ -44,6 +45,11 @@ class Trap:
         self._is_sprung.set()
         return True
 
+    @property
+    def caught(self) -> Reached | None:
+        """Who was caught, if somebody was."""
+        return self._caught
+
     def wait(self, timeout_s: float) -> Reached:
         """Who was caught. TimeoutError: nobody has come by."""
         if not self._is_sprung.wait(timeout_s):
@@ -70,6 +76,8 @@ class Ambush:
 
     def __init__(self) -> None:
         self._traps: list[Trap] = []
+        self._slow: dict[str, tuple[frozenset[int], float]] = {}  # by point: processes (none: all), seconds
+        self._late: list[tuple[float, socket.socket]] = []  # held until then
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._selector = selectors.DefaultSelector()
@@ -88,6 +96,12 @@ class Ambush:
             self._traps.append(trap)
         return trap
 
+    def slow(self, points: Collection[str], pids: Collection[int], seconds: float) -> None:
+        """From now on these processes (none: all) wait so long at each of these points; 0 ends that."""
+        with self._lock:
+            for point in points:
+                self._slow[point] = (frozenset(pids), seconds)
+
     def close(self) -> None:
         """Lets everybody go on, and ends."""
         self._wake.close()
@@ -104,7 +118,7 @@ class Ambush:
     def _listen(self) -> None:
         try:
             while True:
-                ready = [key.fileobj for key, _ in self._selector.select()]
+                ready = [key.fileobj for key, _ in self._selector.select(self._let_go())]
                 if self._woken in ready:
                     return
                 for connection in ready:
@@ -113,6 +127,8 @@ class Ambush:
         finally:
             for trap in self._traps:
                 trap.release()
+            for _, connection in self._late:
+                connection.close()
             for key in list(self._selector.get_map().values()):
                 assert isinstance(key.fileobj, socket.socket), key
                 key.fileobj.close()
@@ -131,6 +147,21 @@ class Ambush:
         if not told or not self._is_taken(msgspec.json.decode(told, type=Reached), ready):
             ready.close()
 
+    def _let_go(self) -> float | None:
+        """Those whose time is over; seconds until the next one's is."""
+        now_s = time.monotonic()
+        for until_s, connection in self._late:
+            if until_s <= now_s:
+                connection.close()
+        self._late = [late for late in self._late if late[0] > now_s]
+        return min((until_s - now_s for until_s, _ in self._late), default=None)
+
     def _is_taken(self, reached: Reached, connection: socket.socket) -> bool:
         with self._lock:
-            return any(trap.offer(reached, connection) for trap in self._traps)
+            if any(trap.offer(reached, connection) for trap in self._traps):
+                return True
+            pids, seconds = self._slow.get(reached.point, (frozenset(), 0.0))
+        if seconds and (not pids or reached.pid in pids):
+            self._late.append((time.monotonic() + seconds, connection))
+            return True
+        return False

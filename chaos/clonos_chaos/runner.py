@@ -45,8 +45,9 @@ def run_scenarios(scenarios: Sequence[Scenario], wishes: Wishes, tell: Callable[
             record = run_once(scenario, wishes.where, wishes.seed + number, wishes.keep)
             records.append(record)
             tell(record)
-    if wishes.json_file is not None:
-        wishes.json_file.write_text(json.dumps([record.data() for record in records], indent=2) + "\n", "utf-8")
+            if wishes.json_file is not None:  # each time: a long matrix may be stopped
+                lines = ",\n".join(json.dumps(one.data()) for one in records)
+                wishes.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
     if wishes.html_file is not None:
         from clonos_chaos.report import write_report
 

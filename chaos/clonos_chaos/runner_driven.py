@@ -26,7 +26,7 @@ def child_environment() -> dict[str, str]:
 class Driven:
     """One life of the driver. ``lines`` gives what it has said since, without waiting."""
 
-    def __init__(self, spec: Spec, folder: Path) -> None:
+    def __init__(self, spec: Spec, folder: Path, environment: dict[str, str]) -> None:
         file = folder / f"spec-{'resume' if spec.resume else 'start'}.json"
         file.write_bytes(msgspec.json.encode(spec))
         self._read_fd, write_fd = os.pipe()
@@ -39,7 +39,7 @@ class Driven:
                     stderr=log,
                     pass_fds=(write_fd,),
                     start_new_session=True,
-                    env=child_environment(),
+                    env=child_environment() | environment,
                 )
         finally:
             os.close(write_fd)

@@ -1,7 +1,7 @@
 """The driver of a scenario's job, in a process of its own, so that it can be killed like any other.
 
-It writes a JSON line to a pipe whenever it looks: the job's status with where standbys are, each alarm, the end. It is
-told all it needs in a file; it ends when its standard input does.
+It writes a JSON line to a pipe whenever it looks: the job's status with where standbys are, each alarm, the end with
+what is left of it. It is told all it needs in a file; it ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import os
 import select
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
+import psutil
 
 from clonos.config import Settings, settle
 from clonos.core import coordination as c
@@ -24,7 +26,6 @@ from clonos.core.coordinator import Coordinator
 from clonos.core.errors import ClonosError
 from clonos.io.binding import Binding
 from clonos.io.transport import AddressRewriter
-from clonos.io.wall_clock import wall_ns
 from clonos.job.endings import error_of
 from clonos.job.launch import Launched, launch
 from clonos.job.picture import draw
@@ -98,7 +99,6 @@ class Reporter:
                 "kept": kept,
                 "generation": generation,
                 "alarms": alarms,
-                "at_ns": wall_ns(),
             }
         )
 
@@ -152,11 +152,21 @@ def _drive(spec: Spec, output: TextIO) -> None:
                 return  # whoever watches is gone
         reporter.look()
         end = launched.driver.result.result()
-        failure = "" if isinstance(end, c.JobDone) else str(error_of(job.name, end))
-        reporter.write({"end": {"failure": failure, "checkpoint": getattr(end, "checkpoint", 0)}})
     finally:
         launched.driver.close()
         launched.place.close()
+    failure = "" if isinstance(end, c.JobDone) else str(error_of(job.name, end))
+    reporter.write({"end": {"failure": failure, "left": _left_behind()}})
+
+
+def _left_behind() -> list[str]:
+    """What of the job is still there although it is closed."""
+    here = threading.current_thread()
+    threads = [f"thread {one.name} of the driver" for one in threading.enumerate() if one is not here]
+    process = psutil.Process()
+    sockets = [f"socket {found.laddr} of the driver" for found in process.net_connections(kind="all")]
+    children = [f"process {child.pid}, a child of the driver" for child in process.children(recursive=True)]
+    return [*threads, *sockets, *children]
 
 
 def main() -> None:
@@ -167,7 +177,7 @@ def main() -> None:
         try:
             _drive(spec, output)
         except ClonosError as error:
-            line = {"end": {"failure": f"{type(error).__name__}: {error}", "checkpoint": 0}}
+            line = {"end": {"failure": f"{type(error).__name__}: {error}", "left": []}}
             output.write(msgspec.json.encode(line).decode("utf-8") + "\n")
 
 

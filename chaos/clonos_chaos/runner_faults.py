@@ -1,20 +1,23 @@
-"""Puts faults on real processes and takes them off again: signals, a full disk, the service, the network."""
+"""Puts faults on real processes and takes them off again: signals, disks, the service, user code, the network."""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
 from clonos.io.local_folder import default_root
 from clonos.status import SlotState, Status
+from clonos_chaos.ambush import Ambush
+from clonos_chaos.faketime import FakeTime
 from clonos_chaos.relay import Relay
-from clonos_chaos.scenario import NETWORK, SERVICE, Fault, Kind
+from clonos_chaos.scenario import NETWORK, SERVICE, Fault, Kind, Pattern
 from clonos_chaos.scenario_service import ServiceProcess
 from clonos_chaos.toxics import Toxiproxy
 
@@ -23,19 +26,24 @@ FULL_DEVICE: Final = Path("/dev/full")
 SEGMENTS_AHEAD: Final = 500
 """Files that a slot may spill to while the disk is full."""
 
-_SERVICE_WORDS: Final = {Kind.SERVICE_ERROR: "error", Kind.SERVICE_HANG: "hang", Kind.SERVICE_DOWN: "down"}
+WRITING_POINTS: Final = ("spilling", "snapshot begun", "metadata begun")
 
 
 @dataclass(slots=True)
 class Tools:
-    """What faults are made with."""
+    """What faults are made with. ``folder``: of the run."""
 
+    folder: Path
     service: ServiceProcess
+    ambush: Ambush | None = None
+    clock: FakeTime | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
 
     def close(self) -> None:
         """Ends all of them."""
+        if self.ambush is not None:
+            self.ambush.close()
         self.service.close()
         if self.toxiproxy is not None:
             self.toxiproxy.close()
@@ -53,26 +61,53 @@ class Lasting:
 
 
 def strike(
-    fault: Fault, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools
+    fault: Fault, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
 ) -> Lasting | None:
     """Puts a fault on the processes of tasks and on the slots ``others``; answers how to end one that lasts."""
     slots = _slots_of(status, tasks, others)
     pids = [slot.pid for slot in slots]
-    if fault.kind is Kind.KILL_WORKER:
-        _signal(pids, signal.SIGKILL)
-        return None
-    if fault.kind is Kind.KILL_DOMAIN:
-        _kill_domains(status, {slot.domain for slot in slots})
-        return None
-    if fault.kind is Kind.PAUSE:
-        _signal(pids, signal.SIGSTOP)
-        return Lasting(lambda: _signal(pids, signal.SIGCONT))
-    if fault.kind is Kind.DISK_FULL:
-        return _fill_disk([slot.slot for slot in slots])
+    everybody = [*pids, driver_pid] if fault.pattern is Pattern.ALL else pids
+    match fault.kind:
+        case Kind.KILL_WORKER:
+            _signal(pids, signal.SIGKILL)
+            return None
+        case Kind.KILL_DOMAIN:
+            _kill_domains(status, {slot.domain for slot in slots})
+            return None
+        case Kind.PAUSE:
+            _signal(pids, signal.SIGSTOP)
+            return Lasting(lambda: _signal(pids, signal.SIGCONT))
+        case Kind.USER_ERROR:
+            (tools.folder / f"raise-{fault.victim}").write_text("again" if fault.again else "once", "utf-8")
+            return None
+        case Kind.CLOCK_STEP:
+            clock = tools.clock
+            assert clock is not None, "a scenario that sets the clock has one to set"
+            clock.set(fault.step_ms)
+            return Lasting(lambda: clock.set(0), detail=f"by {fault.step_ms} ms")
+        case Kind.DISK_FULL:
+            return _fill_disk([slot.slot for slot in slots])
+        case Kind.DISK_FAILING:
+            return _limit_files(everybody)
+        case Kind.DISK_SLOW:
+            ambush = tools.ambush
+            assert ambush is not None, "a scenario with a slow disk arms the points"
+            ambush.slow(WRITING_POINTS, everybody, fault.latency_ms / 1000)
+            return Lasting(lambda: ambush.slow(WRITING_POINTS, (), 0.0))
     if fault.kind in SERVICE:
-        tools.service.tell(_SERVICE_WORDS[fault.kind])
-        return Lasting(lambda: tools.service.tell("answer"))
-    numbers = [slot.slot for slot in slots]
+        return _fail_service(fault, tools.service)
+    return _trouble_network(fault, slots, tools)
+
+
+def _fail_service(fault: Fault, service: ServiceProcess) -> Lasting:
+    word = fault.kind.removeprefix("service_")
+    late = f" {fault.latency_ms}" if fault.kind is Kind.SERVICE_SLOW else ""
+    service.tell(f"{word}{late} {fault.victim}".rstrip())
+    return Lasting(lambda: service.tell(f"answer {fault.victim}".rstrip()))
+
+
+def _trouble_network(fault: Fault, slots: Collection[SlotState], tools: Tools) -> Lasting:
+    pids, numbers = [slot.pid for slot in slots], [slot.slot for slot in slots]
     if fault.kind is Kind.CORRUPT:
         relay = tools.relay
         assert relay is not None, "a scenario with corruption has a relay"
@@ -83,6 +118,21 @@ def strike(
     assert toxiproxy is not None, "a scenario with network faults has Toxiproxy"
     proxies = toxiproxy.begin(fault, pids, numbers)
     return Lasting(lambda: toxiproxy.end(fault, pids, numbers), detail=f"{proxies} connections")
+
+
+def _limit_files(pids: Collection[int]) -> Lasting:
+    """No file of these processes may grow from nothing: each write of one fails with EFBIG."""
+
+    def limit(is_none: bool) -> None:
+        for pid in pids:
+            try:
+                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if is_none else hard, hard))
+            except ProcessLookupError:  # it has died meanwhile
+                continue
+
+    limit(True)
+    return Lasting(lambda: limit(False))
 
 
 def _slots_of(status: Status, tasks: Collection[str], others: Collection[int]) -> list[SlotState]:
@@ -149,20 +199,3 @@ def _free_disk(folders: list[Path]) -> None:
         for link in (folder / "spill").glob("*.segment"):
             if link.is_symlink():
                 link.unlink(missing_ok=True)
-
-
-def _port_of(address: Any) -> int:
-    """Of an address as psutil has it; it is empty where a socket has none."""
-    return int(address.port) if address else 0
-
-
-def pid_of_port(status: Status, port: int) -> int:
-    """The slot's process that has a connection from this port of the loopback; 0: none."""
-    for slot in status.slots:
-        try:
-            connections = psutil.Process(slot.pid).net_connections(kind="tcp")
-        except psutil.Error:
-            continue
-        if any(_port_of(connection.laddr) == port for connection in connections):
-            return slot.pid
-    return 0

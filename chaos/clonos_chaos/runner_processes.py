@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,47 +14,36 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from clonos.core.errors import JobError
 from clonos.io.local_folder import default_root, sweep
 from clonos.io.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
+from clonos_chaos.ambush import Ambush
+from clonos_chaos.faketime import FakeTime
 from clonos_chaos.relay import Relay
+from clonos_chaos.runner_course import Course
 from clonos_chaos.runner_driven import Driven, child_environment, status_of
 from clonos_chaos.runner_driver import Spec
-from clonos_chaos.runner_faults import Lasting, Tools, pid_of_port, strike
+from clonos_chaos.runner_faults import Lasting, Tools, strike
+from clonos_chaos.runner_moments import Look, Moments, Planned, is_live
 from clonos_chaos.runner_record import Check, Record, Strike, judge
-from clonos_chaos.runner_victims import Shape, choose
-from clonos_chaos.scenario import POINTS, VICTIMLESS, Fault, Kind, Outcome, Pattern, Scenario
-from clonos_chaos.scenario_job import RECORDS, SHIPPED, SOURCES, find_object
+from clonos_chaos.runner_victims import Shape, choose, tasks_of
+from clonos_chaos.scenario import TASKLESS, Fault, Kind, Outcome, Pattern, Scenario
+from clonos_chaos.scenario_gate import SOURCES, Gate
+from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED, find_object
 from clonos_chaos.scenario_oracle import Findings, judge_folder
 from clonos_chaos.scenario_service import ServiceProcess
 from clonos_chaos.toxics import Toxiproxy, find_server
 
 LOOK_EVERY_S: Final = 0.02
-PATIENCE_S: Final = 15.0
-"""A standby or keeper that is still not there after so long is not waited for."""
-
 GONE_WITHIN_S: Final = 8.0
 DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
     "checkpoint_every": "300ms",
     "standbys": 1,
     "spare_slots": 2,
-    "lease": "1500ms",
+    "lease": "2500ms",
     "step_records_max": 16,
     "step_records_first": 4,
 }
-
-
-@dataclass(slots=True)
-class Planned:
-    """A fault that is still to come, or is being repeated. ``asked_s``: when its moment was first there."""
-
-    fault: Fault
-    left: int
-    victim: str = ""
-    asked_s: float = 0.0
-    is_armed: bool = False
-    caller: int = 0  # the process that asked the service, at the points "call" and "called"
 
 
 @dataclass(slots=True)
@@ -80,9 +69,7 @@ class ProcessRun:
     def __post_init__(self) -> None:
         self.record = Record(self.scenario, self.seed, "spark" if self.slots == "spark" else "processes")
         self._luck = Random(self.seed)
-        self._planned = [
-            Planned(fault, fault.count if fault.pattern is Pattern.IN_A_ROW else 1) for fault in self.scenario.faults
-        ]
+        self._planned = [Planned.of(fault) for fault in self.scenario.faults]
         self._ongoing: list[Ongoing] = []
         self._shape: Shape | None = None
         self._status: Status | None = None
@@ -96,23 +83,22 @@ class ProcessRun:
         self._struck: set[str] = set()  # tasks that may get a new life, in this generation
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._is_over = False
-        self._commits_seen = 0
+        self._course = self._make_course() if self.scenario.job in SHIPPED else None
+
+    def _make_course(self) -> Course:
+        options, limits = self.scenario.job_options, self.scenario.limits
+        records, per_second = int(options.get("records", RECORDS)), float(options.get("per_second", PER_SECOND))
+        return Course(Gate(self.folder), records, per_second, limits.kept_bytes)
 
     # ------------------------------------------------------------------ the whole
 
     def run(self) -> Record:
         """Runs and judges."""
-        for planned in self._planned:
-            if planned.fault.at.point and planned.fault.at.point not in POINTS:
-                raise JobError(
-                    f"the point {planned.fault.at.point!r} can be reached in the simulated world only (--simulated);"
-                    f" from outside a real process one sees: {', '.join(POINTS)}."
-                )
         with ExitStack() as stack:
-            self._tools = self._open_tools()
-            stack.callback(self._tools.close)
+            self._tools = self._open_tools(stack)
+            self._moments = Moments(self._tools.ambush)
             self._spec = self._make_spec()
-            self._driven = Driven(self._spec, self.folder)
+            self._driven = self._start_driver(self._spec)
             stack.callback(lambda: self._driven.close())
             self.record.began_ns = wall_ns()
             self._watch()
@@ -125,16 +111,28 @@ class ProcessRun:
         judge(self.record)
         return self.record
 
-    def _open_tools(self) -> Tools:
-        toxiproxy = Toxiproxy(find_server(), self.folder / "toxiproxy.log") if self.scenario.needs_toxiproxy else None
-        relay = Relay(Random(self.seed)) if self.scenario.needs_relay else None
-        return Tools(ServiceProcess(self.folder / "calls.jsonl", child_environment()), toxiproxy, relay)
+    def _open_tools(self, stack: ExitStack) -> Tools:
+        scenario = self.scenario
+        toxiproxy_server = find_server() if scenario.needs_toxiproxy else None
+        tools = Tools(
+            self.folder,
+            ServiceProcess(self.folder / "calls.jsonl", child_environment()),
+            ambush=Ambush() if scenario.needs_fault_points else None,
+            clock=FakeTime(self.folder) if scenario.needs_faketime else None,
+            relay=Relay(Random(self.seed)) if scenario.needs_relay else None,
+        )
+        stack.callback(tools.close)
+        if toxiproxy_server is not None:
+            tools.toxiproxy = Toxiproxy(toxiproxy_server, self.folder / "toxiproxy.log")
+        return tools
 
     def _make_spec(self) -> Spec:
         tools = self._tools
         options = {**DEFAULT_OPTIONS, "store": str(self.folder / "store"), "slots": self.slots}
         if self.slots == "process":
             options["domains"] = 0
+        if tools.ambush is not None:
+            options["fault_points"] = tools.ambush.address
         return Spec(
             job=self.scenario.job,
             folder=str(self.folder),
@@ -144,6 +142,10 @@ class ProcessRun:
             toxiproxy_port=tools.toxiproxy.port if tools.toxiproxy is not None else 0,
             relay_port=tools.relay.port if tools.relay is not None else 0,
         )
+
+    def _start_driver(self, spec: Spec) -> Driven:
+        clock = self._tools.clock
+        return Driven(spec, self.folder, clock.environment if clock is not None else {})
 
     def _watch(self) -> None:
         deadline_s = time.monotonic() + self.scenario.limits.seconds
@@ -156,15 +158,40 @@ class ProcessRun:
                 return
             now_s = time.monotonic()
             if now_s > deadline_s:
-                self.record.failure = f"it has not ended within {self.scenario.limits.seconds:g} s"
+                stage = f", at {self._course.stage.name.lower()}" if self._course is not None else ""
+                self.record.failure = f"it has not ended within {self.scenario.limits.seconds:g} s{stage}"
                 return
             self._end_lasting(lambda ongoing, now_s=now_s: now_s >= ongoing.ends_s)  # type: ignore[misc]
             for ongoing in self._ongoing:
                 ongoing.lasting.renew()
-            self._look_for_callers()
-            for planned in list(self._planned):
-                if planned.left and self._is_due(planned, now_s):
-                    self._strike(planned)
+            self._look_after(now_s)
+
+    def _look_after(self, now_s: float) -> None:
+        """Faults that are due, and the input."""
+        status = self._status
+        if status is None:
+            return
+        if self._live_since_s and self._shape is not None:
+            for planned in self._planned:
+                if planned.left and self._moments.is_due(planned, self._look(now_s, status, self._shape)):
+                    self._strike(planned, status, self._shape)
+        if self._course is not None and self._status is not None:
+            is_over = not self._ongoing and not any(planned.left for planned in self._planned)
+            has_noticed = not any(self._killed.get(task.name) == task.incarnation for task in status.tasks)
+            self._course.look(now_s, status, is_live(status) and has_noticed, is_over)
+
+    def _look(self, now_s: float, status: Status, shape: Shape) -> Look:
+        return Look(
+            now_s=now_s,
+            live_since_s=self._live_since_s,
+            status=status,
+            shape=shape,
+            standbys=int(self._spec.options["standbys"]),
+            kept=self._kept,
+            killed=self._killed,
+            is_disturbed=bool(self._ongoing),
+            records=self._records_read(status),
+        )
 
     # ------------------------------------------------------------------ what the driver says
 
@@ -176,20 +203,21 @@ class ProcessRun:
         elif "end" in line:
             self._is_over = True
             self.record.failure = line["end"]["failure"]
+            self.record.left_behind += line["end"]["left"]
         else:
             self.record.alarms += line["alarms"]
             if line["generation"]:
                 self.record.generations.add(line["generation"])
-            self._see(status_of(line), line["at_ns"])
+            self._see(status_of(line))
             self._standbys = line["standbys"]
             self._kept = set(line["kept"])
 
-    def _see(self, status: Status, at_ns: int) -> None:
+    def _see(self, status: Status) -> None:
         self._status = status
-        self.record.add_sample(status, at_ns)
+        self.record.add_sample(status, wall_ns())
         self._pids.update(slot.pid for slot in status.slots)
         self._slots_seen.update(slot.slot for slot in status.slots)
-        if not self._live_since_s and _is_live(status):
+        if not self._live_since_s and is_live(status):
             self._live_since_s = time.monotonic()
         for recovery in status.recoveries:
             self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
@@ -201,70 +229,22 @@ class ProcessRun:
             if task.pid:
                 self._known[task.name] = now
 
-    # ------------------------------------------------------------------ moments
-
-    def _is_due(self, planned: Planned, now_s: float) -> bool:
-        status, fault = self._status, planned.fault
-        if status is None or not self._live_since_s:
-            return False
-        if not planned.asked_s:
-            if not self._is_moment(planned, status, now_s):
-                return False
-            planned.asked_s = now_s
-        if any(self._killed.get(task.name) == task.incarnation for task in status.tasks):
-            return False  # the coordinator has not noticed the last death yet
-        is_point = fault.at.point in ("recovering", "call", "called")
-        if is_point or not fault.calm or fault.kind is Kind.KILL_DRIVER:
-            return True
-        if _is_whole(status, int(self._spec.options["standbys"]), self._kept) and not self._ongoing:
-            return True
-        return now_s - planned.asked_s > PATIENCE_S and _is_live(status)
-
-    def _is_moment(self, planned: Planned, status: Status, now_s: float) -> bool:
-        at = planned.fault.at
-        if at.seconds is not None:
-            return now_s - self._live_since_s >= at.seconds
-        if at.records is not None:
-            return self._records_read(status) >= at.records
-        if at.point == "checkpoint":
-            return status.checkpoint >= at.nth
-        if at.point == "committed":
-            return len(list((self.folder / "output" / "_manifests").glob("[0-9]*.json"))) >= at.nth
-        if at.point == "recovering":
-            begun = [one for one in status.recoveries if "view" in one.reached]
-            return len(begun) >= at.nth and not begun[at.nth - 1].is_over
-        if not planned.is_armed:
-            planned.is_armed = True
-            self._tools.service.tell(f"{'hold' if at.point == 'call' else 'tell'} {at.nth}")
-        return planned.caller != 0
-
-    def _look_for_callers(self) -> None:
-        port = self._tools.service.held_port()
-        if port is None or self._status is None:
-            return
-        for planned in self._planned:
-            if planned.is_armed and not planned.caller:
-                planned.caller = pid_of_port(self._status, port)
-                named = [task.name for task in self._status.tasks if task.pid == planned.caller]
-                if named:
-                    planned.victim = named[0]
-                elif planned.fault.at.point == "call":
-                    self._tools.service.tell("release")
-
     def _records_read(self, status: Status) -> int:
+        if self._course is not None:
+            return self._course.gate.records
         sources = set(self._shape.sources) if self._shape is not None else set()
         return sum(task.counters.get("records_in", 0) for task in status.tasks if task.name in sources)
 
     # ------------------------------------------------------------------ striking
 
-    def _strike(self, planned: Planned) -> None:
-        fault, status, shape = planned.fault, self._status, self._shape
-        assert status is not None, "a fault is due after the first status"
-        assert shape is not None, "the shape is told before the first status"
+    def _strike(self, planned: Planned, status: Status, shape: Shape) -> None:
+        if self._course is not None:
+            self._course.note_holdings(status)
+        fault = planned.fault
         if fault.kind is Kind.KILL_DRIVER:
             self._kill_driver(planned)
             return
-        tasks = [] if fault.kind in VICTIMLESS else choose(fault, shape, self._luck, planned.victim)
+        tasks = [] if fault.kind in TASKLESS else choose(fault, shape, self._luck, planned.victim)
         by_name = {task.name: task for task in status.tasks}
         if any(not by_name[name].pid for name in tasks):
             return  # it waits for a slot: the next look
@@ -274,26 +254,25 @@ class ProcessRun:
             planned.victim = tasks[0]
         others = [slot for name in tasks[:1] for slot in self._standbys.get(name, ())]
         others = others if fault.pattern is Pattern.WITH_STANDBY else []
-        struck = self._befallen(fault, status, tasks, others)
+        befallen = tasks_of(shape, fault.victim) if fault.kind is Kind.USER_ERROR else tasks
+        struck = _befallen(fault, status, befallen, others)
         told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
         self._struck.update(struck)
         if fault.kind in (Kind.KILL_WORKER, Kind.KILL_DOMAIN):
             self._killed.update(told.incarnations)
-        lasting = strike(fault, status, tasks, others, self._tools)
+        told.detail = f"at {fault.at}" if fault.at.point else ""
+        lasting = strike(fault, status, tasks, others, self._tools, self._driven.pid)
         if lasting is not None:
-            told.detail = f"for {fault.lasts_ms} ms {lasting.detail}".rstrip()
+            told.detail = f"for {fault.lasts_ms} ms {lasting.detail} {told.detail}".rstrip()
             self._ongoing.append(Ongoing(fault, told, lasting, time.monotonic() + fault.lasts_ms / 1000))
         self.record.strikes.append(told)
-        if fault.at.point == "call":
-            self._tools.service.tell("release")
+        self._let_go(planned)
 
-    def _befallen(self, fault: Fault, status: Status, tasks: list[str], others: list[int]) -> list[str]:
-        """All tasks that may get a new life by it: who shares a process or a domain with those named."""
-        slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
-        domains = {slot.domain for slot in status.slots if slot.slot in slots}
-        if fault.kind is Kind.KILL_DOMAIN:
-            return [task.name for task in status.tasks if task.domain in domains]
-        return [task.name for task in status.tasks if task.slot in slots]
+    def _let_go(self, planned: Planned) -> None:
+        """Who was caught goes on, if it still can."""
+        if planned.trap is not None:
+            planned.trap.release()
+            planned.trap = None
 
     def _end_lasting(self, is_over: Callable[[Ongoing], bool]) -> None:
         for ongoing in [one for one in self._ongoing if is_over(one)]:
@@ -307,6 +286,7 @@ class ProcessRun:
         told = Strike(planned.fault.kind, [], wall_ns(), detail="and resume")
         self.record.strikes.append(told)
         self._driven.kill()
+        self._let_go(planned)
         self._driven.lines()
         self._driven.close()
         _wait_until_gone(self._pids, GONE_WITHIN_S)
@@ -315,7 +295,7 @@ class ProcessRun:
         self._killed.clear()
         self._live_since_s = 0.0
         self._status = None
-        self._driven = Driven(msgspec.structs.replace(self._spec, resume=True), self.folder)
+        self._driven = self._start_driver(msgspec.structs.replace(self._spec, resume=True))
 
     # ------------------------------------------------------------------ the end
 
@@ -328,17 +308,18 @@ class ProcessRun:
         if self._tools.relay is not None:
             flipped = self._tools.relay.flipped
             self.record.checks.append(Check("bits flipped", "at least 1", str(flipped), flipped > 0))
+        if self._course is not None:
+            self.record.remainder = self._course.remainder
 
     def _ask_oracle(self) -> None:
         scenario, record = self.scenario, self.record
         if record.failure:
             return
         if scenario.job in SHIPPED:
-            records = int(scenario.job_options.get("records", RECORDS))
             sinks = ("files",) if scenario.expected.outcome is Outcome.ROLLBACK else ("files", "table")
-            record.findings = judge_folder(self.folder, records, SOURCES, sinks)
+            record.findings = judge_folder(self.folder, SOURCES, sinks)
             if scenario.expected.outcome is Outcome.ROLLBACK:
-                record.immediate = judge_folder(self.folder, records, SOURCES, ("table",))
+                record.immediate = judge_folder(self.folder, SOURCES, ("table",))
         elif scenario.oracle:
             oracle = find_object(scenario.oracle, f"oracle is {scenario.oracle!r}, but module:function is expected.")
             record.findings = Findings(**oracle(self.folder))
@@ -346,16 +327,13 @@ class ProcessRun:
             record.notes.append('no oracle has looked at the output: name one with oracle = "module:function"')
 
 
-def _is_live(status: Status) -> bool:
-    latest = {one.task: one for one in status.recoveries}
-    phases = {task.phase for task in status.tasks}
-    return bool(phases) and phases <= {"live", "final"} and all(one.is_over for one in latest.values())
-
-
-def _is_whole(status: Status, standbys: int, kept: Collection[str]) -> bool:
-    """Every task is live and its standbys and keepers could take over; ``kept``: tasks that have keepers."""
-    has_standbys = not standbys or all(task.standbys for task in status.tasks)
-    return _is_live(status) and has_standbys and all(task.keepers for task in status.tasks if task.name in kept)
+def _befallen(fault: Fault, status: Status, tasks: list[str], others: list[int]) -> list[str]:
+    """All tasks that may get a new life by it: who shares a process or a domain with those named."""
+    slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
+    domains = {slot.domain for slot in status.slots if slot.slot in slots}
+    if fault.kind is Kind.KILL_DOMAIN:
+        return [task.name for task in status.tasks if task.domain in domains]
+    return [task.name for task in status.tasks if task.slot in slots]
 
 
 def _wait_until_gone(pids: set[int], within_s: float) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from clonos.status import RecoveryState, Status
-from clonos_chaos.scenario import Limits, Outcome, Scenario
+from clonos_chaos.scenario import LEAVES_ZOMBIES, Limits, Outcome, Scenario
 from clonos_chaos.scenario_oracle import Findings
 
 
@@ -61,6 +61,7 @@ class Record:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     disturbed: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
+    remainder: list[str] = field(default_factory=list)  # what the last checkpoint should have taken away
     unstruck: int = 0  # faults whose moment never came
     findings: Findings | None = None
     immediate: Findings | None = None  # of the immediate sink apart, where a rollback is expected
@@ -121,6 +122,9 @@ class Record:
             "rollbacks": max(0, len(self.generations) - 1),
             "alarms": self.alarms,
             "notes": self.notes,
+            "samples": [
+                [round((s.at_ns - self.began_ns) / 1e6), s.live, s.checkpoint, s.bytes_kept] for s in self.samples
+            ],
         }
 
 
@@ -161,6 +165,7 @@ def judge(record: Record) -> None:
     slowest = max(times.values(), default=0.0)
     is_in_time = all(0 <= time <= limits.recovery_ms for time in times.values())
     demand("slowest recovery", f"at most {limits.recovery_ms} ms", f"{slowest} ms", is_in_time)
+    demand("logs and spill", "as at the start", "; ".join(record.remainder) or "as at the start", not record.remainder)
     demand("left behind", "nothing", ", ".join(record.left_behind) or "nothing", not record.left_behind)
 
 
@@ -171,8 +176,10 @@ def _judge_calls(record: Record, limits: Limits) -> None:
     if most is not None:
         record.checks.append(Check("calls repeated", f"at most {most}", str(repeated), repeated <= most))
     if len(record.generations) < 2:
-        changed = record.findings.keys_changed
+        changed, needless = record.findings.keys_changed, record.findings.calls_needless
         record.checks.append(Check("idempotency keys changed", "0", str(changed), not changed))
+        if not any(fault.kind in LEAVES_ZOMBIES for fault in record.scenario.faults):
+            record.checks.append(Check("logged calls made again", "0", str(needless), not needless))
 
 
 def _judge_immediate(record: Record) -> None:

@@ -19,8 +19,17 @@ from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work
 from clonos_chaos.fuzz_jobs import FuzzJob
 from clonos_chaos.runner_record import Check, Record, Strike, judge
-from clonos_chaos.runner_victims import Shape, choose
-from clonos_chaos.scenario import VICTIMLESS, Fault, Kind, Outcome, Pattern, Scenario
+from clonos_chaos.runner_victims import Shape, choose, tasks_of
+from clonos_chaos.scenario import (
+    STATUS_POINTS,
+    TASKLESS,
+    Fault,
+    Kind,
+    Outcome,
+    Pattern,
+    Scenario,
+    is_fault_point,
+)
 from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.stage import OPTIONS, SETTINGS
@@ -41,7 +50,11 @@ DOWN_MS: Final = 50
 TWINS: Final = {"tell": "sink", "files": "sink", "table": "sink"}
 """Steps of the shipped job that bear another name here."""
 
-POINTS_HERE: Final = {"checkpoint": "complete", "recovering": "start"}
+POINTS_HERE: Final = {
+    "checkpoint": "complete",
+    "recovering": "start",
+    "snapshot begun": "aligned",
+}
 """Points of real processes by what they are called here; all others have one name."""
 
 Do = Callable[[World, list[SimSlot], Fault], None]
@@ -139,9 +152,15 @@ class _Simulated:
             point = POINTS_HERE.get(at.point, at.point)
             if point not in POINTS and not point.endswith((" sent", " delivered")):
                 raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
-            nth = max(1, at.nth // SHARE) if at.point in ("call", "called") else at.nth
-            nth += len(TASKS) if at.point == "recovering" else 0  # each task has begun once
-            return Aim(point, strike, nth=nth, times=times)
+            nth = max(1, at.nth // SHARE) if at.point in ("call", "called", "emission") else at.nth
+            step = "" if at.point in STATUS_POINTS else at.task or fault.victim
+            watched = tasks_of(Shape(TASKS, ()), TWINS.get(step, step))
+            nth += len(watched) if point == "start" else 0  # each task has begun once
+
+            def there(world: World, reached: Reached) -> bool:
+                return reached.task < 0 or world.plan.task_name(reached.task) in watched
+
+            return Aim(point, strike, there, nth=nth, times=times)
         per_second = float(self.scenario.job_options.get("per_second", PER_SECOND))
         records = at.records if at.records is not None else int((at.seconds or 0.0) * per_second)
         wanted = min(records, self.total - SHARE) // SHARE
@@ -155,9 +174,10 @@ class _Simulated:
         world = self.world
         if world.ending is not None:
             return
-        first = world.plan.task_name(reached.task) if reached.task >= 0 and fault.at.point in ("call", "called") else ""
+        is_own = is_fault_point(fault.at.point) and not fault.at.task and not fault.at.point.endswith(" delivered")
+        first = world.plan.task_name(reached.task) if reached.task >= 0 and is_own else ""
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
-        tasks = [] if fault.kind in VICTIMLESS else choose(asked, self.shape, self.luck, first)
+        tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.luck, first)
         slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
         if fault.pattern is Pattern.WITH_STANDBY and tasks:
             placement = world.oracle.view.placements[self._task(tasks[0])]

@@ -26,9 +26,14 @@ class Kind(StrEnum):
     SLICE = "slice"  # packets come in small pieces
     CORRUPT = "corrupt"  # bits flip on the way
     DISK_FULL = "disk_full"  # no room to spill
+    DISK_FAILING = "disk_failing"  # no file can be written: spill, snapshots, metadata
+    DISK_SLOW = "disk_slow"  # each segment, snapshot and piece of metadata waits before it is written
     SERVICE_ERROR = "service_error"  # the HTTP service answers 500
+    SERVICE_SLOW = "service_slow"  # it answers late, mostly later than anybody waits
     SERVICE_HANG = "service_hang"  # it takes requests and does not answer
     SERVICE_DOWN = "service_down"  # nobody listens
+    USER_ERROR = "user_error"  # user code raises at a record: once, or whenever it sees it
+    CLOCK_STEP = "clock_step"  # the wall clock of all processes is set
 
 
 class Pattern(StrEnum):
@@ -56,30 +61,66 @@ class Outcome(StrEnum):
 NETWORK: Final = (Kind.CUT, Kind.HALF_OPEN, Kind.RESET, Kind.DELAY, Kind.THROTTLE, Kind.SLICE)
 """What goes through Toxiproxy."""
 
-SERVICE: Final = (Kind.SERVICE_ERROR, Kind.SERVICE_HANG, Kind.SERVICE_DOWN)
-LASTING: Final = (*NETWORK, *SERVICE, Kind.CORRUPT, Kind.PAUSE, Kind.DISK_FULL)
+SERVICE: Final = (Kind.SERVICE_ERROR, Kind.SERVICE_SLOW, Kind.SERVICE_HANG, Kind.SERVICE_DOWN)
+"""Their victim is the step whose calls fail; empty: all steps."""
+
+DISK: Final = (Kind.DISK_FULL, Kind.DISK_FAILING, Kind.DISK_SLOW)
+LASTING: Final = (*NETWORK, *SERVICE, *DISK, Kind.CORRUPT, Kind.PAUSE, Kind.CLOCK_STEP)
 """What ends by itself after ``lasts``."""
 
-VICTIMLESS: Final = (*SERVICE, Kind.KILL_DRIVER)
+VICTIMLESS: Final = (Kind.KILL_DRIVER, Kind.CLOCK_STEP)
+TASKLESS: Final = (*VICTIMLESS, *SERVICE, Kind.USER_ERROR)
+"""They befall no process."""
 
-POINTS: Final = {
+LEAVES_ZOMBIES: Final = (Kind.PAUSE, *NETWORK, Kind.CORRUPT)
+"""After them, a task that was replaced may go on for a moment, and ask the service once more."""
+
+STATUS_POINTS: Final = {
     "checkpoint": "a checkpoint has completed",
     "recovering": "a recovery has its view and is not over",
-    "call": "the service was asked and has not answered yet; the victim is who asks",
-    "called": "the service has just answered; the victim is who asked",
-    "committed": "a transactional sink has committed",
 }
-"""Points of the protocol that can be seen from outside a real process; the simulated world has more."""
+"""Seen from outside; all others are fault points, at which whoever reaches one waits until the fault has struck."""
+
+FAULT_POINTS: Final = {
+    "start": "the thread of an incarnation begins: after a death, its replay",
+    "log end": "a task has replayed its log and asks leave to go live",
+    "live": "it has got leave",
+    "emission": "a step was done, nothing of it has left",
+    "aligning": "the same, while a barrier has come by one input and not by all",
+    "aligned": "a barrier was put into the stream, with the snapshot",
+    "end of stream": "a task has ended its stream",
+    "intent": "a call with an effect is announced in the log",
+    "call": "the outside is about to be called",
+    "called": "the outside has answered, and nobody else knows",
+    "spilling": "a segment of an in-flight log is about to be written to disk",
+    "snapshot begun": "a snapshot is about to be written to the store",
+    "snapshot written": "it is there, and nobody knows",
+    "outside opened": "a sink has opened its outside",
+    "outside written": "the outside has it, and nobody else knows",
+    "metadata begun": "all have acknowledged a checkpoint, which is about to be made durable",
+    "metadata written": "it is durable, and nobody knows",
+    "committed": "a transactional sink has committed, and nobody knows",
+}
+"""Also a message's word and ``delivered``, such as ``standby_update delivered``: it has come, nobody has read it."""
+
+
+def is_fault_point(point: str) -> bool:
+    """Whether processes wait there."""
+    return point in FAULT_POINTS or point.endswith(" delivered")
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When: ``seconds`` after every task was live, after ``records`` read, or at a ``point`` for the ``nth`` time."""
+    """When: ``seconds`` after every task was live, after ``records`` read, or at a ``point`` for the ``nth`` time.
+
+    ``task``: the step at which the point is watched; empty: the victim, or any task where there is none.
+    """
 
     seconds: float | None = None
     records: int | None = None
     point: str = ""
     nth: int = 1
+    task: str = ""
 
     def __str__(self) -> str:
         if self.point:
@@ -103,6 +144,8 @@ class Fault:
     bytes_per_second: int = 10_000
     piece_bytes: int = 16
     every_bytes: int = 4_096  # one flipped bit in so many
+    step_ms: int = 3_600_000  # by which the wall clock is set forth
+    again: bool = False  # user code raises whenever it sees the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +157,7 @@ class Limits:
     rollbacks: int = 0
     disturbed: int = 0  # healthy tasks that lose their process or incarnation
     calls_repeated: int | None = None  # questions that the service was asked again
+    kept_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +194,27 @@ class Scenario:
         """Whether bytes are corrupted."""
         return any(fault.kind is Kind.CORRUPT for fault in self.faults)
 
+    @property
+    def needs_fault_points(self) -> bool:
+        """Whether processes must wait at points."""
+        return any(is_fault_point(fault.at.point) or fault.kind is Kind.DISK_SLOW for fault in self.faults)
+
+    @property
+    def needs_faketime(self) -> bool:
+        """Whether the wall clock is set."""
+        return any(fault.kind is Kind.CLOCK_STEP for fault in self.faults)
+
 
 KEYS_OF: Final[Mapping[str, tuple[Kind, ...]]] = {
     "lasts": LASTING,
-    "latency": (Kind.DELAY,),
+    "latency": (Kind.DELAY, Kind.SERVICE_SLOW, Kind.DISK_SLOW),
     "jitter": (Kind.DELAY,),
     "bytes_per_second": (Kind.THROTTLE,),
     "piece_bytes": (Kind.SLICE,),
     "every_bytes": (Kind.CORRUPT,),
+    "step": (Kind.CLOCK_STEP,),
+    "again": (Kind.USER_ERROR,),
     "victim": tuple(kind for kind in Kind if kind not in VICTIMLESS),
-    "pattern": tuple(kind for kind in Kind if kind not in VICTIMLESS),
+    "pattern": tuple(kind for kind in Kind if kind not in TASKLESS),
 }
 """Keys that mean something for these kinds only."""

@@ -3,7 +3,7 @@
 name = "kill-each-step"
 job = "described"                     # a shipped one, or "module:job"
 
-[matrix]                              # every combination is one run
+[matrix]                              # every combination is one run; it fills the last of the faults
 victim = ["read", "ask", "window"]
 
 [[faults]]
@@ -30,6 +30,11 @@ from clonos_chaos.scenario import KEYS_OF, Expected, Fault, Kind, Limits, Moment
 
 SHIPPED_FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
+BUNDLE: Final = "fault"
+"""A key of a matrix whose values are tables of several keys of a fault, with a ``name`` for the run's."""
+
+OF_ALL_CASES: Final = ("before", "options", "job_options", "limits", "expected")
+"""Keys of a matrix that are no lists of cases: faults before the others, and what is other than in the whole file."""
 TOP_KEYS: Final = ("name", "about", "job", "oracle", "options", "job_options", "matrix", "faults", "limits", "expected")
 
 Typed = TypeVar("Typed")
@@ -78,26 +83,52 @@ def parse_scenarios(text: str, file: str) -> list[Scenario]:
         raise ScenarioRefused(file, "the text", f"is no TOML: {error}", "See docs/chaos.md for an example.") from None
     reader = _Reader(file)
     reader.check_keys("", data, TOP_KEYS)
-    matrix = reader.table("matrix", data.get("matrix", {}))
-    return [_scenario(reader, data, case) for case in _cases(reader, matrix)]
+    matrices = data.get("matrix", {})
+    found = []
+    for number, matrix in enumerate(matrices if isinstance(matrices, list) else [matrices]):
+        where = f"matrix[{number}]" if isinstance(matrices, list) else "matrix"
+        table = reader.table(where, matrix)
+        usual: dict[str, Any] = {key: table.pop(key) for key in OF_ALL_CASES if key in table}
+        found += [
+            _scenario(reader, data | _over(reader, where, data, usual), case) for case in _cases(reader, where, table)
+        ]
+    return found
 
 
-def _cases(reader: _Reader, matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _over(reader: _Reader, where: str, data: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """What a matrix has besides cases, over what the file has."""
+    found: dict[str, Any] = {}
+    for key, value in usual.items():
+        if key == "before":
+            found["faults"] = [
+                *_list(reader, f"{where}.before", value),
+                *_list(reader, "faults", data.get("faults", [{}])),
+            ]
+        else:
+            found[key] = {**reader.table(key, data.get(key, {})), **reader.table(f"{where}.{key}", value)}
+    return found
+
+
+def _cases(reader: _Reader, where: str, matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for key, values in matrix.items():
         if not isinstance(values, list) or not values:
-            raise reader.refused(f"matrix.{key}", f"is {values!r}", "A list of values is expected, one run for each.")
+            raise reader.refused(f"{where}.{key}", f"is {values!r}", "A list of values is expected, one run for each.")
     for values in itertools.product(*matrix.values()):
         yield dict(zip(matrix, values, strict=True))
+
+
+def _list(reader: _Reader, where: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise reader.refused(where, "is no list of tables", "Each fault begins with a line [[faults]].")
+    return value
 
 
 def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any]) -> Scenario:
     for key in ("name", "job"):
         if not isinstance(data.get(key), str) or not data[key]:
             raise reader.refused(key, "is missing", f'A line such as {key} = "described" is expected.')
-    faults = data.get("faults", [])
-    if not isinstance(faults, list):
-        raise reader.refused("faults", "is no list of tables", "Each fault begins with a line [[faults]].")
     suffix = "".join(f" {key}={_short(value)}" for key, value in case.items())
+    faults = _list(reader, "faults", data.get("faults", [{}] if case else []))
     return Scenario(
         name=data["name"] + suffix,
         job=data["job"],
@@ -106,7 +137,12 @@ def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any])
         options=reader.table("options", data.get("options", {})),
         job_options=reader.table("job_options", data.get("job_options", {})),
         faults=tuple(
-            _fault(reader, f"faults[{number}]", reader.table(f"faults[{number}]", fault), case)
+            _fault(
+                reader,
+                f"faults[{number}]",
+                reader.table(f"faults[{number}]", fault),
+                case if fault is faults[-1] else {},
+            )
             for number, fault in enumerate(faults)
         ),
         limits=reader.fill(Limits, "limits", data.get("limits", {})),
@@ -115,14 +151,29 @@ def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any])
 
 
 def _short(value: object) -> str:
-    return ",".join(f"{key}:{part}" for key, part in value.items()) if isinstance(value, dict) else str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    return str(value.get("name", ",".join(f"{key}:{part}" for key, part in value.items())))
+
+
+def _unbundled(reader: _Reader, case: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a fault in a case; names are for people."""
+    found: dict[str, Any] = {}
+    for key, value in case.items():
+        if key == BUNDLE:
+            found |= reader.table(f"matrix.{key}", value)
+            found.pop("name", None)
+        else:
+            found[key] = {part: each for part, each in value.items() if part != "name"} if key == "at" else value
+    return found
 
 
 def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[str, Any]) -> Fault:
-    for key in case:
+    filled = _unbundled(reader, case)
+    for key in filled:
         if key in table:
             raise reader.refused(f"{where}.{key}", "is also in [matrix]", "Leave it in one place.")
-    table = {**table, **case}
+    table = {**table, **filled}
     if "kind" not in table:
         raise reader.refused(f"{where}.kind", "is missing", f"The kinds are: {', '.join(Kind)}.")
     moment = table.pop("at", None)

@@ -3,16 +3,15 @@
     read -> ask (by key: service, luck, a count) -> direct --------------------------> tell -> files (transactional)
                                                  -> window (by key) -> taken apart ->      -> table (immediate)
 
-Every record comes out by two paths into two sinks, with all that was drawn for it.
+Every record comes out by two paths into two sinks, with all that was drawn for it. Every step asks the service: ``ask``
+about each record, the others about some.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,74 +20,103 @@ from clonos.connectors import files, sqlite
 from clonos.core.errors import JobError
 from clonos.job import Job
 from clonos.operators.windows import WindowResult
+from clonos_chaos.scenario_gate import Gated
 from clonos_services import clock, http
 from clonos_services import random as causal_random
 
 KEYS: Final = 8
-SOURCES: Final = 2
-RECORDS: Final = 1_000
+RECORDS: Final = 1_500
 PER_SECOND: Final = 250.0
+STEPS: Final = ("read", "ask", "window", "tell", "table")
+"""All of them can be a fault's victim."""
+
+ASKED_EVERY: Final = 8
+"""Steps other than ``ask`` ask about one in so many records of a key, each about others."""
+
 COLUMNS: Final = (
-    *("source", "offset", "path", "key", "seen", "luck", "answer", "read_ns", "window", "at_ns"),
-    "number",
+    *("source", "offset", "path", "key", "seen", "luck", "answer", "read_ns", "window", "at_ns", "number"),
+    *("by_read", "by_window", "by_tell", "by_table"),
 )
 CALL_TIMEOUT_S: Final = 0.4
 NO_ANSWER: Final = -1
 """What stands for an answer that did not come in time."""
 
+NOT_ASKED: Final = 0
+
 Row = dict[str, Any]
 
 
-class Paced:
-    """A source of ``records`` rows, half of them from each of two sources, at most so many a second; 0: no pace."""
-
-    def __init__(self, records: int, per_second: float) -> None:
-        self.records, self.per_second = records, per_second
-
-    def splits(self, parallelism: int) -> list[bytes]:
-        """One per source."""
-        return [b"%d" % source for source in range(SOURCES)]
-
-    def reader(self) -> PacedReader:
-        """A reader that keeps the pace."""
-        return PacedReader(self.records // SOURCES, self.per_second / SOURCES)
+class Stumbled(RuntimeError):
+    """What user code raises when a fault wants it to."""
 
 
-class PacedReader:
-    """Reads one source. It goes on at its pace from where it was opened."""
+class Steps:
+    """The functions of the job. ``folder``: where a fault leaves word that user code shall raise."""
 
-    def __init__(self, records: int, per_second: float) -> None:
-        self._records, self._per_second = records, per_second
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = str(folder), url
 
-    def open(self, split: bytes, mark: bytes | None) -> None:
-        """From the mark on."""
-        self._source = int(split)
-        self._next = self._first = int(mark or 0)
-        self._opened_s = time.monotonic()
+    def stamp(self, record: tuple[int, int]) -> Row:
+        """The record, and when it was read."""
+        source, offset = record
+        row = {"source": source, "offset": offset, "key": offset % KEYS, "read_ns": clock.time_ns()}
+        return row | {"by_read": self.ask_some("read", row)}
 
-    def read(self, records_max: int) -> Sequence[tuple[int, int]] | None:
-        """What is due."""
-        end = min(self._records, self._next + records_max)
-        if self._next >= self._records:
-            return None
-        if self._per_second:
-            end = min(end, self._first + int((time.monotonic() - self._opened_s) * self._per_second))
-        found = [(self._source, offset) for offset in range(self._next, end)]
-        self._next = max(self._next, end)
-        return found
+    def ask(self, _key: int, seen: int | None, row: Row) -> tuple[int, Row]:
+        """A call, a draw and a count for a record."""
+        answer = self._ask("ask", row)
+        count = (seen or 0) + 1
+        return count, {**row, "seen": count, "luck": causal_random.getrandbits(40), "answer": answer}
 
-    def mark(self) -> bytes:
-        """The next offset."""
-        return b"%d" % self._next
+    def taken_apart(self, window: WindowResult[int, list[Row]]) -> list[Row]:
+        """The records of a window, each with its window."""
+        start = window.start.isoformat()
+        return [
+            {**row, "path": "window", "window": start, "by_window": self.ask_some("window", row)}
+            for row in window.value
+        ]
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def tell(self, _everything: int, number: int | None, row: Row) -> tuple[int, Row]:
+        """What goes to both sinks, numbered."""
+        count = (number or 0) + 1
+        by_tell = self.ask_some("tell", row)
+        return count, {**row, "at_ns": clock.time_ns(), "number": count, "by_tell": by_tell, "by_table": NOT_ASKED}
 
+    def sign(self, row: Row) -> Row:
+        """What goes into the table."""
+        return {**row, "by_table": self.ask_some("table", row)}
 
-def stamp(record: tuple[int, int]) -> Row:
-    """The record, and when it was read."""
-    source, offset = record
-    return {"source": source, "offset": offset, "key": offset % KEYS, "read_ns": clock.time_ns()}
+    def ask_some(self, step: str, row: Row) -> int:
+        """Asks about one record in some; the others only pass."""
+        if row["offset"] // KEYS % ASKED_EVERY == STEPS.index(step):
+            return self._ask(step, row)
+        self._stumble(step, row)
+        return NOT_ASKED
+
+    def _ask(self, step: str, row: Row) -> int:
+        """A service that fails or is silent is an answer too."""
+        self._stumble(step, row)
+        question = {name: str(row.get(name, "")) for name in ("path", "source", "offset")} | {"step": step}
+        try:
+            reply = http.get(self.url, params=question, timeout=CALL_TIMEOUT_S, retries=0)
+            return int(reply.json()["answer"])
+        except http.HttpError:
+            return NO_ANSWER
+
+    def _stumble(self, step: str, row: Row) -> None:
+        """Raises when a file says so: once, or at one record in each life. No service: what user code does wrong."""
+        word = Path(self.folder, f"raise-{step}")
+        if not word.exists():
+            return
+        if word.read_text("utf-8") == "once":
+            word.unlink()
+            raise Stumbled(f"{step} raises once, as it was told to, at {row['source']}, {row['offset']}")
+        place = Path(self.folder, f"raised-{step}")
+        here = f"{row['source']} {row['offset']}"
+        if not place.exists():
+            place.write_text(here, "utf-8")
+        if place.read_text("utf-8") == here:
+            raise Stumbled(f"{step} raises whenever it sees this record, as it was told to: {here}")
 
 
 def key_of(row: Row) -> int:
@@ -96,47 +124,26 @@ def key_of(row: Row) -> int:
     return int(row["key"])
 
 
-def ask(url: str, _key: int, seen: int | None, row: Row) -> tuple[int, Row]:
-    """A call, a draw and a count for a record. A service that fails or is silent is an answer too."""
-    question = {"source": str(row["source"]), "offset": str(row["offset"])}
-    try:
-        reply = http.get(url, params=question, timeout=CALL_TIMEOUT_S, retries=0)
-        answer = reply.json()["answer"]
-    except http.HttpError:
-        answer = NO_ANSWER
-    count = (seen or 0) + 1
-    return count, {**row, "seen": count, "luck": causal_random.getrandbits(40), "answer": answer}
-
-
-def taken_apart(window: WindowResult[int, list[Row]]) -> list[Row]:
-    """The records of a window, each with its window."""
-    start = window.start.isoformat()
-    return [{**row, "path": "window", "window": start} for row in window.value]
-
-
 def directly(row: Row) -> Row:
     """The record on its short path."""
-    return {**row, "path": "direct", "window": ""}
-
-
-def tell(_everything: int, number: int | None, row: Row) -> tuple[int, Row]:
-    """What goes to both sinks, numbered."""
-    count = (number or 0) + 1
-    return count, {**row, "at_ns": clock.time_ns(), "number": count}
+    return {**row, "path": "direct", "window": "", "by_window": NOT_ASKED}
 
 
 def described(
     folder: Path, url: str, *, records: int = RECORDS, per_second: float = PER_SECOND, window: str = "200ms"
 ) -> Job:
-    """The job, with its outputs in ``folder``."""
+    """The job, with its outputs in ``folder``. The runner lets in ``records`` at most, so many a second."""
+    assert records > 0, per_second
+    steps = Steps(folder, url)
     job = Job("described", parallelism=2)
-    rows = job.source(Paced(records, per_second), parallelism=1, name="read").map(stamp, parallelism=1)
-    asked = rows.key_by(key_of).stateful_map(partial(ask, url), name="ask")
+    rows = job.source(Gated(folder), parallelism=1, name="read").map(steps.stamp, parallelism=1)
+    asked = rows.key_by(key_of).stateful_map(steps.ask, name="ask")
     windowed = asked.key_by(key_of).window(Tumbling(window)).aggregate(list, list.append, name="window")
-    both = asked.map(directly).union(windowed.flat_map(taken_apart))
-    told = both.key_by(lambda _row: 0).stateful_map(tell, name="tell", parallelism=1)
+    both = asked.map(directly).union(windowed.flat_map(steps.taken_apart))
+    told = both.key_by(lambda _row: 0).stateful_map(steps.tell, name="tell", parallelism=1)
     told.sink(files.jsonl(str(folder / "output")), name="files", parallelism=1)
-    told.rebalance().sink(sqlite(str(folder / "table.sqlite"), "rows", columns=COLUMNS), name="table", parallelism=1)
+    signed = told.rebalance().map(steps.sign, name="table", parallelism=1)
+    signed.sink(sqlite(str(folder / "table.sqlite"), "rows", columns=COLUMNS), name="rows", parallelism=1)
     return job
 
 

@@ -1,7 +1,7 @@
 """The oracle of the shipped job: reads both outputs and the service's log, and imports nothing of the runtime.
 
 Each (source, offset, path) must be in each sink once. What was drawn for a record must be the same wherever it is seen,
-and what the service is said to have answered must be what it did answer to just this question.
+and what the service is said to have answered must be what it did answer to just this question, when asked last.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from typing import Any
 
 EXAMPLES_MAX = 5
 PATHS = ("direct", "window")
-DRAWN = ("key", "seen", "luck", "answer", "read_ns")
-TOLD = ("window", "at_ns", "number")
+DRAWN = ("key", "seen", "luck", "answer", "read_ns", "by_read")
+TOLD = ("window", "at_ns", "number", "by_window", "by_tell")
+ANSWERS = {"by_read": ("read", ""), "answer": ("ask", ""), "by_window": ("window", "")}
+"""Columns with what the service has said, by step and path of the question."""
+
+BY_PATH = {"by_tell": "tell", "by_table": "table"}
+NOT_ASKED, NO_ANSWER = 0, -1
 
 Row = dict[str, Any]
+Question = tuple[str, str, int, int]
+"""Step, path, source, offset."""
 
 
 @dataclass(slots=True)
@@ -33,7 +40,8 @@ class Findings:
     disordered: int = 0
     calls: int = 0
     calls_repeated: int = 0
-    keys_changed: int = 0  # questions that came again under another idempotency key
+    calls_needless: int = 0  # asked again although the answer of before is the one that has left
+    keys_changed: int = 0  # questions that came again under another idempotency key; those of the source may
     examples: dict[str, list[str]] = field(default_factory=dict)
     by_sink: dict[str, dict[str, int]] = field(default_factory=dict)
     rows: list[tuple[int, int]] = field(default_factory=list)
@@ -77,14 +85,15 @@ def service_log(file: Path) -> Iterator[Row]:
                 yield json.loads(line)
 
 
-def judge_folder(folder: Path, records: int, sources: int, sinks: Sequence[str] = ("files", "table")) -> Findings:
-    """Reads all that a run has left in its folder."""
+def judge_folder(folder: Path, sources: int, sinks: Sequence[str] = ("files", "table")) -> Findings:
+    """Reads all that a run has left in its folder; the gate says how much was let in."""
     outputs: dict[str, list[Row]] = {}
     if "files" in sinks:
         outputs["files"] = list(committed_rows(folder / "output"))
     if "table" in sinks:
         outputs["table"] = list(table_rows(folder / "table.sqlite"))
-    expected = {(source, offset) for source in range(sources) for offset in range(records // sources)}
+    of_each = int((folder / "gate").read_text("utf-8").split()[0])
+    expected = {(source, offset) for source in range(sources) for offset in range(of_each)}
     return judge(expected, outputs, service_log(folder / "calls.jsonl"))
 
 
@@ -94,6 +103,7 @@ def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: It
     answers = _read_log(findings, log)
     drawn: dict[tuple[int, int], Row] = {}
     told: dict[tuple[int, int, str], Row] = {}
+    shown: dict[Question, int] = {}
     for sink, rows in outputs.items():
         _count(findings, sink, rows, expected)
         _check_order(findings, sink, rows)
@@ -101,26 +111,36 @@ def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: It
             place = (row["source"], row["offset"])
             _compare(findings, drawn, place, {name: row[name] for name in DRAWN})
             _compare(findings, told, (*place, row["path"]), {name: row[name] for name in TOLD})
-    _check_answers(findings, drawn, answers)
+            shown.update(_answers_in(row))
+    _check_answers(findings, shown, answers)
     _check_counts(findings, drawn)
     findings.rows = sorted((row["at_ns"], drawn[place[:2]]["read_ns"]) for place, row in told.items())
     return findings
 
 
-def _read_log(findings: Findings, log: Iterable[Row]) -> dict[tuple[int, int], set[int]]:
-    answers: dict[tuple[int, int], set[int]] = defaultdict(set)
-    keys: dict[tuple[int, int], set[str]] = defaultdict(set)
+def _read_log(findings: Findings, log: Iterable[Row]) -> dict[Question, list[int]]:
+    """The answers to each question, in order."""
+    answers: dict[Question, list[int]] = defaultdict(list)
+    keys: dict[Question, set[str]] = defaultdict(set)
     for line in log:
-        place = (line["source"], line["offset"])
+        question = (line["step"], line["path"], line["source"], line["offset"])
         findings.calls += 1
-        findings.calls_repeated += place in answers
-        answers[place].add(line["answer"])
-        keys[place].add(line["key"])
-    for place, found in keys.items():
-        if len(found) > 1:
+        findings.calls_repeated += question in answers
+        answers[question].append(line["answer"])
+        keys[question].add(line["key"])
+    for question, found in keys.items():
+        if len(found) > 1 and question[0] != "read":
             findings.keys_changed += 1
-            findings.note("keys_changed", f"{place}: {len(found)} keys")
+            findings.note("keys_changed", f"{question}: {len(found)} keys")
     return answers
+
+
+def _answers_in(row: Row) -> Iterator[tuple[Question, int]]:
+    """Whatever a row says that the service has said."""
+    place = (row["source"], row["offset"])
+    for name, (step, path) in (*ANSWERS.items(), *((name, (step, row["path"])) for name, step in BY_PATH.items())):
+        if row[name] != NOT_ASKED:
+            yield (step, path, *place), row[name]
 
 
 def _count(findings: Findings, sink: str, rows: list[Row], expected: set[tuple[int, int]]) -> None:
@@ -160,12 +180,19 @@ def _compare(findings: Findings, known: dict[Any, Row], place: Any, values: Row)
         findings.note("contradicted", f"{place}: {', '.join(changed)}")
 
 
-def _check_answers(findings: Findings, drawn: dict[Any, Row], answers: dict[tuple[int, int], set[int]]) -> None:
-    for place, values in drawn.items():
-        answer = values["answer"]
-        if answer != -1 and answer not in answers.get(place, ()):
+def _check_answers(findings: Findings, shown: dict[Question, int], answers: dict[Question, list[int]]) -> None:
+    for question, answer in shown.items():
+        given = answers.get(question, [])
+        if answer == NO_ANSWER:
+            continue
+        if answer not in given:
             findings.contradicted += 1
-            findings.note("contradicted", f"{place} has the answer {answer}, which was never given to it")
+            findings.note("contradicted", f"{question} has the answer {answer}, which was never given to it")
+        elif given[-1] != answer:
+            findings.calls_needless += 1
+            findings.note(
+                "calls_needless", f"{question} was asked {len(given)} times, number {given.index(answer) + 1} left"
+            )
 
 
 def _check_counts(findings: Findings, drawn: dict[Any, Row]) -> None:

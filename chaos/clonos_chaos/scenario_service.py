@@ -1,11 +1,12 @@
 """The HTTP service of a scenario: a process of its own that draws each answer, logs what it said, and fails when told.
 
-``GET /ask?source=S&offset=N`` answers ``{"answer": ...}``, another one each time. The log has a JSON line for each
-question, written before anything is on the wire: ``{source, offset, answer, status, key, at_ns}``; status 0: no answer.
+``GET /ask?step=A&path=P&source=S&offset=N`` answers ``{"answer": ...}``, another one each time. The log has a JSON line
+for each question, written before anything is on the wire: ``{step, path, source, offset, answer, status, key, at_ns}``;
+status 0: no answer.
 
 Run as ``python -m clonos_chaos.scenario_service LOG``. It prints its port, takes words on its standard input, and ends
-when that ends: ``answer``, ``error``, ``hang``, ``down``, ``hold N`` (the Nth call from now waits for ``release``, and
-``held PORT`` of its caller is printed), ``tell N`` (the same, but it is answered at once), ``release``.
+when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one step when its name follows
+(``slow MS STEP``), and ``down``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -29,52 +29,40 @@ END_TIMEOUT_S = 5.0
 ANSWER_BITS = 40
 
 
+ALL_STEPS = "*"
+
+
 class Service:
-    """Answers, or does what its ``mode`` says."""
+    """Answers, or does what its modes say."""
 
     def __init__(self, log_fd: int) -> None:
-        self.mode = "answer"
+        self.is_down = False
         self.connections: set[Connection] = set()
+        self._modes: dict[str, tuple[str, float]] = {}  # by step
         self._log_fd = log_fd
         self._draw = random.SystemRandom().getrandbits  # noqa: TID251 it plays the outside world, which has no seed
-        self._watched_in = 0  # calls until one is told of; 0: none
-        self._is_holding = False
-        self._held: list[Callable[[], None]] = []
 
-    def ask(self, connection: Connection, source: int, offset: int, key: str) -> None:
-        """One question, as the mode has it."""
-        caller, is_held = connection.caller_port, False
-        if self._watched_in:
-            self._watched_in -= 1
-            is_held = not self._watched_in
-        if is_held and self._is_holding:
-            self._held.append(lambda: self._answer(connection, source, offset, key))
-        else:
-            self._answer(connection, source, offset, key)
-        if is_held:
-            _say(f"held {caller}")
-
-    def _answer(self, connection: Connection, source: int, offset: int, key: str) -> None:
-        status = {"answer": 200, "error": 500}.get(self.mode, 0)
+    def ask(self, connection: Connection, question: dict[str, Any]) -> None:
+        """One question, as the mode of its step has it."""
+        mode, late_s = self._modes.get(question["step"], self._modes.get(ALL_STEPS, ("answer", 0.0)))
+        status = {"answer": 200, "slow": 200, "error": 500}.get(mode, 0)
         answer = self._draw(ANSWER_BITS) + 1 if status == 200 else -status
-        line = {"source": source, "offset": offset, "answer": answer, "status": status, "key": key}
-        os.write(self._log_fd, json.dumps({**line, "at_ns": time.time_ns()}).encode() + b"\n")  # noqa: TID251
-        if status:
+        line = {**question, "answer": answer, "status": status, "at_ns": time.time_ns()}  # noqa: TID251
+        os.write(self._log_fd, json.dumps(line).encode() + b"\n")
+        if late_s:
+            asyncio.get_running_loop().call_later(late_s, connection.reply, status, {"answer": answer})
+        elif status:
             connection.reply(status, {"answer": answer})
 
     def obey(self, words: list[str]) -> None:
         """A line of the standard input."""
-        if words[0] in ("hold", "tell"):
-            self._watched_in, self._is_holding = int(words[1]), words[0] == "hold"
-        elif words[0] == "release":
-            held, self._held = self._held, []
-            for answer in held:
-                answer()
-        else:
-            self.mode = words[0]
-            if self.mode != "hang":
-                for connection in list(self.connections):
-                    connection.close_if_waited_for(self.mode == "down")
+        late_s = float(words.pop(1)) / 1000 if words[0] == "slow" else 0.0
+        step = words[1] if len(words) > 1 else ALL_STEPS
+        self._modes[step] = (words[0], late_s)
+        self.is_down = words[0] == "down"
+        if words[0] != "hang":
+            for connection in list(self.connections):
+                connection.close_if_waited_for(self.is_down)
 
 
 class Connection(asyncio.Protocol):
@@ -91,18 +79,12 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._service.connections.add(self)
-        if self._service.mode == "down":
+        if self._service.is_down:
             transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The caller is gone."""
         self._service.connections.discard(self)
-
-    @property
-    def caller_port(self) -> int:
-        """By which the caller's process can be found."""
-        assert self._transport is not None, "asked after the connection is made"
-        return int(self._transport.get_extra_info("peername")[1])
 
     def data_received(self, data: bytes) -> None:
         """Takes every question that is complete."""
@@ -113,14 +95,22 @@ class Connection(asyncio.Protocol):
             headers = {name.strip().lower(): text.strip() for name, _, text in (f.partition(":") for f in fields)}
             asked = parse_qs(urlsplit(request.split(" ")[1]).query)
             self._waiting_count += 1
-            key = headers.get("idempotency-key", "")
-            self._service.ask(self, int(asked["source"][0]), int(asked["offset"][0]), key)
+            question = {
+                "step": asked["step"][0],
+                "path": asked.get("path", [""])[0],
+                "source": int(asked["source"][0]),
+                "offset": int(asked["offset"][0]),
+                "key": headers.get("idempotency-key", ""),
+            }
+            self._service.ask(self, question)
         if len(self._received) > HEAD_BYTES_MAX:
             self._transport.close()
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
         """Answers the question that has waited longest."""
         assert self._transport is not None, "answered after the connection is made"
+        if self._transport.is_closing():  # the caller has given up, or was cut off
+            return
         self._waiting_count -= 1
         content = json.dumps(body).encode("utf-8")
         head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
@@ -130,11 +120,6 @@ class Connection(asyncio.Protocol):
         """A call that hangs ends when the service comes back."""
         if self._transport is not None and (self._waiting_count or in_any_case):
             self._transport.abort()
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 async def _serve(log_fd: int) -> None:
@@ -152,7 +137,8 @@ async def _serve(log_fd: int) -> None:
             service.obey(line.decode("ascii").split())
 
     loop.add_reader(sys.stdin.fileno(), hear)
-    _say(str(server.sockets[0].getsockname()[1]))
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
     await over.wait()
     server.close()
     for connection in list(service.connections):
@@ -167,7 +153,7 @@ def main() -> None:
 
 
 class ServiceProcess:
-    """The service as a child process. ``output_fd`` has its words, to be read without waiting."""
+    """The service as a child process."""
 
     def __init__(self, log: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -182,19 +168,12 @@ class ServiceProcess:
         if not port:
             raise EnvironmentFault(f"the scenario's HTTP service did not start: exit code {self._process.wait()}.")
         self.url = f"http://127.0.0.1:{int(port)}/ask"
-        os.set_blocking(self._process.stdout.fileno(), False)
 
     def tell(self, words: str) -> None:
         """What it shall do from now on."""
         assert self._process.stdin is not None, "it was opened as a pipe"
         self._process.stdin.write(f"{words}\n".encode("ascii"))
         self._process.stdin.flush()
-
-    def held_port(self) -> int | None:
-        """The port of the caller whose call is held or was told of, if there is news."""
-        assert self._process.stdout is not None, "it was opened as a pipe"
-        line = self._process.stdout.readline()
-        return int(line.split()[1]) if line else None
 
     def close(self) -> None:
         """Ends the process and waits for it."""

@@ -21,6 +21,7 @@ import lz4.frame
 import xxhash
 
 from clonos.core.errors import EnvironmentFault
+from clonos.io.fault_points import FaultPoints
 
 SPILL_FORMAT: Final = 1
 CLOSE_TIMEOUT_S: Final = 10.0
@@ -81,8 +82,11 @@ class SpillFolder:
     over to the slot's thread. The thread is started by the first write. ``close`` is for the thread that made this.
     """
 
-    def __init__(self, folder: Path, on_spilled: OnSpilled, on_loaded: OnLoaded) -> None:
+    def __init__(
+        self, folder: Path, on_spilled: OnSpilled, on_loaded: OnLoaded, faults: FaultPoints | None = None
+    ) -> None:
         self._folder = folder
+        self._faults = faults
         self._on_spilled = on_spilled
         self._on_loaded = on_loaded
         self._changed = threading.Condition()
@@ -161,6 +165,8 @@ class SpillFolder:
 
     def _write(self, segment: int, payloads: list[bytes]) -> None:
         path = self._path(segment)
+        if self._faults is not None:
+            self._faults.reach("spilling", detail=str(segment))
         try:
             checksum, body = encode_segment(segment, payloads)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

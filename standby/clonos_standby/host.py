@@ -98,6 +98,7 @@ class SlotHost:
             folder.path / "spill",
             lambda *outcome: self._inbox.put(self._slot.on_spilled, *outcome),
             lambda *outcome: self._inbox.put(self._slot.on_segment_loaded, *outcome),
+            self._faults,
         )
         self._slot = Slot(slot_id, self._image.plan, self._options, self)
         self._intakes = JournalThreads(self._image, self._slot, self._inbox)

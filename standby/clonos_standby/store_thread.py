@@ -91,6 +91,8 @@ class SnapshotStore:
 
     def _write(self, name: str, snapshot: Snapshot) -> None:
         encoded = encode_snapshot(snapshot)
+        if self._faults is not None:
+            self._faults.reach("snapshot begun", self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
         try:
             self._writer.persist(lambda: self._store.write_object(name, encoded))
         except StoreFailed as error:

@@ -43,16 +43,17 @@ def _bad(record: Record) -> list[str]:
     return [f"{check.name}: {check.found}, wanted {check.wanted}" for check in record.checks if not check.is_good]
 
 
-def test_a_killed_worker_leaves_the_output_exactly_once_and_the_command_says_so(
+def test_a_worker_killed_between_a_call_and_its_replication_leaves_the_output_exactly_once_and_the_command_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "small.toml"
-    file.write_text(SMALL + 'kind = "kill_worker"\nvictim = "ask"\nat = { seconds = 0.3 }\n', "utf-8")
+    file.write_text(SMALL + 'kind = "kill_worker"\nvictim = "tell"\nat = { point = "called", nth = 2 }\n', "utf-8")
     code = run([str(file), "--json", str(tmp_path / "all.json"), "--html", str(tmp_path / "all.html")])
     assert code == 0, capsys.readouterr().out
     (found,) = json.loads((tmp_path / "all.json").read_text("utf-8"))
-    assert (found["verdict"], found["oracle"]["lost"], found["oracle"]["records"]) == ("good", 0, 240)
-    assert [strike["kind"] for strike in found["strikes"]] == ["kill_worker"]
+    assert (found["verdict"], found["oracle"]["lost"]) == ("good", 0)
+    assert found["oracle"]["calls_repeated"] >= 1
+    assert [(strike["tasks"], strike["detail"]) for strike in found["strikes"]] == [(["tell/0"], "at called 2")]
     assert all(0 < time_ms < 10_000 for time_ms in found["recovery_ms"].values())
     page = (tmp_path / "all.html").read_text("utf-8")
     assert page.count("<svg") == 1

@@ -28,6 +28,7 @@ def test_a_scenario_is_read_with_its_types() -> None:
     (scenario,) = parse_scenarios(PLAIN, "plain.toml")
     (fault,) = scenario.faults
     assert (fault.kind, fault.pattern, fault.lasts_ms, fault.at.records) == (Kind.PAUSE, Pattern.SIBLINGS, 2_000, 100)
+    assert not scenario.needs_fault_points
     assert (scenario.limits.seconds, scenario.limits.recovery_ms) == (20.0, 3_000)
     assert scenario.expected.outcome is Outcome.ROLLBACK
 
@@ -38,6 +39,42 @@ def test_a_matrix_gives_one_run_for_each_combination() -> None:
     runs = parse_scenarios(text, "matrix.toml")
     assert len({(run.faults[0].victim, run.faults[0].lasts_ms) for run in runs}) == 6
     assert runs[0].name == "plain victim=ask lasts=500ms"
+
+
+def test_a_bundle_of_keys_is_one_value_of_a_matrix_and_is_called_by_its_name() -> None:
+    text = PLAIN.replace('kind = "pause"\n', "").replace('lasts = "2s"\n', "")
+    text += '[matrix]\nfault = [{ name = "long", kind = "pause", lasts = "2s" }, { kind = "kill_worker" }]\n'
+    long, kill = parse_scenarios(text, "bundles.toml")
+    assert (long.name, long.faults[0].kind, long.faults[0].lasts_ms) == ("plain fault=long", Kind.PAUSE, 2_000)
+    assert (kill.name, kill.faults[0].kind) == ("plain fault=kind:kill_worker", Kind.KILL_WORKER)
+
+
+def test_a_file_may_have_several_matrices_each_with_faults_before_and_an_outcome_of_its_own() -> None:
+    text = PLAIN.replace('victim = "window"\n', "").replace('outcome = "rollback"', "lost = 3")
+    text += """
+[[matrix]]
+victim = ["ask", "tell"]
+[[matrix]]
+victim = ["table"]
+expected = { outcome = "rollback" }
+before = [{ kind = "kill_worker", victim = "read", at = { seconds = 1 } }]
+"""
+    *first, last = parse_scenarios(text, "matrices.toml")
+    assert [[fault.victim for fault in run.faults] for run in first] == [["ask"], ["tell"]]
+    assert [fault.victim for fault in last.faults] == ["read", "table"]
+    assert (last.expected.outcome, last.expected.lost) == (Outcome.ROLLBACK, 3)
+    assert first[0].expected.outcome is Outcome.EXACTLY_ONCE
+
+
+@pytest.mark.parametrize(
+    ("name", "cases", "kinds"), [("matrix-faults", 60, 11), ("matrix-moments", 45, 1), ("matrix-patterns", 9, 1)]
+)
+def test_the_shipped_matrices_have_as_many_cases_as_they_say(name: str, cases: int, kinds: int) -> None:
+    runs = read_scenarios(find_scenario(name))
+    assert len({run.name for run in runs}) == cases
+    assert (
+        len({run.faults[-1].kind for run in runs}) == kinds
+    )  # a pause below the lease and one beyond it are of one kind
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,12 @@ def _outputs() -> tuple[dict[str, list[Row]], list[Row]]:
     log: list[Row] = []
     for offset in range(RECORDS):
         drawn = {"source": 0, "offset": offset, "key": offset % KEYS, "seen": offset // KEYS + 1, "luck": offset * 7}
-        drawn |= {"answer": offset + 1_000, "read_ns": offset}
-        log.append({"source": 0, "offset": offset, "answer": offset + 1_000, "status": 200, "key": f"k{offset}"})
+        drawn |= {"answer": offset + 1_000, "read_ns": offset, "by_read": 0}
+        asked = {"step": "ask", "path": "", "source": 0, "offset": offset, "status": 200, "key": f"k{offset}"}
+        log.append({**asked, "answer": offset + 1_000})
         for path in ("direct", "window"):
-            told = {"path": path, "window": "" if path == "direct" else "w", "at_ns": 100 + offset}
-            rows.append({**drawn, **told, "number": len(rows) + 1})
+            told = {"path": path, "window": "" if path == "direct" else "w", "at_ns": 100 + offset, "by_window": 0}
+            rows.append({**drawn, **told, "number": len(rows) + 1, "by_tell": 0, "by_table": 0})
     return {"files": [dict(row) for row in rows], "table": [dict(row) for row in rows]}, log
 
 
@@ -35,6 +36,7 @@ def test_a_perfect_run_is_found_to_be_one() -> None:
     found = _judge(*_outputs())
     assert (found.lost, found.duplicated, found.contradicted, found.disordered) == (0, 0, 0, 0)
     assert (found.calls, found.calls_repeated, found.keys_changed, found.examples) == (RECORDS, 0, 0, {})
+    assert not found.calls_needless
     assert len(found.rows) == 2 * RECORDS
 
 
@@ -57,6 +59,8 @@ SPOILT: dict[str, tuple[str, Callable[[dict[str, list[Row]], list[Row]], object]
     ),
     "a channel was turned round": ("disordered", lambda outputs, _: outputs["table"].reverse()),
     "a question was repeated": ("calls_repeated", lambda _, log: log.append(log[3])),
+    "a logged call was made again": ("calls_needless", lambda _, log: log.append({**log[3], "answer": 9})),
+    "an answer of one step came from another": ("contradicted", _change("by_table", 1_003)),
     "a question has two keys": ("keys_changed", lambda _, log: log.append({**log[3], "key": "another"})),
 }
 
@@ -67,3 +71,17 @@ def test_what_was_spoilt_is_found(how: str) -> None:
     outputs, log = _outputs()
     spoil(outputs, log)
     assert getattr(_judge(outputs, log), what) > 0
+
+
+def test_a_call_whose_first_answer_nobody_saw_may_be_made_again() -> None:
+    outputs, log = _outputs()
+    log.insert(3, {**log[3], "answer": 9})
+    found = _judge(outputs, log)
+    assert (found.calls_repeated, found.calls_needless, found.contradicted) == (1, 0, 0)
+
+
+def test_a_source_may_ask_under_another_key() -> None:
+    outputs, log = _outputs()
+    again = {**log[3], "step": "read"}
+    log += [again, {**again, "key": "another"}]
+    assert not _judge(outputs, log).keys_changed

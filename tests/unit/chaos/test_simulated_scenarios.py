@@ -19,6 +19,15 @@ def test_a_shipped_scenario_comes_to_what_it_expects_in_a_simulated_world(name: 
         assert record.strikes
 
 
+def test_moments_of_the_protocol_are_those_of_real_processes() -> None:
+    """But for two that no simulated world tells; and only one step of the twin calls."""
+    for scenario in read_scenarios(find_scenario("matrix-moments")):
+        last = scenario.faults[-1]
+        if last.at.point not in ("spilling", "aligning") and (last.at.point != "called" or last.victim == "ask"):
+            record = run_simulated(scenario, 7)
+            assert record.is_good, (scenario.name, [check for check in record.checks if not check.is_good])
+
+
 def test_one_seed_gives_the_same_world_again() -> None:
     (scenario,) = read_scenarios(find_scenario("recovery-in-recovery"))
     assert run_simulated(scenario, 3).notes == run_simulated(scenario, 3).notes
