@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.comparing import PAIRS, PAIRS_QUICK, Session
 
-NAMES: Final = ("throughput", "stages")
+NAMES: Final = ("throughput", "stages", "logging_overhead")
 SIDES: Final = ("bare",)
 
 

@@ -84,12 +84,13 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One run of one side. ``read_cpu_s``, ``count_cpu_s``: processor time of the processes that read and of those that
-    count, from their first batch to their last."""
+    count, from their first batch to their last. ``determinant_bytes``: what was logged, where there is a log."""
 
     words: int
     seconds: float
     read_cpu_s: float
     count_cpu_s: float
+    determinant_bytes: int = 0
 
     @property
     def cpu_s(self) -> float:
@@ -125,5 +126,5 @@ def measured(workload: Workload, read: list[Part], counted: list[Part]) -> Measu
         )
     begun_ns = min(part.begun_ns for part in read)
     ended_ns = max(part.ended_ns for part in counted)
-    cpu_s = [sum(part.cpu_ns for part in parts) / 1e9 for parts in (read, counted)]
-    return Measured(workload.words, (ended_ns - begun_ns) / 1e9, *cpu_s)
+    read_cpu_s, count_cpu_s = (sum(part.cpu_ns for part in parts) / 1e9 for parts in (read, counted))
+    return Measured(workload.words, (ended_ns - begun_ns) / 1e9, read_cpu_s, count_cpu_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +16,7 @@ from benchmarks.tally import Measured
 SHAPES: Final = ("rows", "columns")
 SECONDS: Final = 5.0
 SECONDS_QUICK: Final = 1.5
-REPEATS_FIRST: Final = 3
+WORDS_FIRST: Final = 1e6
 """Of the run from which the length of the others follows."""
 
 GOALS: Final = {"rows/bare": ">= 0.85", "columns/bare": ">= 0.70"}
@@ -40,30 +40,32 @@ def _against_bare(session: Session, folder: Path, shape: str) -> None:
     targets = word_job.targets(words.vocabulary(), 2)
     job = sized(session, folder, lambda workload: word_job.run(workload, shape))
     limit = sized(session, folder, lambda workload: bare.run(workload, shape, targets))
-    name = f"{shape}/bare"
-    found = in_pairs(session, name, job, limit)
-    for suffix, rate, goal in (("", WORDS_PER_S, GOALS.get(name, "")), (" per core", WORDS_PER_CPU_S, "")):
-        session.compared(f"{name}{suffix}", [rate(one) for one in found[0]], [rate(one) for one in found[1]], goal)
-    for side, runs in zip((f"{shape} clonos", f"{shape} bare"), found, strict=True):
-        session.figure(side, max(one.words_per_s for one in runs), "words/s, best")
+    compare_runs(session, f"{shape}/bare", job, limit, GOALS)
 
 
-def sized(session: Session, folder: Path, runner: Runner) -> Callable[[], Measured]:
+def sized(session: Session, folder: Path, runner: Runner, words_first: float = WORDS_FIRST) -> Callable[[], Measured]:
     """Runs of a side, each so long as a measurement should be."""
-    first = runner(words.Workload(str(folder), REPEATS_FIRST))
+    workload = words.Workload(str(folder)).of_words(words_first)
     seconds = SECONDS_QUICK if session.is_quick else SECONDS
-    repeats = max(1, round(seconds * first.words_per_s / (words.POOL_LINES * words.WORDS_A_LINE)))
-    return partial(runner, words.Workload(str(folder), repeats))
+    return partial(runner, workload.of_words(seconds * runner(workload).words_per_s))
 
 
-def in_pairs(
-    session: Session, name: str, one: Callable[[], Measured], other: Callable[[], Measured]
-) -> tuple[list[Measured], list[Measured]]:
-    """Both sides in turn; they were warmed up when they were sized."""
+def compare_runs(
+    session: Session,
+    name: str,
+    one: Callable[[], Measured],
+    other: Callable[[], Measured],
+    goals: Mapping[str, str],
+) -> list[Measured]:
+    """Both sides in turn; they were warmed up when they were sized. Answers the runs of the first."""
     found: tuple[list[Measured], list[Measured]] = ([], [])
     for pair in range(session.pairs):
         for side, runs in zip((one, other), found, strict=True):
             runs.append(side())
         told = " and ".join(f"{runs[-1].words_per_s / 1e6:.2f}" for runs in found)
         session.say(f"{name}: pair {pair + 1} of {session.pairs}: {told} M words/s")
-    return found
+    for suffix, rate, goal in (("", WORDS_PER_S, goals.get(name, "")), (" per core", WORDS_PER_CPU_S, "")):
+        session.compared(f"{name}{suffix}", [rate(run) for run in found[0]], [rate(run) for run in found[1]], goal)
+    for part, runs in zip(name.split("/"), found, strict=True):
+        session.figure(f"{name}, {part.rpartition(', ')[2]}", max(run.words_per_s for run in runs), "words/s, best")
+    return found[0]

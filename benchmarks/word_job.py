@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -158,18 +158,20 @@ def split_words(batch: Any) -> Any:
     return pyarrow.record_batch({"word": words})
 
 
-def word_count(workload: Workload, shape: str, sink: Any) -> Job:
-    """The job: ``shape`` is rows or columns."""
+def word_count(workload: Workload, shape: str, sink: Any, touch: Callable[[str], str] | None = None) -> Job:
+    """The job: ``shape`` is rows or columns. ``touch``: a further step in rows, for each word."""
     job = Job("words")
     lines = job.source(PreparedLines(workload, shape == "columns"), name="lines")
     if shape == "columns":
         lines.map_batches(split_words).key_by("word").count(name="count").sink(sink)
     else:
-        lines.flat_map(str.split).key_by(lambda word: word).count(name="count").sink(sink)
+        words = lines.flat_map(str.split)
+        words = words if touch is None else words.map(touch, name="touch")
+        words.key_by(lambda word: word).count(name="count").sink(sink)
     return job
 
 
-def run(workload: Workload, shape: str, **options: Any) -> Measured:
+def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = None, **options: Any) -> Measured:
     """One run, checked."""
     rows = [0] * workload.readers
     finals = workload.finals()
@@ -178,14 +180,15 @@ def run(workload: Workload, shape: str, **options: Any) -> Measured:
     sink = TallySink(workload, rows)
     chosen = {**ALL_ON, **(COLUMN_OPTIONS if shape == "columns" else {}), **options}
     folder = Path(workload.folder)
-    job = word_count(workload, shape, sink)
-    job.run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
+    job = word_count(workload, shape, sink, touch)
+    result = job.run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
     counted = [part for parts in sink.committed.values() for part in parts]
     read = [
         msgspec.msgpack.decode((folder / f"read-{reader}").read_bytes(), type=Part)
         for reader in range(workload.readers)
     ]
-    return measured(workload, read, _last_of_each(counted))
+    found = measured(workload, read, _last_of_each(counted))
+    return replace(found, determinant_bytes=result.counter("determinant_bytes"))
 
 
 def _last_of_each(parts: list[Part]) -> list[Part]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 DISTINCT: Final = 10_000
 WORDS_A_LINE: Final = 10
 POOL_LINES: Final = 50_000
+LINES_MIN: Final = 1_000
 SEED: Final = 20
 KEPT_ROWS: Final = 60_000
 """Of a sink's last rows: more than all that can come after the first of the words that end a reader's share."""
@@ -51,22 +52,32 @@ def prepare(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much is counted, by how many readers. ``is_staged``: the time of each stage is measured, too."""
+    """How much is counted, by how many readers: the first ``lines`` of the pool, ``repeats`` times over.
+
+    ``is_staged``: the time of each stage is measured, too.
+    """
 
     folder: str
-    repeats: int
+    repeats: int = 1
+    lines: int = POOL_LINES
     readers: int = 2
     is_staged: bool = False
+
+    def of_words(self, words: float) -> Workload:
+        """The same kind of work, of about so many words."""
+        repeats = max(1, round(words / (POOL_LINES * WORDS_A_LINE)))
+        lines = min(POOL_LINES, max(LINES_MIN, round(words / WORDS_A_LINE)))
+        return replace(self, repeats=repeats, lines=lines)
 
     @property
     def words(self) -> int:
         """All that will be counted."""
-        return (POOL_LINES * self.repeats + self.readers * DISTINCT // WORDS_A_LINE) * WORDS_A_LINE
+        return (self.lines * self.repeats + self.readers * DISTINCT // WORDS_A_LINE) * WORDS_A_LINE
 
     def finals(self) -> Counter[str]:
         """Each word's final count, worked out by nothing but ``split`` and a Counter."""
         counted: Counter[str] = Counter()
-        for word, count in Counter((Path(self.folder) / "pool.txt").read_text("utf-8").split()).items():
+        for word, count in Counter(" ".join(self._pool()).split()).items():
             counted[word] = count * self.repeats
         for word in (Path(self.folder) / "epilogue.txt").read_text("utf-8").split():
             counted[word] += self.readers
@@ -74,8 +85,11 @@ class Workload:
 
     def share(self, reader: int) -> Share:
         """What one reader reads."""
-        lines = (Path(self.folder) / "pool.txt").read_text("utf-8").split("\n")[reader :: self.readers]
+        lines = self._pool()[reader :: self.readers]
         return Share(lines, (Path(self.folder) / "epilogue.txt").read_text("utf-8").split("\n"), self.repeats)
+
+    def _pool(self) -> list[str]:
+        return (Path(self.folder) / "pool.txt").read_text("utf-8").split("\n")[: self.lines]
 
 
 class Share:

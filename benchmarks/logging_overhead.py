@@ -1,0 +1,92 @@
+"""What causal logging costs: the same job with logging and without, in pairs, for each kind of determinant.
+
+Each comparison is the rate with logging to the rate without: a cost of 5 % is a ratio of 0.95.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks import word_job, words
+from benchmarks.comparing import Session
+from benchmarks.tally import Measured
+from benchmarks.throughput import WORDS_FIRST, compare_runs, sized
+from clonos import clock, random, service
+
+OUTCOME: Final = "an outcome of a hundred bytes, as a lookup in a table of a few columns would have for its answer...."
+assert len(OUTCOME) == 100
+
+
+@service
+def looked_up(word: str) -> str:
+    """A recorded call; the world that it asks answers at once."""
+    return OUTCOME
+
+
+def with_instant(word: str) -> str:
+    """One instant a step."""
+    clock.time_ns()
+    return word
+
+
+def with_exact_instant(word: str) -> str:
+    """One instant a record."""
+    clock.time_ns(exact=True)
+    return word
+
+
+def with_luck(word: str) -> str:
+    """One random number a record."""
+    random.random()
+    return word
+
+
+def with_call(word: str) -> str:
+    """One recorded call a record."""
+    looked_up(word)
+    return word
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kind of determinant. ``words_first``: of a first run, which tells how fast it is."""
+
+    name: str
+    shape: str
+    touch: Callable[[str], str] | None
+    goal: str
+    words_first: float = WORDS_FIRST
+
+
+CASES: Final = (
+    Case("batches in rows", "rows", None, ">= 0.98"),
+    Case("batches in columns", "columns", None, ">= 0.96"),
+    Case("an instant a record", "rows", with_instant, ">= 0.95"),
+    Case("an exact instant a record", "rows", with_exact_instant, "", 2e5),
+    Case("a random number a record", "rows", with_luck, ">= 0.97"),
+    Case("an outcome of 100 bytes a record", "rows", with_call, ">= 0.80", 5e4),
+)
+BYTES_GOAL: Final = "<= 0.05"
+
+
+def run(session: Session) -> None:
+    """Each kind of determinant."""
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
+        words.prepare(Path(folder))
+        for case in CASES:
+            name = f"{case.name}, logged/not"
+            logged = sized(session, Path(folder), partial(_count, case, True), case.words_first)
+            unlogged = sized(session, Path(folder), partial(_count, case, False), case.words_first)
+            runs = compare_runs(session, name, logged, unlogged, {name: case.goal})
+            bytes_a_word = max(run.determinant_bytes / run.words for run in runs)
+            goal = BYTES_GOAL if case.touch is None else ""
+            session.figure(f"{case.name}, determinants", bytes_a_word, "bytes a word", goal)
+
+
+def _count(case: Case, is_logged: bool, workload: words.Workload) -> Measured:
+    return word_job.run(workload, case.shape, case.touch, causal_logging=is_logged)
