@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from clonos.core.chain import Kind
 from clonos.core.ids import COORDINATOR, ChannelId, SlotId, TaskId
@@ -101,14 +101,15 @@ class Aim:
         return True
 
 
+_WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args(Message)}
 _CONTROL_KINDS = {int(Kind.BARRIER): "barrier", int(Kind.END): "end"}
 
 
 def word_of(message: Message) -> str:
     """The word of a message in the name of a point."""
-    if isinstance(message, Batch):
+    if type(message) is Batch:
         return _CONTROL_KINDS.get(message.kind, "batch")
-    return str(message.__struct_config__.tag)
+    return _WORDS[type(message)]
 
 
 def task_of(world: World, message: Any) -> TaskId:

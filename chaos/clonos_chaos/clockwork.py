@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ class Clockwork:
         self.events_run = 0
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._arrivals = 0
+        self._random = self.luck.random
 
     @property
     def wall_ns(self) -> int:
@@ -30,21 +31,20 @@ class Clockwork:
     def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
         """Calls back at an instant (now, if that is past)."""
         self._arrivals += 1
-        heapq.heappush(self._heap, (max(instant_ns, self.now_ns), self._arrivals, call, arguments))
+        due_ns = instant_ns if instant_ns > self.now_ns else self.now_ns
+        heappush(self._heap, (due_ns, self._arrivals, call, arguments))
 
     def after(self, delay_ns: int, call: Callable[..., None], *arguments: Any) -> None:
         """Calls back after a delay."""
-        self.at(self.now_ns + delay_ns, call, *arguments)
+        self._arrivals += 1
+        heappush(self._heap, (self.now_ns + delay_ns, self._arrivals, call, arguments))
 
     def between(self, low_ns: int, high_ns: int) -> int:
         """A random delay; short ones are commoner."""
-        return low_ns + int((high_ns - low_ns) * self.luck.random() ** 2)
+        return low_ns + int((high_ns - low_ns) * self._random() ** 2)
 
-    def step(self) -> bool:
-        """Runs the next event; False when there is none."""
-        if not self._heap:
-            return False
-        self.now_ns, _, call, arguments = heapq.heappop(self._heap)
+    def step(self) -> None:
+        """Runs the next event; there is always one, since processes tick."""
+        self.now_ns, _, call, arguments = heappop(self._heap)
         self.events_run += 1
         call(*arguments)
-        return True

@@ -14,13 +14,27 @@ Deliver = Callable[[SlotId, SlotId, m.Message, Any], None]
 Watch = Callable[[str, SlotId, SlotId, m.Message], bool]
 """Told of each message ``sent`` and ``delivered``; True: a message that was sent is lost."""
 
-CONTROL = (
-    *(m.Question, m.Answer, m.View, m.Trigger, m.Completed, m.Snapshotted, m.SlotStatus, m.Keep, m.Kept, m.Register),
-    *(m.LogLost, m.Accusation, m.Release),
+CONTROL = frozenset(
+    {
+        *(m.Question, m.Answer, m.View, m.Trigger, m.Completed, m.Snapshotted, m.SlotStatus, m.Keep, m.Kept),
+        *(m.Register, m.LogLost, m.Accusation, m.Release),
+    }
 )
 """What is repeated until answered, so that any of them may be lost without a connection breaking."""
 
 DELAYS_NS = (MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)
+
+
+class _Way:
+    """From one process to another."""
+
+    __slots__ = ("due_ns", "is_cut", "life", "receiver", "sender")
+
+    def __init__(self, sender: SlotId, receiver: SlotId) -> None:
+        self.sender, self.receiver = sender, receiver
+        self.due_ns = 0  # when the last message arrives
+        self.life = 0  # grows when the connection breaks: what was sent in an earlier one is lost
+        self.is_cut = False
 
 
 class Network:
@@ -34,56 +48,62 @@ class Network:
         self.watch: Watch | None = None
         self._deliver = deliver
         self._is_encoding = is_encoding
-        self._last: dict[tuple[SlotId, SlotId], int] = {}
-        self._lives: dict[tuple[SlotId, SlotId], int] = {}
-        self._cut: set[tuple[SlotId, SlotId]] = set()
+        self._ways: dict[tuple[SlotId, SlotId], _Way] = {}
+
+    def _way(self, sender: SlotId, receiver: SlotId) -> _Way:
+        return self._ways.get((sender, receiver)) or self._ways.setdefault((sender, receiver), _Way(sender, receiver))
 
     def send(self, sender: SlotId, receiver: SlotId, message: m.Message, payload: Any) -> None:
         """Puts a message on its way."""
-        pair = (sender, receiver)
-        if pair in self._cut:
+        way = self._ways.get((sender, receiver)) or self._way(sender, receiver)
+        if way.is_cut:
             return
         if self.watch is not None and self.watch("sent", sender, receiver, message):
             return
-        if self.loss and isinstance(message, CONTROL) and self.clock.luck.random() < self.loss:
+        clock = self.clock
+        if self.loss and type(message) in CONTROL and clock.luck.random() < self.loss:
             return
         if self._is_encoding:
             message = wire.decode_message(wire.encode_message(message), str(sender))
-        due = max(self._last.get(pair, 0), self.clock.now_ns + self.clock.between(20_000, self.delay_ns_max))
-        self._last[pair] = due
-        self.clock.at(due, self._arrive, pair, self._lives.get(pair, 0), message, payload)
+        due_ns = clock.now_ns + clock.between(20_000, self.delay_ns_max)
+        if due_ns < way.due_ns:
+            due_ns = way.due_ns
+        way.due_ns = due_ns
+        clock.at(due_ns, self._arrive, way, way.life, message, payload)
 
-    def _arrive(self, pair: tuple[SlotId, SlotId], life: int, message: m.Message, payload: Any) -> None:
-        if life == self._lives.get(pair, 0):
+    def _arrive(self, way: _Way, life: int, message: m.Message, payload: Any) -> None:
+        if life == way.life:
             self.delivered += 1
             if self.watch is not None:
-                self.watch("delivered", *pair, message)
-            self._deliver(*pair, message, payload)
+                self.watch("delivered", way.sender, way.receiver, message)
+            self._deliver(way.sender, way.receiver, message, payload)
 
     def break_connection(self, one: SlotId, other: SlotId) -> None:
         """What is on its way between two processes is lost."""
-        for pair in ((one, other), (other, one)):
-            self._lives[pair] = self._lives.get(pair, 0) + 1
+        for way in (self._way(one, other), self._way(other, one)):
+            way.life += 1
 
     def cut(self, one: SlotId, other: SlotId) -> None:
         """Breaks the connection; nothing passes until ``heal``."""
-        self.break_connection(one, other)
-        self._cut |= {(one, other), (other, one)}
+        for way in (self._way(one, other), self._way(other, one)):
+            way.life += 1
+            way.is_cut = True
 
     def lose_way(self, sender: SlotId, receiver: SlotId) -> None:
         """What one sends to the other is lost from now on, until ``heal``."""
-        pair = (sender, receiver)
-        self._lives[pair] = self._lives.get(pair, 0) + 1
-        self._cut.add(pair)
+        way = self._way(sender, receiver)
+        way.life += 1
+        way.is_cut = True
 
     def is_cut(self, one: SlotId, other: SlotId) -> bool:
         """Whether nothing passes from one to the other just now."""
-        return (one, other) in self._cut
+        return self._way(one, other).is_cut
 
     def heal(self, one: SlotId, other: SlotId) -> None:
         """The connection is there again."""
-        self._cut -= {(one, other), (other, one)}
+        self._way(one, other).is_cut = self._way(other, one).is_cut = False
 
     def heal_all(self) -> None:
         """All connections are there again."""
-        self._cut.clear()
+        for way in self._ways.values():
+            way.is_cut = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
-from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.messages import LogLost, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos_chaos.channel_watch import ChannelWatch
@@ -37,6 +37,7 @@ class Oracle:
         self.survival = Survival(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
+        self._completed = CheckpointId(0)  # the highest number that is durable
         self._until_look = world.settings.look_every
 
     # ------------------------------------------------------------------ hears
@@ -102,9 +103,9 @@ class Oracle:
 
     def acknowledged(self, message: Snapshotted) -> None:
         """A task has told the coordinator that its snapshot is durable: it is."""
-        missing = [name for name in message.objects if name not in self.world.store]
-        if message.checkpoint <= max(self.world.chain, default=0):
+        if message.checkpoint <= self._completed:
             return  # repeated, because the task has not heard yet that it is over
+        missing = [name for name in message.objects if name not in self.world.store]
         if missing and self.view.placements[message.task].incarnation == message.incarnation:
             self.world.fail(
                 f"task {message.task} acknowledges {message.checkpoint}, but {missing} are not in the store"
@@ -113,6 +114,7 @@ class Oracle:
     def completed(self, metadata: CheckpointMetadata) -> None:
         """A checkpoint is durable."""
         self._progress_ns = self.world.clock.now_ns
+        self._completed = max(self._completed, metadata.checkpoint)
         self.logs.completed(metadata)
 
     def delivered(self) -> None:

@@ -14,6 +14,8 @@ from clonos_chaos.clockwork import MILLISECOND_NS
 if TYPE_CHECKING:
     from clonos_chaos.world import World
 
+ENDINGS = frozenset({c.JobDone, c.JobFailed})
+
 
 class SimCoordinator:
     """One life of a coordinator: a term."""
@@ -50,20 +52,20 @@ class SimCoordinator:
         if self.paused_until_ns > self.clock.now_ns:
             self.clock.at(self.paused_until_ns, self.handle, event)
             return
-        if isinstance(event, c.Received) and self.is_current:
-            self._note_received(event)
+        if isinstance(event, c.Received):
+            self._note_received(event.message)
         effects = self.machine.handle(event)
-        if self.is_current and any(isinstance(effect, c.JobDone | c.JobFailed) for effect in effects):
+        if not ENDINGS.isdisjoint(map(type, effects)) and self.is_current:
             self.world.oracle.is_over = True  # the slots that are released with it are no failures
         for effect in effects:
             self._perform(effect)
 
-    def _note_received(self, event: c.Received) -> None:
-        message = event.message
-        if isinstance(message, LogLost):
+    def _note_received(self, message: c.CoordinatorMessage) -> None:
+        if isinstance(message, Snapshotted):
+            if self.is_current:
+                self.world.oracle.acknowledged(message)
+        elif isinstance(message, LogLost) and self.is_current:
             self.world.oracle.lost(message)
-        elif isinstance(message, Snapshotted):
-            self.world.oracle.acknowledged(message)
 
     # ------------------------------------------------------------------ effects
 

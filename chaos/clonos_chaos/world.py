@@ -275,11 +275,11 @@ class World:
 
     def _deliver(self, sender: SlotId, receiver: SlotId, message: m.Message, payload: Any) -> None:
         if receiver == COORDINATOR:
-            self.handle(c.Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
+            self.coordinator.handle(c.Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
             return
         slot = self.slots.get(receiver)
         if slot is not None and not slot.is_dead:
-            if isinstance(message, m.Batch):
+            if type(message) is m.Batch:
                 self._deliver_batch(slot, sender, message, payload)
             else:
                 slot.run(slot.slot.on_message, sender, message, payload)

@@ -66,7 +66,7 @@ class CausalLogs:
     def end_bytes(self, task: TaskId) -> int:
         """End of the copy of a task's log; 0 if there is none."""
         replica = self.replicas.get(task)
-        return 0 if replica is None else replica.end_bytes
+        return 0 if replica is None else replica.start_bytes + len(replica.data)
 
     def has_gap(self, delta: Delta) -> bool:
         """Whether bytes are missing between what is held and ``delta``."""
@@ -85,11 +85,13 @@ class CausalLogs:
             self.size_bytes += len(delta.data) - len(replica.data)
             self.replicas[delta.task] = Replica(delta.offset_bytes, delta.data)
             return True
-        check_overlap(delta.task, replica.start_bytes, replica.data, delta.offset_bytes, delta.data)
+        fresh = delta.data
         known = end - delta.offset_bytes
-        if known >= len(delta.data):
+        if known:
+            check_overlap(delta.task, replica.start_bytes, replica.data, delta.offset_bytes, fresh)
+            fresh = fresh[known:]
+        if not fresh:
             return False
-        fresh = delta.data[known:]
         replica.data += fresh
         self.size_bytes += len(fresh)
         return True

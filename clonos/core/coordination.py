@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from clonos.core.ids import CheckpointId, SlotId
 from clonos.core.messages import (
     Accusation,
@@ -50,8 +52,7 @@ CoordinatorMessage = Register | SlotStatus | Snapshotted | LogLost | TaskFailed 
 """What a slot sends to the coordinator. ``View``: to a new coordinator, the one that it has installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A message of a slot; ``slot`` is who sent it, as the transport knows."""
 
     slot: SlotId
@@ -150,8 +151,7 @@ Event = (
 # ------------------------------------------------------------------ effects
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """To a slot. May be lost: whatever wants an answer is repeated."""
 
     slot: SlotId

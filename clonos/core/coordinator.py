@@ -55,6 +55,7 @@ MESSAGES = (Register, SlotStatus, Snapshotted, LogLost, TaskFailed, Approaching,
 REPEATED = (Snapshotted, LogLost, TaskFailed, Approaching, Accusation)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
+SETTLING = (Running, Closing)
 
 HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Idle, Begin): forming.begin,
@@ -109,17 +110,23 @@ class Coordinator:
     def handle(self, *events: Event) -> tuple[Effect, ...]:
         """Failures among events that arrive together lead to one view."""
         state = self._state
+        has_ticked = False
         for event in events:
+            if isinstance(event, Ticked):
+                has_ticked = True
+                state.clock = state.clock.tick(event.now_ns, state.limits.gap_ns_max)
             self._handle_one(state, event)
-        self._settle(state, any(isinstance(event, Ticked) for event in events))
-        effects, state.effects = tuple(state.effects), []
-        return effects
+        if isinstance(state.phase, SETTLING):
+            running.settle(state, has_ticked)
+        effects = state.effects
+        if not effects:
+            return ()
+        state.effects = []
+        return tuple(effects)
 
     def _handle_one(self, state: CoordinatorState, event: Event) -> None:
-        if event.now_ns:
-            state.now_ns = max(state.now_ns, event.now_ns)
-        if isinstance(event, Ticked):
-            state.clock = state.clock.tick(event.now_ns, state.limits.gap_ns_max)
+        if event.now_ns > state.now_ns:
+            state.now_ns = event.now_ns
         key: type = type(event)
         if isinstance(event, Received):
             key = type(event.message)
@@ -141,14 +148,10 @@ class Coordinator:
         is_unknown = slot not in state.lives
         if isinstance(state.phase, Listening) and is_unknown:
             return True
-        if isinstance(event.message, Register) and is_unknown and isinstance(state.phase, Forming | Running):
+        if isinstance(event.message, Register) and is_unknown and isinstance(state.phase, (Forming, Running)):
             return True
         running.dismiss(state, event)
         return False
-
-    def _settle(self, state: CoordinatorState, is_tick: bool) -> None:
-        if isinstance(state.phase, Running | Closing):
-            running.settle(state, is_tick)
 
     # ------------------------------------------------------------------ for a status display
 

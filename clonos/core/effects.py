@@ -110,9 +110,16 @@ class Effects:
 
     def requirement(self) -> Requirement:
         """For each log the length it has now, as far as some keeper has not acknowledged it."""
-        ends = {task: replica.end_bytes for task, replica in self.hosted.logs.replicas.items()}
-        links = self.keepers.values()
-        return {t: end for t, end in ends.items() if any(k.acknowledged.get(t, -1) < end for k in links) or not links}
+        lengths = {task: replica.end_bytes for task, replica in self.hosted.logs.replicas.items()}
+        if not self.keepers:
+            return lengths
+        required: Requirement = {}
+        for link in self.keepers.values():
+            acknowledged = link.acknowledged
+            for task, end_bytes in lengths.items():
+                if acknowledged.get(task, -1) < end_bytes:
+                    required[task] = end_bytes
+        return required
 
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""

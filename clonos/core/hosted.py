@@ -6,6 +6,7 @@ Each rule of the protocol is one method, named for it, that a mutant can replace
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clonos.core import recovery
@@ -264,8 +265,7 @@ class Hosted:
         """Sends what credit allows."""
         slot = self.slot.view.placements[sending.channel.receiver].slot
         if slot > 0:
-            send = self.shell.send
-            sending.pump(self.logs, self.incarnation, lambda batch, payload: send(slot, batch, payload))
+            sending.pump(self.logs, self.incarnation, partial(self.shell.send, slot))
 
     def on_emission(self, emission: Emission) -> None:
         """The task has done a step: its log grows first, then what depends on it leaves."""
@@ -296,8 +296,8 @@ class Hosted:
     def update_gate(self) -> None:
         """No new step while a channel with a live session has too much unsent; sources stop at the soft limit too."""
         backlog = self.slot.options.channel_backlog_bytes
-        gated = any(sending.session and sending.unsent_bytes > backlog for sending in self.sendings.values())
-        gated = gated or (not self.plan.inputs[self.task] and self.slot.pressure.pauses_sources)
+        full = [sending for sending in self.sendings.values() if sending.unsent_bytes > backlog and sending.session]
+        gated = bool(full) or (self.slot.pressure.pauses_sources and not self.plan.inputs[self.task])
         if gated != self.is_gated:
             self.is_gated = gated
             self.shell.set_gate(self.task, self.incarnation, gated)
@@ -373,12 +373,12 @@ class Hosted:
     def status(self) -> TaskStatus:
         """For the coordinator."""
         phase = "final" if self.is_final and isinstance(self.state, recovery.Live) else recovery.phase_name(self.state)
-        logs = [*(sending.log for sending in self.sendings.values()), *self.effects.logs]
+        logs = [sending.log for sending in self.sendings.values()] + self.effects.logs
         self.counters.update(
             determinant_bytes=self.logs.end_bytes(self.task),
             log_memory_bytes=self.logs.size_bytes,
-            inflight_memory_bytes=sum(log.memory_bytes for log in logs),
-            inflight_disk_bytes=sum(log.disk_bytes for log in logs),
+            inflight_memory_bytes=sum([log.memory_bytes for log in logs]),
+            inflight_disk_bytes=sum([log.disk_bytes for log in logs]),
             over_soft_limit=int(self.slot.pressure.is_over_soft_limit),
         )
         return TaskStatus(self.task, self.incarnation, phase, tuple(self.counters.items()))

@@ -57,12 +57,14 @@ class InflightLog:
     @property
     def memory_bytes(self) -> int:
         """Memory in use, with the overhead of each chunk."""
+        if not self.segments:
+            return self.tail_bytes
         return self.tail_bytes + sum(segment.memory_bytes for segment in self.segments if segment.is_in_memory)
 
     @property
     def disk_bytes(self) -> int:
         """Disk in use."""
-        return sum(segment.stored_bytes for segment in self.segments)
+        return sum(segment.stored_bytes for segment in self.segments) if self.segments else 0
 
     def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The next ``count`` elements."""
@@ -93,6 +95,8 @@ class InflightLog:
         return self._take(count)
 
     def _take(self, count: int) -> list[Chunk]:
+        if not count:
+            return []
         taken = self._tail[:count]
         freed_bytes = sum(len(chunk.payload) for chunk in taken) + CHUNK_OVERHEAD_BYTES * count
         self.tail_bytes -= freed_bytes

@@ -84,11 +84,17 @@ class SegmentUnreadable(EnvironmentFault):
         )
 
 
-def uses(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> tuple[Use, ...]:
-    """What a slot uses: memory and disk of its in-flight logs, memory of its causal logs and replicas."""
+def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> Use | None:
+    """The first of the budgets above a soft limit that has the highest level; None where all are free.
+
+    A slot uses memory and disk for its in-flight logs, and memory for its causal logs and replicas.
+    """
     memory_max = options.inflight_memory_bytes
     disk_max, log_max = options.inflight_disk_bytes, options.log_memory_bytes
-    return (
+    disk_soft, log_soft = disk_max * SOFT_PERCENT // 100, log_max * SOFT_PERCENT // 100
+    if memory_bytes <= memory_max and disk_bytes <= disk_soft and log_bytes <= log_soft:
+        return None
+    found = (
         Use(
             "inflight_memory_bytes",
             "in-flight logs in memory",
@@ -96,11 +102,7 @@ def uses(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -
             memory_max,
             memory_max + HEADROOM_BYTES,
         ),
-        Use("inflight_disk_bytes", "in-flight logs on disk", disk_bytes, disk_max * SOFT_PERCENT // 100, disk_max),
-        Use("log_memory_bytes", "causal logs and replicas", log_bytes, log_max * SOFT_PERCENT // 100, log_max),
+        Use("inflight_disk_bytes", "in-flight logs on disk", disk_bytes, disk_soft, disk_max),
+        Use("log_memory_bytes", "causal logs and replicas", log_bytes, log_soft, log_max),
     )
-
-
-def fullest(found: tuple[Use, ...]) -> Use:
-    """The one with the highest level, the first of these."""
     return max(found, key=lambda use: use.level)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from clonos.core.errors import InternalError
 from clonos.core.ids import COORDINATOR, SlotId
 from clonos.core.options import Options
@@ -63,8 +65,7 @@ class WakingClock:
 # ------------------------------------------------------------------ states of a slot's life
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(msgspec.Struct, frozen=True):
     """Heard within its lease."""
 
     heard_ns: int
@@ -91,8 +92,7 @@ Life = Alive | Doubted | Gone
 # ------------------------------------------------------------------ events of a slot's life
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True):
     """Any message of it arrived."""
 
     awake_ns: int

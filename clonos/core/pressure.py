@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clonos.core.failures import failure_of
 from clonos.core.ids import OUTSIDE, ChannelId
 from clonos.core.inflight_budget import InflightBudget
-from clonos.core.limits import Level, LimitExceeded, SegmentUnreadable, Use, fullest, uses
+from clonos.core.limits import Level, LimitExceeded, SegmentUnreadable, Use, fullest
 
 if TYPE_CHECKING:
     from clonos.core.slot import Slot
@@ -54,15 +54,19 @@ class Pressure:
     def check(self) -> None:
         """Compares what is used with the limits."""
         slot, budget = self.slot, self.budget
-        self.log_bytes = sum(hosted.logs.size_bytes for hosted in slot.hosted.values())
-        self.log_bytes += sum(keeper.logs.size_bytes for keeper in slot.keepers.values())
-        use = fullest(uses(slot.options, budget.memory_bytes, budget.disk_bytes, self.log_bytes))
-        if use.level is Level.HARD:
+        log_bytes = 0
+        for hosted in slot.hosted.values():
+            log_bytes += hosted.logs.size_bytes
+        for keeper in slot.keepers.values():
+            log_bytes += keeper.logs.size_bytes
+        self.log_bytes = log_bytes
+        use = fullest(slot.options, budget.memory_bytes, budget.disk_bytes, log_bytes)
+        if use is not None and use.level is Level.HARD:
             self._fail_aloud(use)
-        if (use.level is not Level.FREE) == self.is_over_soft_limit:
+        if (use is not None) == self.is_over_soft_limit:
             return
-        self.is_over_soft_limit = not self.is_over_soft_limit
-        if self.is_over_soft_limit:
+        self.is_over_soft_limit = use is not None
+        if use is not None:
             slot.shell.warn(
                 f"slot {slot.id} is above its soft limit: {use}. Sources pause, a checkpoint is asked for",
                 option=use.option,

@@ -328,7 +328,7 @@ def finish_if_done(state: CoordinatorState) -> None:
     """When the last checkpoint is complete and its output is committed, the job is done."""
     if not isinstance(state.checkpoints, checkpoints.Collecting):
         return
-    completed = state.completed
+    completed = state.checkpoints.ledger.completed
     if completed.checkpoint > 0 and completed.is_final:
         state.finish(Ending.FINISHED, "")
     elif state.drain_number and completed.checkpoint >= state.drain_number:

@@ -71,7 +71,8 @@ class Slot(LocalEvents):
         if handler is None:
             raise MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
         handler(sender, message, payload)
-        self.tell_status_if_due()
+        if self.status_is_due:
+            self.tell_status()
 
     def tell_coordinator(self, message: m.Message) -> None:
         """Sends to the coordinator."""
@@ -353,8 +354,8 @@ class Slot(LocalEvents):
             return
         self._ticked_ns = now_ns
         self.pressure.tick(now_ns)
-        for name, snapshot in list(self._failed_writes.items()):
-            del self._failed_writes[name]
+        failed_writes, self._failed_writes = self._failed_writes, {}
+        for name, snapshot in failed_writes.items():
             self.shell.write_snapshot(name, snapshot)
         for hosted in self.hosted.values():
             hosted.tick()
@@ -362,9 +363,10 @@ class Slot(LocalEvents):
             slot = self.view.placements[task].slot
             if keeper.is_ready and slot > 0:
                 self.shell.send(slot, keeper.kept(self.id))
-        present = {address.slot for address in self.view.slots}
-        for slot in [slot for slot in self._gone if slot in present]:
-            self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
+        if self._gone:
+            present = {address.slot for address in self.view.slots}
+            for slot in [slot for slot in self._gone if slot in present]:
+                self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
         self.tell_status()
 
     def tell_status_if_due(self) -> None:
@@ -382,9 +384,9 @@ class Slot(LocalEvents):
                 self.id,
                 self.view.number,
                 self.completed,
-                tuple(hosted.status() for hosted in self.hosted.values()),
-                tuple((task, standby.checkpoint) for task, standby in sorted(self.standbys.items())),
-                tuple((task, k.incarnation) for task, k in sorted(self.keepers.items()) if k.is_ready),
+                tuple([hosted.status() for hosted in self.hosted.values()]),
+                tuple([(task, standby.checkpoint) for task, standby in sorted(self.standbys.items())]),
+                tuple([(task, k.incarnation) for task, k in sorted(self.keepers.items()) if k.is_ready]),
                 self.pressure.is_over_soft_limit,
             )
         )
