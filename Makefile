@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup test check lint format demo chaos bench clean
+.PHONY: help setup test check lint format demo chaos soak bench stores clean
 
 PYTEST := .venv/bin/python -m pytest
 RUFF := .venv/bin/python -m ruff
@@ -45,8 +45,16 @@ demo: setup ## Word count on Spark while its tasks are killed, and the verdict
 chaos: setup ## 10,000 simulated worlds, or others: make chaos ARGS="--from 1 --to 500"
 	@$(CLONOS) chaos seeds $(or $(ARGS),--from 1 --to 10000)
 
+soak: setup ## An hour of kills every 20 s with network faults in between: make soak ARGS="--minutes 5 --html soak.html"
+	@$(CLONOS) chaos soak $(ARGS)
+
 bench: setup ## The benchmarks: what is measured, paired, in one session
 	@.venv/bin/python -m benchmarks $(ARGS)
+
+# Not a part of `test`: they fetch 57 MB from Maven Central and build a server with Go, once, into build/.
+stores: setup ## The checkpoint store on a real HDFS cluster and on an emulator of GCS; needs Java and Go
+	@.ci/check-java && go version
+	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py $(ARGS)
 
 clean: ## Remove what tests and runs left behind; .venv stays
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .clonos build dist *.egg-info

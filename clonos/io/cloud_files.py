@@ -1,7 +1,7 @@
 """Objects in S3 and GCS: data through ``pyarrow.fs``, and creating one only if it is absent through ``obstore``.
 
 pyarrow has no exclusive create, so whatever has none elsewhere either is refused. Shown to work: an S3-compatible
-server. GCS is untried.
+server, and an emulator of GCS; Google's own servers are untried.
 """
 
 from __future__ import annotations
@@ -9,29 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from clonos.core.errors import JobError
-from clonos.io.object_files import ObjectMissing, StoreFailed
+from clonos.io.object_files import ObjectMissing, StoreFailed, StoreUnsupported
 
-DEBUG_TEXT = "\n\nDebug source:"
+DEBUG_TEXT: Final = "\n\nDebug source:"
 """What obstore appends to the text of an error, over many lines."""
 
+RETRY_TIME_MAX: Final = timedelta(seconds=10)
+"""For one call; who calls tries again by itself. The libraries' own limits are minutes."""
+RETRIES_MAX: Final = 4
 
-class StoreUnsupported(JobError):
-    """The store's URL names a kind of store that cannot be used."""
-
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(url, reason)
-        self.url = url
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"{self.url} cannot be the checkpoint store: {self.reason}."
-            " Use a folder that all machines share, s3:// or gs://."
-        )
+NO_SERVICE_ACCOUNT: Final = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
+S3_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+GCS_ENDPOINT_VARIABLES: Final = ("STORAGE_EMULATOR_HOST",)
+REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,11 @@ class CloudLocation:
     endpoint: str
     region: str
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is reached without TLS."""
+        return self.endpoint.startswith("http://")
+
     @staticmethod
     def parse(url: str) -> CloudLocation:
         """The parts of a URL."""
@@ -55,11 +54,16 @@ class CloudLocation:
             raise StoreUnsupported(url, f"unknown option {sorted(options)[0]}; there are endpoint and region")
         if not parts.netloc:
             raise StoreUnsupported(url, "it names no bucket")
-        endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3", "") or os.environ.get("AWS_ENDPOINT_URL", "")
+        is_s3 = parts.scheme == "s3"
+        endpoint = endpoint or _first_set(S3_ENDPOINT_VARIABLES if is_s3 else GCS_ENDPOINT_VARIABLES)
         if endpoint and "://" not in endpoint:
-            endpoint = f"https://{endpoint}"
-        region = region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
+            endpoint = f"{'https' if is_s3 else 'http'}://{endpoint}"
+        region = region or _first_set(REGION_VARIABLES)
         return CloudLocation(parts.scheme, parts.netloc, parts.path.strip("/"), endpoint, region)
+
+
+def _first_set(variables: tuple[str, ...]) -> str:
+    return next((os.environ[name] for name in variables if os.environ.get(name)), "")
 
 
 class CloudFiles:
@@ -157,15 +161,40 @@ def _connect_s3(location: CloudLocation) -> tuple[Any, Any]:
     if location.endpoint:
         options["endpoint"] = location.endpoint
         options["virtual_hosted_style_request"] = False
-    allow_http = location.endpoint.startswith("http://")
     conditional = S3Store(
-        location.bucket, prefix=location.prefix or None, client_options={"allow_http": allow_http}, **options
+        location.bucket,
+        prefix=location.prefix or None,
+        client_options={"allow_http": location.is_plain},
+        retry_config=_retry_config(),
+        **options,
     )
     return files, conditional
 
 
 def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
+    """An endpoint without TLS is an emulator: it gets no credentials."""
     from obstore.store import GCSStore
     from pyarrow.fs import GcsFileSystem
 
-    return GcsFileSystem(), GCSStore(location.bucket, prefix=location.prefix or None)
+    scheme, _, address = location.endpoint.rstrip("/").partition("://")
+    files = GcsFileSystem(
+        anonymous=location.is_plain,
+        scheme=scheme or None,
+        endpoint_override=address or None,
+        retry_time_limit=RETRY_TIME_MAX,
+    )
+    options: dict[str, Any] = {"base_url": location.endpoint.rstrip("/")} if location.endpoint else {}
+    if location.is_plain:  # skip_signature would still ask for a token before a put
+        options["service_account_key"] = NO_SERVICE_ACCOUNT
+    conditional = GCSStore(
+        location.bucket,
+        prefix=location.prefix or None,
+        client_options={"allow_http": location.is_plain},
+        retry_config=_retry_config(),
+        **options,
+    )
+    return files, conditional
+
+
+def _retry_config() -> Any:
+    return {"max_retries": RETRIES_MAX, "retry_timeout": RETRY_TIME_MAX}

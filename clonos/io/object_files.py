@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.errors import EnvironmentFault, JobError
 from clonos.io.entropy import random_bytes
 
 
@@ -31,6 +31,21 @@ class ObjectMissing(StoreFailed):
         StoreFailed.__init__(self, store, f"read {name}", "there is no such object")
         self.args = (store, name)
         self.name = name
+
+
+class StoreUnsupported(JobError):
+    """The store's URL names a kind of store that cannot be used."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url = url
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} cannot be the checkpoint store: {self.reason}."
+            " Use a folder that all machines share, s3://, gs://, hdfs:// or webhdfs://."
+        )
 
 
 class ObjectFiles(Protocol):

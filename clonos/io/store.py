@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clonos.core.errors import JobError
-from clonos.io.cloud_files import CloudFiles, StoreUnsupported
+from clonos.io.cloud_files import CloudFiles
 from clonos.io.entropy import random_bytes
 from clonos.io.envelope import ObjectCorrupt, seal, unseal
+from clonos.io.hadoop_files import HadoopFiles
 from clonos.io.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.store_chain import CHAIN_FORMAT, AppendOutcome, ChainEntry, EntryKind, StoreChain
 
@@ -83,8 +84,8 @@ def open_files(url: str) -> ObjectFiles:
         return LocalFiles(Path(parts.path))
     if not parts.scheme or len(parts.scheme) == 1:  # a path; one letter is a drive
         return LocalFiles(Path(url).absolute())
-    if parts.scheme == "hdfs":
-        raise StoreUnsupported(url, "HDFS is not available as a store: it has no create-if-absent from Python")
+    if parts.scheme in ("hdfs", "webhdfs"):
+        return HadoopFiles(url)
     return CloudFiles(url)
 
 
@@ -134,8 +135,9 @@ class CheckpointStore:
             raise StoreInUse(self.url, found.job_id)
         record = JobRecord(STORE_FORMAT, name, f"{name}-{random_bytes(8).hex()}", dict(splits or {}))
         if found is None:
-            if not self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record))):
-                other = self._read_record()
+            made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record)))
+            # One that is there may be our own, if a library has repeated the call after a lost answer.
+            if not made and (other := self._read_record()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
             self._look(record)
             self.claim()

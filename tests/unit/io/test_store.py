@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from clonos.io.cloud_files import CloudLocation, StoreUnsupported
+from clonos.io.cloud_files import CloudLocation
 from clonos.io.envelope import ObjectCorrupt, seal, unseal
-from clonos.io.object_files import LocalFiles, ObjectMissing, StoreFailed
+from clonos.io.object_files import LocalFiles, ObjectMissing, StoreFailed, StoreUnsupported
 from clonos.io.store import AnotherCoordinator, CheckpointStore, NothingToResume, StoreInUse
 from clonos.io.store_chain import KEPT_MAX, AppendOutcome
 
@@ -191,7 +191,7 @@ def test_a_corrupt_entry_of_the_chain_is_named(tmp_path: Path) -> None:
 
 
 def test_a_store_without_create_if_absent_is_refused() -> None:
-    for url in ("hdfs://host/x", "abfs://x/y", "ftp://x/y"):
+    for url in ("abfs://x/y", "ftp://x/y"):
         with pytest.raises(StoreUnsupported, match="create-if-absent"):
             CheckpointStore(url)
 
@@ -207,6 +207,15 @@ def test_the_endpoint_of_a_bucket_comes_from_the_url_or_the_environment(monkeypa
         CloudLocation.parse("s3://bucket/a?reigon=x")
     with pytest.raises(StoreUnsupported, match="no bucket"):
         CloudLocation.parse("s3:///a")
+
+
+def test_each_cloud_has_an_endpoint_of_its_own_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:2")
+    assert CloudLocation.parse("s3://bucket/a").endpoint == "http://127.0.0.1:1"
+    assert CloudLocation.parse("gs://bucket/a").endpoint == "http://127.0.0.1:2"
+    assert CloudLocation.parse("gs://bucket/a").is_plain
+    assert not CloudLocation.parse("gs://bucket/a?endpoint=https://storage.example").is_plain
 
 
 def test_what_was_completed_after_the_checkpoint_that_a_job_went_back_to_counts_no_more(tmp_path: Path) -> None:

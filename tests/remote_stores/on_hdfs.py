@@ -1,0 +1,94 @@
+"""The checkpoint store on a real namenode and datanode, by Hadoop's own protocol and by WebHDFS: `make stores`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clonos.io.hadoop_files import HadoopFiles
+from clonos.io.object_files import StoreFailed
+from tests.remote_stores.mini_hdfs import MiniHdfs, mini_hdfs
+from tests.store_contract import StoreContract
+
+pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
+    """One for all tests."""
+    with mini_hdfs(tmp_path_factory.mktemp("hdfs")) as started:
+        yield started
+
+
+class TestHadoopRpc(StoreContract):
+    """``hdfs://``"""
+
+    @pytest.fixture
+    def url(self, cluster: MiniHdfs, tmp_path: Path) -> str:
+        """A store of its own for each test."""
+        return f"hdfs://{cluster.rpc_address}/stores/{tmp_path.name}"
+
+
+class TestWebHdfs(StoreContract):
+    """``webhdfs://``"""
+
+    @pytest.fixture
+    def url(self, cluster: MiniHdfs, tmp_path: Path) -> str:
+        """A store of its own for each test."""
+        return f"webhdfs://{cluster.http_address}/stores/{tmp_path.name}"
+
+
+@pytest.fixture(params=["hdfs", "webhdfs"])
+def files(request: pytest.FixtureRequest, cluster: MiniHdfs, tmp_path: Path) -> HadoopFiles:
+    """Either way to it."""
+    address = cluster.rpc_address if request.param == "hdfs" else cluster.http_address
+    return HadoopFiles(f"{request.param}://{address}/stores/{tmp_path.name}")
+
+
+def test_what_a_writer_left_unfinished_is_no_object(files: HadoopFiles) -> None:
+    files._client.create(f"{files._root}/chain/.7.0123", b"tor")
+    assert files.list("chain") == []
+    assert files.create_if_absent("chain/7", b"whole")
+    assert files.list("chain") == ["chain/7"]
+
+
+def test_a_writer_that_comes_too_late_leaves_nothing_behind(files: HadoopFiles) -> None:
+    assert files.create_if_absent("chain/7", b"first")
+    assert not files.create_if_absent("chain/7", b"second")
+    assert files._client.files_below(files._root) == [f"{files._root}/chain/7"]
+
+
+def test_names_may_hold_what_urls_and_shells_do_not_like(files: HadoopFiles) -> None:
+    name = "objects/a b/ü%20&?#+'x"
+    files.write(name, b"content")
+    assert files.list("objects") == [name]
+    assert files.read(name) == b"content"
+
+
+def test_what_the_namenode_refuses_is_a_failure_with_its_words_and_without_its_stack(files: HadoopFiles) -> None:
+    files.write("objects/x", b"")
+    with pytest.raises(StoreFailed, match=r"failed to write objects/x/y: .*is not a directory") as caught:
+        files.write("objects/x/y", b"")
+    assert "\tat " not in str(caught.value)
+    assert "\\tat " not in str(caught.value)
+
+
+def test_a_namenode_that_is_gone_is_a_failure_of_the_store(tmp_path: Path) -> None:
+    with mini_hdfs(tmp_path) as short_lived:
+        stores = [
+            HadoopFiles(f"hdfs://{short_lived.rpc_address}/x"),
+            HadoopFiles(f"webhdfs://{short_lived.http_address}/x"),
+        ]
+        for store in stores:
+            store.write("objects/1", b"state")
+        os.kill(short_lived.process.pid, signal.SIGKILL)
+        short_lived.process.wait()
+        for store in stores:
+            with pytest.raises(StoreFailed, match="failed to create chain/1"):
+                store.create_if_absent("chain/1", b"1")
+            with pytest.raises(StoreFailed, match="failed to read objects/1"):
+                store.read("objects/1")

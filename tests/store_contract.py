@@ -1,0 +1,120 @@
+"""What every remote checkpoint store has to do, as tests: a module that names a store derives a class from this one.
+
+``url`` is a fixture of that module: a store of its own for each test. What needs a server's help stands there too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import collect
+from clonos.core import coordination as c
+from clonos.io.envelope import ObjectCorrupt
+from clonos.io.object_files import ObjectMissing
+from clonos.io.store import CheckpointStore, StoreInUse
+from clonos.io.store_chain import AppendOutcome
+from tests.processes.gated_source import Gate, GatedNumbers
+from tests.processes.running_job import running
+from tests.processes.test_slot_processes import OPTIONS, STEP, is_calm, wait_for_checkpoint
+
+WRITERS = 6
+ROUNDS = 5
+
+
+class StoreContract:
+    """Objects, the chain, and a whole job that is killed and resumed."""
+
+    def test_objects_are_written_read_listed_and_deleted(self, url: str) -> None:
+        store = CheckpointStore(url)
+        store.write_object("task/3/7", b"state" * 1000)
+        store.write_object("task/3/8", b"")
+        assert CheckpointStore(url).read_object("task/3/7") == b"state" * 1000
+        assert store.read_object("task/3/8") == b""
+        assert store.files.list("objects") == ["objects/task/3/7", "objects/task/3/8"]
+        assert store.files.list("nowhere") == []
+        assert (store.files.exists("objects/task/3/7"), store.files.exists("objects/task/9")) == (True, False)
+        store.write_object("task/3/8", b"replaced")
+        assert store.read_object("task/3/8") == b"replaced"
+        store.delete_objects(["task/3/7", "task/3/7", "task/9/9"])
+        with pytest.raises(ObjectMissing, match="objects/task/3/7"):
+            store.read_object("task/3/7")
+
+    def test_an_object_of_some_size_comes_back_whole(self, url: str) -> None:
+        content = os.urandom(9 << 20)
+        CheckpointStore(url).write_object("task/1", content)
+        assert CheckpointStore(url).read_object("task/1") == content
+
+    def test_a_damaged_object_is_named(self, url: str) -> None:
+        store = CheckpointStore(url)
+        store.write_object("task/1", b"state")
+        store.files.write("objects/task/1", store.files.read("objects/task/1")[:-1])
+        with pytest.raises(ObjectCorrupt, match="objects/task/1"):
+            store.read_object("task/1")
+
+    def test_the_chain_says_who_is_coordinator(self, url: str) -> None:
+        earlier, later = CheckpointStore(url), CheckpointStore(url)
+        record = earlier.open_job("one")
+        assert earlier.append_checkpoint(1, b"1") is AppendOutcome.CREATED
+        with pytest.raises(StoreInUse):
+            CheckpointStore(url).open_job("one")
+        assert later.open_job("one", resume=True) == record
+        assert later.checkpoint_metadata() == b"1"
+        assert earlier.append_checkpoint(2, b"2") is AppendOutcome.TAKEN
+        assert later.append_checkpoint(2, b"2") is AppendOutcome.CREATED
+
+    def test_old_entries_of_the_chain_are_removed_and_an_overwrite_discards_all(self, url: str) -> None:
+        store = CheckpointStore(url)
+        store.open_job("one")
+        for checkpoint in (1, 2, 3):
+            store.append_checkpoint(checkpoint, b"metadata")
+        store._chain.remove_old(keep=2)
+        assert len(store.files.list("chain")) == 2
+        store.write_object("task/1", b"state")
+        CheckpointStore(url).open_job("one", overwrite=True)
+        assert store.files.list("objects") == []
+        assert store.append_checkpoint(4, b"4") is AppendOutcome.TAKEN
+
+    def test_of_many_that_create_one_object_one_succeeds_and_its_content_stays(self, url: str) -> None:
+        won: dict[int, list[int]] = {number: [] for number in range(ROUNDS)}
+        start = threading.Barrier(WRITERS)
+
+        def create(writer: int) -> None:
+            files = CheckpointStore(url).files
+            for number in range(ROUNDS):
+                start.wait()
+                if files.create_if_absent(f"contested/{number}", b"%d" % writer):
+                    won[number].append(writer)
+
+        threads = [threading.Thread(target=create, args=(writer,)) for writer in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        files = CheckpointStore(url).files
+        assert {number: [int(files.read(f"contested/{number}"))] for number in range(ROUNDS)} == won
+        assert files.list("contested") == [f"contested/{number}" for number in range(ROUNDS)]
+
+    def test_a_job_keeps_its_state_there_and_goes_on_from_it(self, url: str, tmp_path: Path) -> None:
+        graph, gate, output = JobGraph("remote"), Gate(tmp_path / "gate"), collect()
+        graph.source(GatedNumbers(gate)).key_by(lambda n: n % 3).stateful_map(
+            lambda _, total, n: ((total or 0) + n, (n, (total or 0) + n))
+        ).sink(output)
+        with running(graph, tmp_path, OPTIONS, parallelism=1, store=url) as job:
+            job.wait_for(is_calm)
+            gate.open_to(STEP)
+            wait_for_checkpoint(job)
+            gate.open_to(2 * STEP)
+            for pid in job.provider.pids().values():
+                os.kill(pid, signal.SIGKILL)
+        with running(graph, tmp_path, OPTIONS, parallelism=1, store=url, resume=True) as job:
+            gate.end(2 * STEP)
+            assert isinstance(job.end(), c.JobDone)
+        assert Counter(n for n, _ in output.rows) == Counter(range(2 * STEP))
+        assert max(total for n, total in output.rows if n % 3 == 0) == sum(range(0, 2 * STEP, 3))
