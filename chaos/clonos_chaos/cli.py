@@ -1,4 +1,4 @@
-"""``clonos chaos``: scenarios (``run``) and swarms of simulated worlds (``seeds``). Each answers an exit code."""
+"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of simulated worlds. Exit codes come back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from clonos_chaos.runner_record import Record
 from clonos_chaos.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
 
 SEEDS_USUAL = 1_000
+STRIKES_TOLD_MAX = 12
 GOOD = 0
 BAD = 1
 
@@ -37,6 +38,35 @@ def run(arguments: Sequence[str]) -> int:
     where = parsed.where or Where.PROCESSES
     wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.keep)
     return GOOD if run_scenarios(scenarios, wishes, _tell) else BAD
+
+
+def soak(arguments: Sequence[str]) -> int:
+    """``clonos chaos soak``: 0 when nothing was lost, twice or contradicted, and every task came back."""
+    from clonos_chaos.soak import Soak, figures, scenario_of
+
+    parser = argparse.ArgumentParser(prog="clonos chaos soak")
+    parser.add_argument("--minutes", type=float, default=60.0, metavar="M")
+    parser.add_argument("--kill-every", type=float, default=20.0, metavar="S", help="seconds (default: 20)")
+    parser.add_argument("--job", default="described", help="module:job of your own (default: the shipped one)")
+    parser.add_argument("--oracle", default="", help="module:function that judges what your job has left")
+    parser.add_argument("--no-network-faults", action="store_true", help="kills only; Toxiproxy is not needed then")
+    parser.add_argument("--spark", action="store_true", help="on Spark executors")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--html", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parsed = parser.parse_args(arguments)
+    wanted = Soak(parsed.job, parsed.minutes, parsed.kill_every, not parsed.no_network_faults, parsed.oracle)
+    where = Where.SPARK if parsed.spark else Where.PROCESSES
+    wishes = Wishes(where, parsed.seed, 1, parsed.json, parsed.html, parsed.keep)
+
+    def tell(record: Record) -> None:
+        record.notes += figures(record)
+        _tell(record)
+        for line in record.notes:
+            print(f"  {line}")
+
+    return GOOD if run_scenarios([scenario_of(wanted)], wishes, tell) else BAD
 
 
 def seeds(arguments: Sequence[str]) -> int:
@@ -79,7 +109,9 @@ def _tell(record: Record) -> None:
     seconds = (record.ended_ns - record.began_ns) / 1e9
     word = "good" if record.is_good else "BAD"
     print(f"{word}: {record.scenario.name}, seed {record.seed}, {record.world}, {seconds:.1f} s")
-    for strike in record.strikes:
+    if len(record.strikes) > STRIKES_TOLD_MAX:
+        print(f"  {len(record.strikes)} faults, the last of them:")
+    for strike in record.strikes[-STRIKES_TOLD_MAX:]:
         at_s = (strike.at_ns - record.began_ns) / 1e9
         print(f"  {at_s:6.2f} s  {strike.kind} {', '.join(strike.tasks)} {strike.detail}".rstrip())
     for check in record.checks:

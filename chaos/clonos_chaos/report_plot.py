@@ -16,7 +16,14 @@ from matplotlib.figure import Figure
 
 from clonos_chaos.runner_record import Record
 
-BIN_MS: Final = 100
+BIN_MS_MIN: Final = 100
+BINS_MAX: Final = 600
+BARS_MAX: Final = 24
+"""With more recoveries than this each is a dot: when, and how long."""
+
+NAMES_MAX: Final = 12
+"""With more faults than this they bear no names."""
+
 MILESTONES: Final = ("detected", "view", "gathered", "replayed", "caught_up")
 PHASES: Final = ("until noticed", "until a new view", "log gathered", "replayed", "caught up")
 COLOURS: Final = ("#9aa5b1", "#f2a541", "#3f88c5", "#7353ba", "#2a9d6f")
@@ -40,16 +47,17 @@ def draw(record: Record, number: int) -> str:
     first_ns = min([rows[0][0] if rows else record.ended_ns, *(s.at_ns for s in record.strikes)])
     start_ns = max(record.began_ns, first_ns - 500_000_000)
     bars = _bars(record, start_ns)
-    heights = [2.2, 2.0, 1.3, max(0.9, 0.34 * len(bars) + 0.5)]
+    bin_ms = max(BIN_MS_MIN, (record.ended_ns - start_ns) // 1_000_000 // BINS_MAX)
+    heights = [2.2, 2.0, 1.3, 2.0 if len(bars) > BARS_MAX else max(0.9, 0.34 * len(bars) + 0.5)]
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"run {number}"}):
         figure = Figure(figsize=(11, sum(heights) + 1.0), layout="constrained")
         axes = figure.subplots(4, 1, sharex=True, gridspec_kw={"height_ratios": heights})
-        _throughput(axes[0], rows, start_ns)
-        _latency(axes[1], rows, start_ns)
+        _throughput(axes[0], rows, start_ns, bin_ms)
+        _latency(axes[1], rows, start_ns, bin_ms)
         _kept(axes[2], record, start_ns)
-        _recoveries(axes[3], bars)
+        (_recoveries if len(bars) <= BARS_MAX else _many_recoveries)(axes[3], bars)
         for axis in axes:
-            _mark_faults(axis, record, start_ns, names=axis is axes[0])
+            _mark_faults(axis, record, start_ns, names=axis is axes[0] and len(record.strikes) <= NAMES_MAX)
             axis.grid(axis="y", color=FAINT, linewidth=0.5)
             axis.set_axisbelow(True)
         axes[3].set_xlabel("seconds")
@@ -75,29 +83,29 @@ def _seconds(at_ns: int, start_ns: int) -> float:
     return (at_ns - start_ns) / 1e9
 
 
-def _throughput(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int) -> None:
+def _throughput(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: int) -> None:
     """Records that reached the sinks' door, in bins."""
     counts: dict[int, int] = {}
     for told_ns, _ in rows:
-        place = (told_ns - start_ns) // (BIN_MS * 1_000_000)
+        place = (told_ns - start_ns) // (bin_ms * 1_000_000)
         counts[place] = counts.get(place, 0) + 1
     if counts:
         places = range(min(counts), max(counts) + 2)
-        rates = [counts.get(place, 0) * 1000 / BIN_MS for place in places]
-        axis.step([place * BIN_MS / 1000 for place in places], rates, where="post", color=LINE, linewidth=1.3)
-        axis.fill_between([place * BIN_MS / 1000 for place in places], rates, step="post", color=LINE, alpha=0.12)
+        rates = [counts.get(place, 0) * 1000 / bin_ms for place in places]
+        axis.step([place * bin_ms / 1000 for place in places], rates, where="post", color=LINE, linewidth=1.3)
+        axis.fill_between([place * bin_ms / 1000 for place in places], rates, step="post", color=LINE, alpha=0.12)
     axis.set_ylabel("records/s")
     axis.set_title("Throughput, as the sinks saw it", loc="left", fontsize=10, color=INK)
     axis.set_ylim(bottom=0)
 
 
-def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int) -> None:
+def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: int) -> None:
     """From reading a record until it reached the sinks: median and worst of each bin."""
     bins: dict[int, list[float]] = {}
     for told_ns, read_ns in rows:
-        bins.setdefault((told_ns - start_ns) // (BIN_MS * 1_000_000), []).append((told_ns - read_ns) / 1e6)
+        bins.setdefault((told_ns - start_ns) // (bin_ms * 1_000_000), []).append((told_ns - read_ns) / 1e6)
     places = sorted(bins)
-    seconds = [(place + 0.5) * BIN_MS / 1000 for place in places]
+    seconds = [(place + 0.5) * bin_ms / 1000 for place in places]
     worst = [max(bins[place]) for place in places]
     median = [sorted(bins[place])[len(bins[place]) // 2] for place in places]
     if places:
@@ -149,12 +157,21 @@ def _recoveries(axis: Any, bars: list[tuple[str, list[float]]]) -> None:
         axis.set_title("No task had to recover", loc="left", fontsize=10, color=INK)
 
 
+def _many_recoveries(axis: Any, bars: list[tuple[str, list[float]]]) -> None:
+    times_ms = [(instants[-1] - instants[0]) * 1000 for _, instants in bars]
+    axis.plot([instants[0] for _, instants in bars], times_ms, "o", color=COLOURS[4], markersize=3.5, alpha=0.8)
+    axis.set_ylabel("ms")
+    axis.set_ylim(bottom=0)
+    axis.set_title(f"{len(bars)} recoveries, from the fault until caught up", loc="left", fontsize=10, color=INK)
+
+
 def _mark_faults(axis: Any, record: Record, start_ns: int, names: bool) -> None:
     for number, strike in enumerate(record.strikes):
         at = _seconds(strike.at_ns, start_ns)
         if strike.until_ns:
             axis.axvspan(at, _seconds(strike.until_ns, start_ns), color=FAULT, alpha=0.09, linewidth=0)
-        axis.axvline(at, color=FAULT, linewidth=1.1, linestyle=(0, (4, 2)))
+        width = 1.1 if len(record.strikes) <= NAMES_MAX else 0.4
+        axis.axvline(at, color=FAULT, linewidth=width, linestyle=(0, (4, 2)))
         if names:
             text = f" {strike.kind} {strike.tasks[0] if len(strike.tasks) == 1 else ''}".rstrip()
             axis.text(

@@ -22,8 +22,8 @@ CALM_S: Final = 0.5
 CHECKPOINTS: Final = 2
 """The first one may have begun before input rested."""
 
-REST_S_MAX: Final = 10.0
-WAIT_S_MAX: Final = 20.0
+REST_S_MAX: Final = 30.0
+WAIT_S_MAX: Final = 30.0
 """For a fault whose moment does not come, when all input was read."""
 
 KEPT: Final = ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")

@@ -68,6 +68,12 @@ class Driven:
         *whole, self._rest = self._rest.split(b"\n")
         return [msgspec.json.decode(line) for line in whole if line]
 
+    def stop(self) -> None:
+        """Ends the job with a final checkpoint."""
+        assert self._process.stdin is not None, "it was opened as a pipe"
+        self._process.stdin.write(b"stop\n")
+        self._process.stdin.flush()
+
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()

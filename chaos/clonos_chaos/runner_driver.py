@@ -1,7 +1,8 @@
 """The driver of a scenario's job, in a process of its own, so that it can be killed like any other.
 
 It writes a JSON line to a pipe whenever it looks: the job's status with where standbys are, each alarm, the end with
-what is left of it. It is told all it needs in a file; it ends when its standard input does.
+what is left of it. It is told all it needs in a file; it stops the job at a line on its standard input, and ends when
+that does.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ def _drive(spec: Spec, output: TextIO) -> None:
         while not launched.driver.result.done():
             reporter.look()
             if select.select([sys.stdin], [], [], LOOK_EVERY_S)[0]:
-                return  # whoever watches is gone
+                if not sys.stdin.readline():
+                    return  # whoever watches is gone
+                launched.driver.stop(drain=True)
         reporter.look()
         end = launched.driver.result.result()
     finally:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -35,12 +36,15 @@ from clonos_chaos.scenario_service import ServiceProcess
 from clonos_chaos.toxics import Toxiproxy, find_server
 
 LOOK_EVERY_S: Final = 0.02
+AGAIN_WITHIN_S: Final = 5.0
+"""A struck task may move on once more: the slot that took it over may have been struck as well."""
+
 GONE_WITHIN_S: Final = 8.0
 DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
     "checkpoint_every": "300ms",
     "standbys": 1,
     "spare_slots": 2,
-    "lease": "2500ms",
+    "lease": "5s",
     "step_records_max": 16,
     "step_records_first": 4,
 }
@@ -80,9 +84,9 @@ class ProcessRun:
         self._pids: set[int] = set()
         self._known: dict[str, tuple[int, int]] = {}
         self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
-        self._struck: set[str] = set()  # tasks that may get a new life, in this generation
+        self._struck: dict[str, float] = {}  # until when tasks may get a new life
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
-        self._is_over = False
+        self._is_over = self._is_stopping = False
         self._course = self._make_course() if self.scenario.job in SHIPPED else None
 
     def _make_course(self) -> Course:
@@ -175,6 +179,11 @@ class ProcessRun:
             for planned in self._planned:
                 if planned.left and self._moments.is_due(planned, self._look(now_s, status, self._shape)):
                     self._strike(planned, status, self._shape)
+        stop_after_s = self.scenario.limits.stop_after
+        if stop_after_s and self._live_since_s and now_s - self._live_since_s > stop_after_s and not self._is_stopping:
+            self._is_stopping = True
+            self._planned.clear()
+            self._driven.stop()
         if self._course is not None and self._status is not None:
             is_over = not self._ongoing and not any(planned.left for planned in self._planned)
             has_noticed = not any(self._killed.get(task.name) == task.incarnation for task in status.tasks)
@@ -224,8 +233,11 @@ class ProcessRun:
         for task in status.tasks:
             now = (task.pid, task.incarnation)
             before = self._known.get(task.name)
-            if before is not None and now != before and task.name not in self._struck and task.pid:
-                self.record.disturbed.append(f"{task.name} {before} -> {now}")
+            if before is not None and now != before and task.pid:
+                if self._struck.get(task.name, 0.0) < time.monotonic():
+                    self.record.disturbed.append(f"{task.name} {before} -> {now}")
+                else:
+                    self._struck[task.name] = time.monotonic() + AGAIN_WITHIN_S
             if task.pid:
                 self._known[task.name] = now
 
@@ -257,7 +269,7 @@ class ProcessRun:
         befallen = tasks_of(shape, fault.victim) if fault.kind is Kind.USER_ERROR else tasks
         struck = _befallen(fault, status, befallen, others)
         told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
-        self._struck.update(struck)
+        self._struck |= dict.fromkeys(struck, inf)
         if fault.kind in (Kind.KILL_WORKER, Kind.KILL_DOMAIN):
             self._killed.update(told.incarnations)
         told.detail = f"at {fault.at}" if fault.at.point else ""

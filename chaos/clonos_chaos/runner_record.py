@@ -10,6 +10,9 @@ from clonos.status import RecoveryState, Status
 from clonos_chaos.scenario import LEAVES_ZOMBIES, Limits, Outcome, Scenario
 from clonos_chaos.scenario_oracle import Findings
 
+SAMPLES_MAX = 4_000
+"""Over the whole time that a run may take."""
+
 
 @dataclass(slots=True)
 class Strike:
@@ -74,15 +77,17 @@ class Record:
         return bool(self.checks) and all(check.is_good for check in self.checks)
 
     def add_sample(self, status: Status, at_ns: int) -> None:
-        """One look at the job."""
+        """One look at the job; a long run keeps fewer."""
+        self.checkpoints = max(self.checkpoints, status.checkpoint)
         kept = sum(
             task.counters.get(name, 0)
             for task in status.tasks
             for name in ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
         )
+        if self.samples and at_ns - self.samples[-1].at_ns < self.scenario.limits.seconds * 1e9 / SAMPLES_MAX:
+            return
         live = sum(task.phase in ("live", "final") for task in status.tasks)
         self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
-        self.checkpoints = max(self.checkpoints, status.checkpoint)
 
     def recovery_ms(self) -> dict[str, float]:
         """For each struck task that had to recover: from its strike until it had caught up; -1: it never did."""
@@ -97,9 +102,11 @@ class Record:
     def recoveries_of_strikes(self) -> Iterator[tuple[Strike, RecoveryState]]:
         """Each recovery with the strike that caused it: the last one before it that struck the task's life."""
         for recovery in self.recoveries:
-            causes = [s for s in self.strikes if s.incarnations.get(recovery.task) == recovery.failed_incarnation]
+            noticed_ns = recovery.reached.get("detected", self.ended_ns)
+            befell = [s for s in self.strikes if s.incarnations.get(recovery.task) == recovery.failed_incarnation]
+            causes = [strike for strike in befell if strike.at_ns <= noticed_ns] or befell[:1]
             if causes:
-                yield causes[0], recovery
+                yield causes[-1], recovery
 
     def data(self) -> dict[str, Any]:
         """For ``--json``."""

@@ -152,11 +152,12 @@ class Fault:
 class Limits:
     """What may be taken. Reaching one is a failed scenario."""
 
-    seconds: float = 60.0  # for the whole run
+    seconds: float = 120.0  # for the whole run
     recovery_ms: int = 10_000  # from a fault until the struck task has caught up
     rollbacks: int = 0
     disturbed: int = 0  # healthy tasks that lose their process or incarnation
     calls_repeated: int | None = None  # questions that the service was asked again
+    stop_after: float = 0.0  # seconds after which a job that has no end is stopped, with a final checkpoint; 0: never
     kept_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
 
 

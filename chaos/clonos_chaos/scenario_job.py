@@ -26,7 +26,7 @@ from clonos_services import random as causal_random
 
 KEYS: Final = 8
 RECORDS: Final = 1_500
-PER_SECOND: Final = 250.0
+PER_SECOND: Final = 200.0
 STEPS: Final = ("read", "ask", "window", "tell", "table")
 """All of them can be a fault's victim."""
 
