@@ -158,6 +158,23 @@ def views_name_an_older_checkpoint(planting: Planting) -> None:
     planting.swap_entry(checkpoints.HANDLERS, (checkpoints.Committing, checkpoints.Durable), complete)
 
 
+@mutant("7")
+def keepers_that_were_let_go_count_as_ready(planting: Planting) -> None:
+    """Only what a keeper says under the view that stands counts: one that was let go has thrown away what it held."""
+
+    ever: dict[Any, Any] = {}
+
+    def seats_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
+        ever.update({(slot, task): by for slot, said in state.statuses.items() for task, by in said.keepers})
+        return right(state, view, domains)
+
+    def place(right: Any, wishes: Any, domains: Any, seats: Any, ready: Any, hosts: Any) -> Any:
+        return right(wishes, domains, seats, replace(ready, keepers=ever), hosts)
+
+    planting.wrap(succession, "seats_for", seats_for)
+    planting.wrap(succession, "place", place)
+
+
 @mutant("8")
 def lost_is_ignored(planting: Planting) -> None:
     """A new generation begins when a task reports LOST."""

@@ -203,9 +203,10 @@ def _questions_are_lost_without_views(seed: int) -> World:
         [
             Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6),
             lost("question", lambda world, reached: True, times=2),
+            lost("register", lambda world, reached: world.oracle.view.number > 0 and world.ending is None, times=1_000),
         ],
         options={"standbys": 0},
-        settings={"fresh_slot_ns_max": 6_000 * MILLISECOND_NS, "patience_ms": 2_000},
+        settings={"patience_ms": 2_000},
     )
 
 
@@ -251,6 +252,13 @@ def _loses_trigger(point: str, where: Any) -> Scene:
 
 for _when, (_point, _where) in _TRIGGER_POINTS.items():
     SCENES[f"39 trigger dies with its source {_when}"] = _loses_trigger(_point, _where)
+
+
+@scene("39 one source hears of a later trigger only")
+def _later_trigger_only(seed: int) -> World:
+    """Its barrier stands for the one that the other source has sent long ago, and whose input is held for it."""
+    deaf = lost("trigger", about("source/1"), nth=2, times=4)
+    return stage(seed, line(RICH, RICH, widths=(2, 1)), [deaf], settings={"patience_ms": 1_000}, records=200)
 
 
 # ------------------------------------------------------------------ 40-42: together, in turn, in other pieces

@@ -1,0 +1,219 @@
+"""Rules that other rules stand in for: no world shows that they are missing, so each has a case of its own.
+
+``docs/protocol.md``, section 12, lists them, and what stands in for each. A case is a test of the core or, here, one in
+a world that was stopped in its midst. Each fails where its rule is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from clonos.core.gather import Gathering, Holder
+from clonos.core.hosted import Hosted
+from clonos.core.ids import ChannelId, Incarnation, SlotId, TaskId
+from clonos.core.messages import Answer, Batch, Delta, Position, Question, View
+from clonos.core.recovery import Live, Recovering, Replaying, Stalled
+from clonos.core.sessions import Receiving
+from clonos.core.values import encode_rows
+from clonos_chaos.mutants import MUTANTS, planted
+from clonos_chaos.outsides import Fenced, SimOutside
+from clonos_chaos.sim_slot import SimSlot
+from clonos_chaos.stage import RICH, line, stage
+from clonos_chaos.world import World
+from tests.unit.coordinator import test_endings
+from tests.unit.core import test_mirrors, test_sessions
+
+pytestmark = pytest.mark.worlds
+
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+
+class Midst:
+    """A world whose tasks are all live: one of them, ``a/0``, and what its slot sends from now on."""
+
+    def __init__(self) -> None:
+        self.world: World = stage(1, line(RICH, RICH), [])
+        for _ in range(self.world.slots_needed):
+            self.world.add_slot()
+        self.world.coordinator.begin(self.world.slots_needed)
+        while not self.world.oracle.view.number or not all(map(self._is_live, self.world.plan.tasks)):
+            self.world.clock.step()
+        self.slot, self.hosted = self._find("a/0")
+        (self.receiving,) = self.hosted.inlets.receivings.values()
+        self.sent: list[Any] = []
+        self.slot.send = self._send  # type: ignore[method-assign, assignment]
+
+    def _send(self, _slot: SlotId, message: Any, _payload: bytes | memoryview = b"") -> None:
+        self.sent.append(message)
+
+    def _is_live(self, task: TaskId) -> bool:
+        slot = self.world.slot_of(task)
+        hosted = slot.slot.hosted.get(task) if slot is not None else None
+        return hosted is not None and isinstance(hosted.state, Live)
+
+    def _find(self, name: str) -> tuple[SimSlot, Hosted]:
+        task = self.world.job.task(name)  # type: ignore[union-attr]
+        slot = self.world.slot_of(task)
+        assert slot is not None
+        return slot, slot.slot.hosted[task]
+
+    def barrier(self, **changes: Any) -> Batch:
+        """The next element of the input, as its sender would send it now, but for the changes."""
+        receiving: Receiving = self.receiving
+        batch = Batch(
+            channel=receiving.channel.id,
+            sender=receiving.sender,
+            receiver=self.hosted.incarnation,
+            session=receiving.session,
+            ordinal=receiving.next_ordinal,
+            first_seq=receiving.next_seq,
+            kind=2,
+            count=1,
+            checkpoint=99,  # type: ignore[arg-type]
+            deltas=(),
+        )
+        return msgspec.structs.replace(batch, **changes)
+
+    def end(self) -> None:
+        """Nothing of it goes on."""
+        for slot in self.world.slots.values():
+            slot.kill()
+
+
+Case = Callable[[Midst], None]
+
+
+def a_batch_of_an_earlier_session_is_dropped(midst: Midst) -> None:
+    before = midst.receiving.next_seq
+    late = midst.barrier()
+    midst.hosted.inlets.renew(midst.receiving)
+    midst.slot.slot.on_message(SlotId(1), msgspec.structs.replace(late, ordinal=0), b"")
+    assert midst.receiving.next_seq == before
+
+
+def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
+    before = midst.receiving.next_seq
+    midst.slot.slot.on_message(SlotId(1), midst.barrier(sender=Incarnation(midst.receiving.sender - 1)), b"")
+    assert midst.receiving.next_seq == before
+
+
+def the_sender_repeats_its_position_at_the_heartbeat(midst: Midst) -> None:
+    midst.hosted.tick()
+    assert [message.channel for message in midst.sent if isinstance(message, Position)] == list(midst.hosted.sendings)
+
+
+def what_replay_needs_is_granted_beyond_the_window(midst: Midst) -> None:
+    receiving = midst.receiving
+    receiving.window_bytes, receiving.queued_bytes = 1, 1
+    receiving.granted_bytes = receiving.stated_bytes = receiving.session_bytes
+    midst.slot.slot.on_needs(midst.hosted.task, midst.hosted.incarnation, receiving.channel.id, receiving.next_seq + 1)
+    assert receiving.granted_bytes > receiving.session_bytes
+
+
+def a_view_of_an_earlier_term_is_answered_and_not_obeyed(midst: Midst) -> None:
+    installed = midst.slot.slot.view
+    later = msgspec.structs.replace(installed, number=installed.number + (1 << 32))
+    midst.slot.slot.on_message(SlotId(0), later, b"")
+    earlier = msgspec.structs.replace(installed, number=installed.number + 1)
+    midst.slot.slot.on_message(SlotId(0), earlier, b"")
+    assert midst.slot.slot.view.number == later.number
+    assert [message.number for message in midst.sent if isinstance(message, View)] == [later.number]
+
+
+def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
+    view = midst.slot.slot.view
+    asker = midst.world.job.task("source/0")  # type: ignore[union-attr]
+    nobody = Holder(midst.hosted.task, False, midst.slot.id)
+    midst.hosted.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
+    question = Question(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
+    midst.slot.slot.on_message(view.placements[asker].slot, question, b"")
+    assert [message.task for message in midst.sent if isinstance(message, Answer)] == [asker]
+
+
+def a_task_adopts_the_replicas_that_it_should_hold(midst: Midst) -> None:
+    other = midst.world.job.task("source/0")  # type: ignore[union-attr]
+    midst.hosted.logs.replicas.clear()
+    midst.hosted.adopt_logs({other: Delta(other, 0, False, b"\x01\x02")})
+    assert other in midst.hosted.logs.replicas
+    assert bytes(midst.hosted.logs.replicas[other].data) == b"\x01\x02"
+
+
+def the_claim_of_a_receiver_that_is_being_replaced_costs_no_log(midst: Midst) -> None:
+    (sending,) = midst.hosted.sendings.values()
+    sending.session, sending.claim = 0, 10_000
+    midst.hosted.state = Replaying()
+    midst.hosted.end_log({ChannelId(sending.channel.id): 1})
+    assert isinstance(midst.hosted.state, Stalled)
+
+
+def an_outside_takes_nothing_from_whom_it_has_fenced(_midst: Midst) -> None:
+    outside = SimOutside("sink/0")
+    outside.register(1, 5, 0)
+    outside.register(1, 6, 0)
+    with pytest.raises(Fenced):
+        outside.write(5, 0, 1, encode_rows([(0, ())]))
+    assert outside.next_number == 0
+
+
+CASES: dict[str, Case] = {
+    "claims_of_the_dead_count": the_claim_of_a_receiver_that_is_being_replaced_costs_no_log,
+    "holders_that_recover_do_not_answer": a_holder_that_recovers_answers_with_what_it_has,
+    "messages_of_dead_senders_count": a_batch_of_a_dead_sender_is_dropped,
+    "messages_of_earlier_sessions_count": a_batch_of_an_earlier_session_is_dropped,
+    "no_positions_at_the_heartbeat": the_sender_repeats_its_position_at_the_heartbeat,
+    "outside_does_not_fence": an_outside_takes_nothing_from_whom_it_has_fenced,
+    "replay_keeps_to_the_credit_window": what_replay_needs_is_granted_beyond_the_window,
+    "replicas_are_not_gathered": a_task_adopts_the_replicas_that_it_should_hold,
+    "slots_obey_any_term": a_view_of_an_earlier_term_is_answered_and_not_obeyed,
+}
+"""Per wrong rule what fails with it, in a world of its own."""
+
+IN_THE_CORE: dict[str, Callable[[], None]] = {
+    "gaps_in_elements_pass": test_sessions.test_a_lost_tail_is_noticed_at_the_senders_heartbeat,
+    "gaps_in_ordinals_pass": test_sessions.test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused,
+    "known_elements_are_taken_again": test_sessions.test_a_batch_that_is_known_in_part_is_cut,
+    "pending_checkpoints_outlive_the_generation": test_endings.test_a_drain_that_a_rollback_interrupts_begins_anew,
+    "standby_keeps_changes_of_the_dead": (
+        test_mirrors.test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped
+    ),
+    "statement_does_not_reset_deltas": (test_sessions.test_a_delta_is_carried_once_a_session_and_again_in_the_next),
+}
+"""The same as tests of the core."""
+
+DEFENCE_IN_DEPTH = frozenset((*CASES, *IN_THE_CORE))
+
+
+def shows(mutant: str) -> bool:
+    """Whether the case of a rule fails in this process as it is now."""
+    if mutant in IN_THE_CORE:
+        try:
+            IN_THE_CORE[mutant]()
+        except AssertionError:
+            return True
+        return False
+    midst = Midst()
+    try:
+        CASES[mutant](midst)
+    except (AssertionError, pytest.fail.Exception):
+        return True
+    finally:
+        midst.end()
+    return False
+
+
+@pytest.mark.parametrize("mutant", sorted(DEFENCE_IN_DEPTH))
+def test_the_case_of_a_rule_that_others_stand_in_for_fails_without_it_and_only_then(mutant: str) -> None:
+    assert not shows(mutant)
+    with planted(mutant):
+        assert shows(mutant)
+
+
+def test_the_protocol_lists_every_rule_that_others_stand_in_for() -> None:
+    section = PROTOCOL.read_text("utf-8").partition("## 12. Defence in depth")[2]
+    assert section
+    assert {name for name in MUTANTS if f"`{name}`" in section} == DEFENCE_IN_DEPTH

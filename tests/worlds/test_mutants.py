@@ -1,0 +1,162 @@
+"""Negative controls: each rule of the protocol, replaced alone by a wrong one, is caught by an aimed case.
+
+``CAUGHT_BY`` keeps for each a scene that catches it, and from which seed on. Rules that others stand in for, which no
+world shows, are in ``test_defence_in_depth``; those of journals in ``test_journals``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from clonos.core.coordination import JobFailed
+from clonos_chaos.mutants import MUTANTS, planted
+from clonos_chaos.scenes import SCENES
+from clonos_chaos.world import World, WorldFailed
+from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
+
+pytestmark = pytest.mark.worlds
+
+SEEDS_MAX = 8
+"""So many are tried: what is drawn moves with every change of the core, and some scenes show their rule in every second
+world only. One must catch it."""
+
+CAUGHT_BY: dict[str, tuple[str, int]] = {
+    "deltas_one_message_late": ("37 all but the keeper die", 0),
+    "deltas_are_not_passed_on": ("21 holder dies before it answers", 0),
+    "gaps_pass": ("26 connection is cut", 0),
+    "statement_does_not_reset_what_was_sent": ("26 connection is reset with a batch on its way", 0),
+    "no_claim": ("36 log is lost beyond the sharing depth", 0),
+    "no_claim_from_the_own_log": ("36 log is lost beyond the sharing depth", 0),
+    "credit_is_never_renewed": ("42 replay of batches larger than the credit window", 0),
+    "credit_outlives_the_session": ("42 credit is lost at a disconnect", 0),
+    "no_repeated_statements": ("38 statement is lost", 0),
+    "inflight_logs_end_one_element_late": ("49 poison record whose inputs merge differently", 0),
+    "inflight_logs_go_with_the_snapshot": ("49 poison record whose inputs merge differently", 0),
+    "inflight_logs_are_never_truncated": ("37 all but the keeper die", 0),
+    "causal_logs_are_never_truncated": ("37 all but the keeper die", 0),
+    "snapshots_are_settled_one_checkpoint_early": ("45 sink dies before its last commit", 0),
+    "acknowledgements_of_the_dead_count": ("35 acknowledgement of a dead sink", 4),
+    "acknowledgements_are_not_forgotten": ("39 trigger dies with its source with its barrier on its way", 0),
+    "no_committing": ("32 task dies while metadata is written", 0),
+    "complete_before_it_is_durable": ("37 all but the keeper die", 0),
+    "one_acknowledgement_is_enough": ("37 all but the keeper die", 0),
+    "no_repeated_views": ("35 acknowledgement of a dead sink", 0),
+    "no_repeated_triggers": ("31 sink dies behind a complete checkpoint", 0),
+    "no_repeated_completions": ("38 every completion is lost on its first way to one slot", 0),
+    "no_repeated_acknowledgements": ("48 old coordinator wakes up while it was committing", 0),
+    "views_name_an_older_checkpoint": ("35 sink dies after it has acknowledged", 0),
+    "keepers_that_were_let_go_count_as_ready": ("37 sink dies while its keeper is replaced", 0),
+    "lost_is_ignored": ("37 sink and keeper die together", 0),
+    "rollback_of_the_lost_task_only": ("37 sink and keeper die together", 0),
+    "incarnations_are_used_again": ("37 all but the keeper die", 0),
+    "garbage_is_collected_too_early": ("37 all but the keeper die", 0),
+    "output_is_committed_twice": ("35 sink dies after it has acknowledged", 0),
+    "poison_is_tried_for_ever": ("49 poison record whose inputs merge differently", 0),
+    "terms_are_not_claimed": ("48 old coordinator wakes up while it was committing", 0),
+    "no_fencing": ("37 sink and keeper die together", 0),
+    "shortest_log_wins": ("47 task dies between the call and CALL", 0),
+    "first_answer_wins": ("47 task dies between the call and CALL", 0),
+    "keepers_are_not_asked": ("37 all but the keeper die", 0),
+    "no_repeated_questions": ("38 questions are lost, and no view asks again", 0),
+    "holders_answer_before_they_have_installed_the_view": (
+        "24 suspected task sends on to a slot that has not heard",
+        0,
+    ),
+    "nobody_is_asked_again_under_another_view": ("21 holder dies before it answers", 0),
+    "no_lost_log_rule": ("36 log is lost beyond the sharing depth", 0),
+    "replay_does_not_wait_for_statements": ("37 all but the keeper die", 0),
+    "standby_applies_later_changes": ("45 sink dies before its last output is confirmed", 0),
+    "standby_misses_a_change": ("33 complete is lost on its way to the next standby", 0),
+    "output_leaves_before_the_keepers_have_it": ("37 sink dies while its keeper has not heard", 0),
+    "calls_leave_before_the_keepers_have_them": ("47 task dies between the call and CALL", 0),
+    "keepers_get_only_the_own_log": ("37 all but the keeper die", 0),
+    "keepers_acknowledge_the_dead": ("24 suspected task calls on", 0),
+    "keeper_is_replaced_in_one_phase": ("24 suspected sink writes on", 0),
+    "no_repeated_keeps": ("37 sink dies while its keeper has not heard", 0),
+    "sinks_acknowledge_before_the_outside_has": ("31 sink dies behind a complete checkpoint", 0),
+    "snapshots_are_acknowledged_before_they_are_durable": ("37 all but the keeper die", 0),
+    "keepers_outlive_the_generation": ("36 log is lost beyond the sharing depth", 0),
+    "lost_is_said_once": ("38 LOST is lost", 0),
+    "trigger_is_not_in_the_log": ("39 trigger dies with its source with its barrier unsent", 0),
+    "timers_are_not_in_the_log": ("26 connection is reset with deltas on their way, then their owner dies", 0),
+    "clock_is_not_in_the_log": ("37 all but the keeper die", 0),
+    "end_is_not_in_the_log": ("34 source dies just after its end of stream", 0),
+    "barriers_are_not_in_the_log": ("34 task dies just after its end of stream", 0),
+    "replay_takes_other_counts": ("49 poison record whose inputs merge differently", 0),
+    "alignment_is_ignored": ("34 task dies just after its end of stream", 0),
+    "aligned_inputs_are_read_on": ("39 trigger dies with its source with its barrier unsent", 0),
+    "barriers_stand_for_themselves_only": ("39 one source hears of a later trigger only", 0),
+    "end_does_not_stand_for_barriers": ("45 task dies when one of its inputs has ended", 0),
+    "input_positions_are_off_by_one": ("35 sink dies after it has acknowledged", 0),
+    "output_positions_are_off_by_one": ("37 all but the keeper die", 0),
+    "log_offset_is_off_by_one": ("37 all but the keeper die", 0),
+    "instant_is_not_in_the_snapshot": ("21 holder dies before it answers", 0),
+    "ended_inputs_are_forgotten": ("45 task dies when one of its inputs has ended", 0),
+    "seed_is_drawn_again_in_replay": ("49 poison record whose inputs merge differently", 0),
+    "luck_goes_on_behind_a_barrier": ("37 sink dies while its keeper has not heard", 0),
+    "clock_is_read_again_in_replay": ("49 poison record whose inputs merge differently", 0),
+    "calls_are_made_again_in_replay": ("49 poison record whose inputs merge differently", 0),
+    "calls_in_doubt_are_made_as_new": ("47 task dies between the call and CALL", 0),
+    "keys_differ_between_lives": ("47 task dies between the call and CALL", 0),
+    "no_intent": ("47 task dies between the call and CALL", 0),
+    "routing_begins_anew_in_each_life": ("42 rows are routed in turn", 2),
+}
+
+NAMED = frozenset(
+    {
+        "no_fencing",
+        "shortest_log_wins",
+        "deltas_one_message_late",
+        "acknowledgements_of_the_dead_count",
+        "no_claim",
+        "no_claim_from_the_own_log",
+        "no_committing",
+        "no_repeated_views",
+        "no_repeated_triggers",
+        "no_repeated_completions",
+        "no_repeated_acknowledgements",
+        "no_repeated_questions",
+        "no_repeated_statements",
+        "no_repeated_keeps",
+        "output_leaves_before_the_keepers_have_it",
+        "calls_leave_before_the_keepers_have_them",
+    }
+)
+"""Rules that the promise leans on: worlds must show them, no case of their own would do."""
+
+
+def is_well(scene: str, seed: int) -> bool:
+    """Whether a world comes to the end that it should. Any exception is a complaint: a bug in a machine shows so."""
+    world: World = SCENES[scene](seed)
+    try:
+        world.run()
+    except WorldFailed:
+        return False
+    except Exception:  # noqa: BLE001  an assertion or an error of the core is how a wrong rule shows
+        return False
+    if world.expects_failure:
+        return isinstance(world.ending, JobFailed) and "poison record" in world.ending.reason
+    return True
+
+
+is_well_by_the_right_rules = cache(is_well)
+
+
+def test_every_wrong_rule_has_a_case() -> None:
+    assert set(CAUGHT_BY) | DEFENCE_IN_DEPTH == set(MUTANTS)
+    assert not set(CAUGHT_BY) & DEFENCE_IN_DEPTH
+    assert set(CAUGHT_BY) >= NAMED
+
+
+@pytest.mark.parametrize("mutant", CAUGHT_BY)
+def test_a_wrong_rule_is_caught(mutant: str) -> None:
+    scene, first = CAUGHT_BY[mutant]
+    for seed in range(first, first + SEEDS_MAX):
+        with planted(mutant):
+            is_caught = not is_well(scene, seed)
+        if is_caught:
+            assert is_well_by_the_right_rules(scene, seed), f"{scene!r}, seed {seed}, fails without {mutant} too"
+            return
+    pytest.fail(f"{mutant} ({MUTANTS[mutant].rule}) is caught by none of {SEEDS_MAX} worlds of {scene!r}")
