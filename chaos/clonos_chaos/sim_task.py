@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
 from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports import Activation, Command, Emission, TaskStopped
+from clonos.core.ports import Activation, Command, Emission, Finished, TaskStopped
 from clonos.core.task import Task
 from clonos_chaos.clockwork import MILLISECOND_NS
 
@@ -187,6 +188,18 @@ class SimTask:
 
     def entropy(self, count: int) -> bytes:
         return self.clock.luck.randbytes(count)
+
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        self._beside(self._ask, number, function, key)
+
+    def _ask(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        outcome = function(key)
+        self._beside(lambda: self.put(Finished(number, outcome)))
+
+    def _beside(self, act: Callable[..., None], *arguments: Any) -> None:
+        """Later, if this incarnation still lives."""
+        delay_ns = self.clock.between(10_000, self.world.settings.call_ns_max)
+        self.clock.after(delay_ns, lambda: None if self.is_dead else act(*arguments))
 
     def perform(self, function: Any, key: str) -> object:
         self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))

@@ -15,6 +15,7 @@ from clonos.api.faults import GraphRefused
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, Tap
 from clonos.api.windows import Tumbling
 from clonos.operators import aggregates, keyed, stateless
+from clonos.operators.async_map import AsyncMap
 from clonos.operators.operator import Operator
 from clonos.operators.process import Context, Process
 from clonos.operators.windows import Window, WindowResult
@@ -126,6 +127,27 @@ class Stream(_Steps, Generic[T]):
         options = {"name": name, "parallelism": parallelism, "effects": effects}
         make = partial(stateless.FlatMap, function)
         return Stream(self._graph, self._step("flat_map", lambda _: make, options, runs_user_code=True))
+
+    def map_async(
+        self,
+        function: Callable[..., U],
+        *,
+        capacity: int = 16,
+        ordered: bool = True,
+        name: str | None = None,
+        parallelism: int | None = None,
+    ) -> Stream[U]:
+        """One result a record, for functions that wait for the world: up to ``capacity`` run at once, in threads.
+
+        What the function returns or raises is recorded as a whole, so it may do what it likes inside; a function with
+        a parameter ``idempotency_key`` is given one, which is the same when a failure makes the call a second time.
+        ``ordered``: results come in the order of the records; otherwise as they arrive.
+        """
+        options = {"name": name, "parallelism": parallelism, "effects": False}
+        if capacity < 1:
+            raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give a number from 1 on.")
+        make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
+        return Stream(self._graph, self._step("map_async", make, options, runs_user_code=True))
 
     def map_batches(
         self,

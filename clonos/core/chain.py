@@ -93,7 +93,8 @@ class Chain(Protocol):
         """When the earliest timer is due; None without one."""
 
     def end_of_input(self) -> None:
-        """All inputs have ended: emit what windows still hold."""
+        """All inputs have ended: emit what windows still hold. Called again where that asked for asynchronous calls,
+        when they are complete."""
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
         """State at the barrier of ``checkpoint`` (0 at the end of the stream too has its own number)."""
@@ -122,6 +123,13 @@ class JournalledChain(Chain, Protocol):
 
     def unread_bytes(self) -> int:
         """How much of what was fed is not read."""
+
+
+class CallingChain(Chain, Protocol):
+    """A chain that asks for asynchronous calls (``Recorder.submit``)."""
+
+    def complete(self, number: int, outcome: bytes) -> None:
+        """The outcome of one of them, as ``outcomes.encode_outcome``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,11 @@ def blob(tag: int, data: bytes) -> bytes:
     return bytes((tag,)) + varint(len(data)) + data
 
 
+def completion(number: int, outcome: bytes) -> bytes:
+    """The outcome of an asynchronous call is handed to user code."""
+    return bytes((COMPLETION,)) + varint(number) + varint(len(outcome)) + outcome
+
+
 _TWO_NUMBERS: Final = frozenset({READ})
 _ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER})
 _BLOBS: Final = frozenset({INTENT, CALL, ROUTED, SPLITS})

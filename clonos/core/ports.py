@@ -7,6 +7,7 @@ whose calls may block the task's thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -71,6 +72,13 @@ class Journalled(NamedTuple):
     data: bytes
 
 
+class Finished(NamedTuple):
+    """Shell to task: the outside has answered an asynchronous call; ``outcome`` as ``outcomes.encode_outcome``."""
+
+    number: int
+    outcome: bytes
+
+
 class Stopped(NamedTuple):
     """Slot to task: this incarnation is over; nothing it does counts any more."""
 
@@ -79,7 +87,7 @@ class GateMoved(NamedTuple):
     """Slot to task: the backlog gate may have opened, or credit for outside has come; look again."""
 
 
-Command = Delivered | Triggered | Journalled | Stopped | GateMoved
+Command = Delivered | Triggered | Journalled | Finished | Stopped | GateMoved
 
 
 class Activation(NamedTuple):
@@ -144,6 +152,9 @@ class TaskPort(Protocol):
     def perform(self, function: Any, key: str) -> object:
         """Runs a call to the outside (``function(key)``) for a causal service; the simulated world may take its
         (virtual) time for it, or end the incarnation before or after."""
+
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        """Runs ``function(key)`` beside the task; its outcome comes as ``Finished``, unless the incarnation is over."""
 
 
 # ------------------------------------------------------------------ slot <-> shell

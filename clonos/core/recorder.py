@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from hashlib import blake2b
 from typing import Protocol
 
 from clonos.core.errors import JobError
@@ -66,8 +67,32 @@ class Recorder(Protocol):
         """
 
 
+class CallingRecorder(Recorder, Protocol):
+    """A recorder that takes asynchronous calls too, for operators that make them."""
+
+    def limit_calls(self, capacity: int) -> None:
+        """At most about so many asynchronous calls are to be open: the task takes no more input than there is room."""
+
+    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+        """Asks for an asynchronous call, which no thread waits for: ``perform(idempotency_key)`` is made beside the
+        task, once it is live, and its outcome comes back by ``CallingChain.complete``, in the recorded order.
+
+        ``number``: of its own in the task's life since the job's start, and of this request in every incarnation.
+        """
+
+
+class _Inside:
+    """A call of the outside that is being made; calls inside it have keys of their own, the same at every repeat."""
+
+    __slots__ = ("key", "made")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.made = 0
+
+
 _bound: ContextVar[Recorder | None] = ContextVar("clonos_recorder", default=None)
-_in_call: ContextVar[bool] = ContextVar("clonos_in_call", default=False)
+_inside: ContextVar[_Inside | None] = ContextVar("clonos_inside_call", default=None)
 
 current: Callable[[], Recorder | None] = _bound.get
 """The recorder of the task whose code runs here; None where no task runs: services are then the real thing."""
@@ -94,18 +119,28 @@ def running(recorder: Recorder) -> Iterator[None]:
 
 
 @contextmanager
-def suspended() -> Iterator[None]:
+def suspended(key: str = "") -> Iterator[None]:
     """Around a call of the outside: its outcome covers what it does, so services inside are the real thing.
 
-    Otherwise a service used by a service would be logged before the call that replay asks for first.
+    Otherwise a service used by a service would be logged before the call that replay asks for first. ``key``: the
+    call's idempotency key.
     """
     token = _bound.set(None)
-    inside = _in_call.set(True)
+    inside = _inside.set(_Inside(key))
     try:
         yield
     finally:
-        _in_call.reset(inside)
+        _inside.reset(inside)
         _bound.reset(token)
+
+
+def key_inside() -> str:
+    """The idempotency key of the next call that a call of the outside makes; empty where none is being made."""
+    inside = _inside.get()
+    if inside is None or not inside.key:
+        return ""
+    inside.made += 1
+    return blake2b(f"{inside.key}/{inside.made}".encode(), digest_size=16).hexdigest()
 
 
 class ServiceOutsideTask(JobError):
@@ -137,7 +172,7 @@ def confine_services() -> None:
 
 def check_outside(service: str) -> None:
     """Called by a service that found no task and is about to be the real thing."""
-    if _confined and not _in_call.get():
+    if _confined and _inside.get() is None:
         raise ServiceOutsideTask(service)
 
 

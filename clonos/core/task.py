@@ -6,20 +6,19 @@ While the log lasts it follows it entry by entry; where it ends the task goes li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 from clonos.core import determinants as d
-from clonos.core.caution import Caution
-from clonos.core.chain import Chain, ChainContext, ChainSnapshot, JournalledChain, Kind
+from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, JournalledChain, Kind
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.journal import JournalReading
 from clonos.core.options import Options
+from clonos.core.pace import Pace
 from clonos.core.plan import Plan
-from clonos.core.ports import Activation, Delivered, Emission, Journalled, TaskPort, Triggered
+from clonos.core.ports import Activation, Delivered, Emission, Finished, Journalled, TaskPort, Triggered
 from clonos.core.recorder import running
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
-from clonos.core.task_io import InputQueue, Outputs, open_inputs
+from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
 from clonos.core.task_log import TaskLog
 
 POLL_AGAIN_NS = 5_000_000
@@ -48,21 +47,21 @@ class Task:
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
         self.is_paused = False
-        self.caution = Caution(port, activation.is_cautious)
+        self.has_read_all = False  # a source
+        self.pace = Pace(options, port, activation.is_cautious)
         name = plan.task_name(task)
         self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.calls = dict(snapshot.calls) if snapshot else {}
         self.outputs = Outputs(plan, task, snapshot)
+        self.collected = StepCollector(self.outputs, self.log)
         self.log.positions = self.outputs.positions
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self._turn = 0
-        self._cost_ns = 0.0  # of one element
         self._since_full = snapshot.chain_length if snapshot else 0
         self._previous: int = snapshot.checkpoint if snapshot else -1
-        self._parts: list[bytes] = []
         self._records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
         self.journal: JournalReading | None = None
@@ -80,7 +79,7 @@ class Task:
             generation=activation.generation,
             incarnation=incarnation,
             recorder=self.log,
-            collector=self,
+            collector=self.collected,
             local_folder=local_folder,
         )
 
@@ -146,7 +145,11 @@ class Task:
         elif tag == d.END and self.is_source:
             self.log.take()
             self.log.begin_step()
-            self._end()
+            self._end_of_source()
+        elif tag == d.COMPLETION and self.log.open_calls.close(first):
+            self.log.take()
+            self.log.begin_step()
+            self._complete(first, entry[3])
         elif tag == d.CLOCK and self.options.clock_tick_ms:
             self.log.take()
             self.log.follow_tick(first)
@@ -168,6 +171,7 @@ class Task:
     def _live_step(self) -> None:
         """Decides what to do next, records it, does it; or waits for something to do."""
         self.log.go_live()
+        self.log.open_calls.begin()
         while (command := self.port.receive(0)) is not None:
             self._take(command)
             if self.is_final or (self.is_source and isinstance(command, Triggered)):
@@ -175,7 +179,7 @@ class Task:
         if self.port.is_gated():
             self._take(self.port.receive(None))
             return
-        if self._fire_if_due():
+        if self._take_finished() or self._fire_if_due():
             return
         if self.is_source:
             self._live_read()
@@ -184,24 +188,18 @@ class Task:
             index = (self._turn + offset) % len(self.inputs)
             queue = self.inputs[index]
             if queue.pieces and queue.blocked_by is None:
-                self._turn = index + 1
-                count = queue.run_length(self._limit())
+                limit = self.pace.limit(self.log.open_calls.room)
                 if queue.pieces[0].kind < Kind.BARRIER:
-                    self.caution.approach(queue.channel, queue.next_seq)
+                    if not limit:
+                        continue
+                    self.pace.approach(queue.channel, queue.next_seq)
+                self._turn = index + 1
+                count = queue.run_length(max(limit, 1))
                 self.log.begin_step()
                 self.log.append(d.step(index, count))
                 self._step(queue, count, is_begun=True)
                 return
         self._take(self.port.receive(self.chain.next_timer_ns()))
-
-    def _limit(self) -> int:
-        """How many elements a step may take: so many that it costs about ``step_cost_us``."""
-        options = self.options
-        if self.caution.is_on:
-            return 1
-        if not self._cost_ns:
-            return options.step_records_first
-        return max(1, min(options.step_records_max, int(options.step_cost_us * 1_000 / self._cost_ns)))
 
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
@@ -214,13 +212,14 @@ class Task:
 
     def _live_read(self) -> None:
         """A source takes what is there, up to the limit of a step."""
-        if self.is_paused:
-            self._take(self.port.receive(None))
+        if self.is_paused or self.has_read_all:
+            self._take(self.port.receive(self.chain.next_timer_ns() if self.has_read_all else None))
             return
         if self.journal is not None:
             self.journal.open()
         self.at = (-1, self._records_in, 0)
-        found = self.chain.poll(self._limit())
+        limit = self.pace.limit(self.log.open_calls.room)
+        found = self.chain.poll(limit) if limit else None
         if found is None:
             due_ns = self.chain.next_timer_ns()
             again_ns = self.port.now_ns() + POLL_AGAIN_NS
@@ -228,11 +227,11 @@ class Task:
             return
         split, count = found
         if split >= 0:
-            self.caution.approach(ChannelId(-1), self._records_in)
+            self.pace.approach(ChannelId(-1), self._records_in)
         self.log.begin_step()
         if split < 0:
             self.log.append(d.numbers(d.END))
-            self._end()
+            self._end_of_source()
         else:
             self.log.append(d.numbers(d.READ, split, count))
             self._read(split, count, is_begun=True)
@@ -243,7 +242,9 @@ class Task:
         elif isinstance(command, Journalled):
             assert self.journal is not None, self.task
             self.journal.feed(command.data)
-        elif isinstance(command, Triggered) and self.log.live and not self.is_final:
+        elif isinstance(command, Finished):
+            self.log.open_calls.finish(command)
+        elif isinstance(command, Triggered) and self.log.live and not (self.is_final or self.has_read_all):
             self.is_paused = self.is_paused or command.then_pause
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
@@ -264,12 +265,12 @@ class Task:
             queue.has_ended = True
             self._align_or_end()
             return
-        began_ns = self.port.cost_clock_ns()
+        began_ns = self.pace.begin()
         if kind == Kind.ROWS:
             self.chain.process_rows(queue.port, batch)
         else:
             self.chain.process_columns(queue.port, batch)
-        self._measure(count, began_ns)
+        self.pace.measure(count, began_ns)
         self._records_in += count
         self._emit()
 
@@ -277,21 +278,33 @@ class Task:
         if not is_begun:
             self.log.begin_step()
         self.at = (-1, self._records_in, count)
-        began_ns = self.port.cost_clock_ns()
+        began_ns = self.pace.begin()
         self.chain.read(split, count)
-        self._measure(count, began_ns)
+        self.pace.measure(count, began_ns)
         self._records_in += count
         self._emit()
-
-    def _measure(self, count: int, began_ns: int) -> None:
-        cost_ns = (self.port.cost_clock_ns() - began_ns) / count
-        self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
 
     def _fire(self, instant_ns: int) -> None:
         self.at = (-1, 0, 0)
         self.log.advance_to(instant_ns)
         self.chain.fire_timers(instant_ns)
         self._emit()
+
+    def _take_finished(self) -> bool:
+        """Hands over one outcome that has come meanwhile."""
+        finished = self.log.open_calls.take_finished()
+        if finished is None:
+            return False
+        self.log.begin_step()
+        self.log.append(d.completion(finished.number, finished.outcome))
+        self.log.open_calls.close(finished.number)
+        self._complete(finished.number, finished.outcome)
+        return True
+
+    def _complete(self, number: int, outcome: bytes) -> None:
+        self.at = (-1, 0, 0)
+        cast(CallingChain, self.chain).complete(number, outcome)
+        self._end_or_emit()
 
     # ------------------------------------------------------------------ barriers and the end
 
@@ -303,7 +316,7 @@ class Task:
         """A barrier stands for all earlier ones that its channel lacks, the end of stream for all later ones."""
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
-            self._end()
+            self._end_or_emit()
             return
         latest = max((queue.blocked_by or 0 for queue in open_queues), default=0)
         for queue in open_queues:
@@ -322,11 +335,24 @@ class Task:
         self.outputs.control(Kind.BARRIER, checkpoint)
         self._emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
-        self.caution.barrier()
+        self.pace.barrier()
+
+    def _end_of_source(self) -> None:
+        self.has_read_all = True
+        self._end_or_emit()
+
+    def _end_or_emit(self) -> None:
+        """The stream ends behind the last outcome of an asynchronous call; its last timers may ask for further ones."""
+        has_ended = self.has_read_all if self.is_source else all(queue.has_ended for queue in self.inputs)
+        if has_ended and not self.log.open_calls:
+            self.at = (-1, 0, 0)
+            self.chain.end_of_input()
+            if not self.log.open_calls:
+                self._end()
+                return
+        self._emit()
 
     def _end(self) -> None:
-        self.at = (-1, 0, 0)
-        self.chain.end_of_input()
         self.outputs.control(Kind.END, CheckpointId(0))
         self.is_final = True
         self.checkpoint = CheckpointId(self.checkpoint + 1)
@@ -365,32 +391,8 @@ class Task:
     def _emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> None:
         """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier."""
         outputs = self.outputs.drain()
-        consumed = []
-        for queue in self.inputs:
-            if queue.freed_bytes:
-                consumed.append((queue.channel, queue.next_seq, queue.freed_bytes))
-                queue.freed_bytes = 0
+        consumed = tuple(freed for queue in self.inputs if (freed := queue.take_freed()) is not None)
         log = self.log.drain()
-        parts, self._parts = tuple(self._parts), []
         snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
         read_bytes = self.journal.read_bytes if self.journal is not None else 0
-        self.port.emit(Emission(log, outputs, tuple(consumed), snapshot, parts, self._records_in, read_bytes))
-
-    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
-        """``Collector``: rows for every edge on ``port``."""
-        self.outputs.rows(port, rows, keys)
-
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
-        """``Collector``: a RecordBatch for every edge on ``port``."""
-        self.outputs.columns(port, batch, keys)
-
-    def prepared(self, part: bytes) -> None:
-        """``Collector``: what the completed checkpoint shall commit."""
-        self._parts.append(part)
-
-    def routed_error(self, description: bytes) -> bool:
-        """``Collector``: an exception went to the error output; replay must see it at the same place."""
-        entry = self.log.follow(d.ROUTED)
-        if entry is None:
-            self.log.append(d.blob(d.ROUTED, description))
-        return True
+        self.port.emit(Emission(log, outputs, consumed, snapshot, self.collected.parts(), self._records_in, read_bytes))

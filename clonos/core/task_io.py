@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
 from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.keys import Router
@@ -14,6 +15,7 @@ from clonos.core.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports import Delivered, Output
 from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
 from clonos.core.snapshots import Snapshot
+from clonos.core.task_log import TaskLog
 from clonos.core.values import ValueUnsupported, decode_columns, decode_rows, encode_columns, encode_rows
 
 RECORD_CHARACTERS_MAX = 500
@@ -83,6 +85,13 @@ class InputQueue:
             if total >= limit:
                 return limit
         return total
+
+    def take_freed(self) -> tuple[ChannelId, int, int] | None:
+        """(channel, number of the next element, bytes) if something was worked off since the last call."""
+        if not self.freed_bytes:
+            return None
+        freed_bytes, self.freed_bytes = self.freed_bytes, 0
+        return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[int, Any]:
         """The next ``count`` elements as one contiguous batch, with their kind; for a barrier its checkpoint."""
@@ -277,3 +286,36 @@ def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[Inp
     vertex = plan.vertex_of[task]
     edges = [number for number, edge in enumerate(plan.edges) if edge.target == vertex]
     return [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]
+
+
+class StepCollector:
+    """What user code gives in a step (``clonos.core.chain.Collector``)."""
+
+    def __init__(self, outputs: Outputs, log: TaskLog) -> None:
+        self._outputs, self._log = outputs, log
+        self._parts: list[bytes] = []
+
+    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
+        """Rows for every edge on ``port``."""
+        self._outputs.rows(port, rows, keys)
+
+    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+        """A RecordBatch for every edge on ``port``."""
+        self._outputs.columns(port, batch, keys)
+
+    def prepared(self, part: bytes) -> None:
+        """What the completed checkpoint shall commit."""
+        self._parts.append(part)
+
+    def routed_error(self, description: bytes) -> bool:
+        """An exception went to the error output; replay must see it at the same place."""
+        entry = self._log.follow(d.ROUTED)
+        if entry is None:
+            self._log.append(d.blob(d.ROUTED, description))
+        return True
+
+    def parts(self) -> tuple[bytes, ...]:
+        """What was prepared since the last call."""
+        found = tuple(self._parts)
+        self._parts.clear()
+        return found

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from clonos.core import determinants as d
 from clonos.core.errors import JobError, ReplayDiverged
 from clonos.core.ids import ChannelId
+from clonos.core.open_calls import OpenCalls
 from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.ports import Emission, TaskPort
 from clonos.core.recorder import tick_due_ns
@@ -78,6 +79,7 @@ class TaskLog:
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
+        self.open_calls = OpenCalls(port, key_space)
         self.calls: dict[str, int] | None = None  # of a source: how many each service has had since the job's start
 
     # ------------------------------------------------------------------ what the task does with it
@@ -229,6 +231,14 @@ class TaskLog:
         else:
             outcome = entry[3]
         return decode_outcome(outcome)
+
+    def limit_calls(self, capacity: int) -> None:
+        """See ``Recorder.limit_calls``."""
+        self.open_calls.limit(capacity)
+
+    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+        """See ``Recorder.submit``."""
+        self.open_calls.submit(number, service, request, perform)
 
     def _check_opened(self, service: str) -> None:
         if self.is_opening:

@@ -6,6 +6,7 @@ does not have it. Installed ones travel by name, so the slots need them too.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
@@ -53,11 +54,11 @@ def _is_picklable(part: object) -> bool:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is untyped
     """Classes of msgspec by value too, which cloudpickle takes for ordinary ones."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, thing: Any) -> Any:
         """What pickle asks for each object that is no plain value."""
-        if isinstance(obj, type) and issubclass(obj, msgspec.Struct) and _travels_by_value(obj):
-            return reduce_struct(obj)
-        return super().reducer_override(obj)
+        if isinstance(thing, type) and issubclass(thing, msgspec.Struct) and _travels_by_value(thing):
+            return reduce_struct(thing)
+        return super().reducer_override(thing)
 
 
 def _travels_by_value(cls: type) -> bool:
@@ -85,12 +86,18 @@ def _is_own(name: str, module: object) -> bool:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or getattr(module, "__name__", None) != name:
         return False
+    return not _is_installed(file)
+
+
+@functools.cache
+def _is_installed(file: str) -> bool:
     path = os.path.realpath(file)
     if any(f"{os.sep}{folder}{os.sep}" in path for folder in FOLDERS_OF_INSTALLED):
-        return False
-    return not any(path.startswith(folder + os.sep) for folder in _python_folders())
+        return True
+    return any(path.startswith(folder + os.sep) for folder in _python_folders())
 
 
+@functools.cache
 def _python_folders() -> list[str]:
     return [os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
 

@@ -69,6 +69,7 @@ class OperatorChain:
         self._image = image
         self._operators = [node.make() for node in image.nodes]
         self._timed = [operator for operator in self._operators if operator.has_timers]
+        self._calling = [operator for operator in self._operators if operator.has_calls]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
@@ -84,6 +85,8 @@ class OperatorChain:
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
             operator.out = self._follower_of(node)
+        for place, operator in enumerate(self._calling):
+            operator.number_calls(place, len(self._calling))
         scope = Scope(context, self._state)
         for operator in self._operators:
             operator.open(scope)
@@ -131,6 +134,10 @@ class OperatorChain:
         """What was fed of it and is not read."""
         return self._journal().unread_bytes()
 
+    def complete(self, number: int, outcome: bytes) -> None:
+        """To the step that has asked for it."""
+        self._calling[number % len(self._calling)].complete(number, outcome)
+
     # --- time
 
     def next_timer_ns(self) -> int | None:
@@ -151,9 +158,14 @@ class OperatorChain:
             self._timed[place].fire(timers)
 
     def end_of_input(self) -> None:
-        """Fires all timers once, step by step from the front: behind a step's last result nothing comes to the next."""
-        for operator in self._timed:
-            operator.fire(operator.due(None))
+        """Fires all timers once, step by step from the front: behind a step's last result nothing comes to the next.
+
+        Where that asks for asynchronous calls, it goes no further; it is called again when they have their outcomes."""
+        for operator in self._operators:
+            if operator.has_timers:
+                operator.fire(operator.due(None))
+            if operator.awaits_calls():
+                return
 
     # --- snapshots
 

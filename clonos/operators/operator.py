@@ -33,6 +33,7 @@ class Operator:
     """Base of all steps. ``out`` and ``guard`` are set when the chain is wired, before ``open``."""
 
     has_timers: ClassVar[bool] = False
+    has_calls: ClassVar[bool] = False
 
     out: Operator
     guard: Guard
@@ -66,6 +67,17 @@ class Operator:
 
     def fire(self, due: Sequence[Due]) -> None:
         """Fires those of ``due`` that are still registered."""
+
+    def number_calls(self, first: int, step: int) -> None:
+        """Its asynchronous calls are ``first``, ``first + step`` and so on; before ``open``."""
+
+    def awaits_calls(self) -> bool:
+        """Whether some of its asynchronous calls are open."""
+        return False
+
+    def complete(self, number: int, outcome: bytes) -> None:
+        """The outcome of one of its asynchronous calls."""
+        raise AssertionError(f"{type(self).__name__} makes no asynchronous calls")
 
     def prepare(self, checkpoint: int) -> None:
         """At a barrier, before the state is taken."""

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from clonos.core.errors import JobError
-from clonos.core.recorder import check_outside, current, suspended
+from clonos.core.recorder import check_outside, current, key_inside, suspended
 from clonos.core.values import encode_value
 from clonos.io.entropy import random_uuid
 
@@ -48,7 +48,7 @@ def recorded_call(
     recorder = current()
     if recorder is None:
         check_outside(service)
-        return perform(random_uuid().hex)
+        return perform(key_inside() or random_uuid().hex)
     try:
         request = blake2b(encode_value(identify()), digest_size=DIGEST_BYTES).digest()
     except JobError as problem:
@@ -62,7 +62,7 @@ def recorded_call(
 
 def _outside_the_log(perform: Perform) -> Perform:
     def performed(key: str) -> object:
-        with suspended():
+        with suspended(key):
             return perform(key)
 
     return performed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -16,13 +17,14 @@ from typing import Any, NoReturn
 from clonos.core.failures import describe_failure, failure_of
 from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
-from clonos.core.ports import Activation, Command, Emission, Stopped, TaskStopped
+from clonos.core.ports import Activation, Command, Emission, Finished, Stopped, TaskStopped
 from clonos.core.slot import Slot
 from clonos.core.task import Task
 from clonos.io.entropy import random_bytes
 from clonos.io.fault_points import FaultPoints
 from clonos.io.wall_clock import SlewedClock
 from clonos.operators.image import JobImage
+from clonos_standby.call_threads import CallThreads
 from clonos_standby.inbox import Inbox
 
 logger = logging.getLogger("clonos.slot")
@@ -59,6 +61,7 @@ class TaskThread:
         self.is_gate_closed = False
         self._running: Task | None = None
         self.name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
+        self._calls = CallThreads(self.name)
         self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)
 
     # ------------------------------------------------------------------ the slot's side
@@ -120,6 +123,8 @@ class TaskThread:
                 return
             failed = describe_failure(task, error) if task is not None else self._describe_birth(error)
             self._inbox.put(self._slot.on_raised, failed)
+        finally:
+            self._calls.close()
 
     def _describe_birth(self, error: BaseException) -> TaskFailed:
         return failure_of(self._task, self._incarnation, error, is_fatal=True)
@@ -226,6 +231,15 @@ class TaskThread:
         if self._is_stopped:
             raise TaskStopped
         return outcome
+
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        """Beside the task's thread; an outcome that comes too late is forgotten with the queue."""
+
+        def call() -> None:
+            if not self._is_stopped:
+                self._commands.put(Finished(number, function(key)))
+
+        self._calls.run(call)
 
     # ------------------------------------------------------------------ fault points
 

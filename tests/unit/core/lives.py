@@ -15,7 +15,7 @@ from clonos.core.determinants import LogReader
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.options import Options
 from clonos.core.plan import Plan
-from clonos.core.ports import Activation, Command, Delivered, Emission, TaskPort, TaskStopped, Triggered
+from clonos.core.ports import Activation, Command, Delivered, Emission, Finished, TaskPort, TaskStopped, Triggered
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.task import Task
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
@@ -121,6 +121,7 @@ class Life(TaskPort):
         first = dict(self.start.snapshots[-1].inputs) if self.start.snapshots else {}
         self._next = {channel: first.get(ChannelId(channel), 0) for channel in job.inputs}
         self._triggers = list(job.triggers)
+        self._answers: list[Finished] = []
         self.task = Task(
             job.plan,
             job.task,
@@ -160,7 +161,7 @@ class Life(TaskPort):
         can_come = [channel for channel, elements in self.job.inputs.items() if self._next[channel] < len(elements)]
         if until_ns == 0:
             return self._arrive(can_come) if self.luck.random() < 0.4 else None
-        if until_ns is not None and (self.luck.random() < 0.3 or not (can_come or self._triggers)):
+        if until_ns is not None and (self.luck.random() < 0.3 or not (can_come or self._triggers or self._answers)):
             self._now_ns = max(self._now_ns, until_ns)
             return None
         command = self._arrive(can_come)
@@ -172,6 +173,8 @@ class Life(TaskPort):
         if self._triggers and (not channels or self.luck.random() < 0.3):
             repeats = self.luck.random() < 0.3
             return Triggered(CheckpointId(self._triggers[0] if repeats else self._triggers.pop(0)), False)
+        if self._answers and (not channels or self.luck.random() < 0.3):
+            return self._answers.pop(self.luck.randrange(len(self._answers)))
         return self._delivered(self.luck.choice(channels)) if channels else None
 
     def _delivered(self, channel: int) -> Delivered:
@@ -245,6 +248,11 @@ class Life(TaskPort):
         self.performed.append(key)
         self.events.append(f"call {key}")
         return function(key)
+
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        assert self.live_at is not None
+        self.performed.append(key)
+        self._answers.append(Finished(number, function(key)))
 
 
 # ------------------------------------------------------------------ what lives are compared by

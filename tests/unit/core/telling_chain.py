@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
+from clonos.core.outcomes import decode_outcome
 from clonos.core.recorder import current
 from clonos.core.values import decode_value, encode_value
 
@@ -57,6 +58,13 @@ def _call(chain: TellingChain, row: Any, effect: bool, is_idempotent: bool = Fal
         return type(error).__name__, str(error.args[0]) if error.args else ""
 
 
+def ask_aside(chain: TellingChain, row: Any) -> object:
+    """A read of the outside whose answer comes between two steps."""
+    chain.asked[chain.served] = row
+    chain.submit(chain.served, row)
+    return "asked"
+
+
 def nothing(chain: TellingChain, row: Any) -> object:
     return None
 
@@ -105,6 +113,7 @@ class TellingChain:
         self.offsets: dict[int, int] = dict.fromkeys(sorted(self.splits), 0)
         self.is_closed = False
         self.batches: list[int] = []  # the length of each batch as it came
+        self.asked: dict[int, Any] = {}
         self._stream: tuple[int, Random] | None = None
 
     # ------------------------------------------------------------------ services
@@ -134,7 +143,9 @@ class TellingChain:
             self.state = mirror.state
         if position is not None:
             restored: Any = decode_value(position)
-            self.served, self.timers, self.offsets = restored
+            self.served, self.timers, self.offsets, self.asked = restored
+            for number, row in self.asked.items():
+                self.submit(number, row)
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
         self.batches.append(len(rows))
@@ -157,6 +168,19 @@ class TellingChain:
     def _emit(self, rows: list[Any]) -> None:
         self.context.collector.rows(0, rows, [row[2] for row in rows])
 
+    def submit(self, number: int, row: Any) -> None:
+        recorder: Any = self.context.recorder
+        recorder.limit_calls(3)
+        recorder.submit(number, "ask aside", encode_value(row), lambda key: self.outside(row, key))
+
+    def complete(self, number: int, outcome: bytes) -> None:
+        row = self.asked.pop(number)
+        try:
+            answer = decode_outcome(outcome)
+        except Refused as error:
+            answer = str(error)
+        self._emit([("answered", row, number, answer, clock(self, row), self.stream().random())])
+
     def fire_timers(self, instant_ns: int) -> None:
         due = sorted(timer for timer in self.timers if timer[0] <= instant_ns)
         self.timers = [timer for timer in self.timers if timer[0] > instant_ns]
@@ -174,7 +198,7 @@ class TellingChain:
         keys = self.state if full else self.changed
         changes = encode_value({key: self.state[key] for key in keys})
         self.changed = {}
-        return ChainSnapshot(changes, encode_value((self.served, self.timers, self.offsets)))
+        return ChainSnapshot(changes, encode_value((self.served, self.timers, self.offsets, self.asked)))
 
     def close(self) -> None:
         self.is_closed = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -32,7 +33,7 @@ from tests.unit.core.lives import (
     rows,
     tags_of,
 )
-from tests.unit.core.telling_chain import EVERYTHING, Refused, TellingChain, Use, nothing, timer
+from tests.unit.core.telling_chain import EVERYTHING, Refused, TellingChain, Use, ask_aside, clock, luck, nothing, timer
 
 JOIN = Plan(
     "join",
@@ -100,7 +101,14 @@ def reader(uses: tuple[Use, ...] = EVERYTHING, **options: int) -> Job:
     )
 
 
-JOBS = {"work": work, "reader": reader}
+ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, luck, timer, ask_aside)
+
+JOBS: dict[str, Callable[..., Job]] = {
+    "work": work,
+    "reader": reader,
+    "work with calls aside": partial(work, ASIDE),
+    "reader with calls aside": partial(reader, ASIDE),
+}
 
 
 @pytest.mark.parametrize("clock_tick_ms", [0, 2])

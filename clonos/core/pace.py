@@ -1,0 +1,56 @@
+"""How many elements a step takes: so many that it costs about ``step_cost_us``.
+
+A task whose predecessors died again and again is cautious: it takes its input element by element, and tells each
+beforehand, so that a process which dies of its input names the element.
+"""
+
+from __future__ import annotations
+
+from clonos.core.ids import ChannelId
+from clonos.core.options import Options
+from clonos.core.ports import TaskPort
+
+CAUTIOUS_BARRIERS = 2
+"""Barriers after which a cautious task is an ordinary one, if it has taken an element before the first: so the
+checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
+
+
+class Pace:
+    """Of one incarnation. Nothing of it is logged: how long a step was, is."""
+
+    def __init__(self, options: Options, port: TaskPort, is_cautious: bool) -> None:
+        self._options, self._port = options, port
+        self._is_cautious = is_cautious
+        self._has_approached = False
+        self._barriers = 0  # since then
+        self._cost_ns = 0.0  # of one element
+
+    def limit(self, room: int) -> int:
+        """How many elements the next step may take; ``room``: no more than this."""
+        options = self._options
+        if self._is_cautious:
+            return min(1, room)
+        if not self._cost_ns:
+            return min(options.step_records_first, room)
+        affordable = int(options.step_cost_us * 1_000 / self._cost_ns)
+        return min(max(1, affordable), options.step_records_max, room)
+
+    def begin(self) -> int:
+        """A step begins; for ``measure``."""
+        return self._port.cost_clock_ns()
+
+    def measure(self, count: int, began_ns: int) -> None:
+        """A step has taken so many elements."""
+        cost_ns = (self._port.cost_clock_ns() - began_ns) / count
+        self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
+
+    def approach(self, channel: ChannelId, first_seq: int) -> None:
+        """Tells, while it is cautious, what may be the task's end."""
+        if self._is_cautious:
+            self._port.approach(channel, first_seq)
+            self._has_approached = True
+
+    def barrier(self) -> None:
+        """An epoch has ended."""
+        self._barriers += self._has_approached
+        self._is_cautious = self._is_cautious and self._barriers < CAUTIOUS_BARRIERS

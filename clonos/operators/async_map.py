@@ -1,0 +1,107 @@
+"""map_async: calls that wait for the world side by side, while the task goes on with its input.
+
+State is what has no result yet: an open call is made again by whoever restores it, unless its outcome is in the log.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, cast
+
+from clonos.core.errors import JobError
+from clonos.core.outcomes import decode_outcome
+from clonos.core.recorder import CallingRecorder, suspended
+from clonos.core.values import encode_value
+from clonos.operators.guard import RAISED
+from clonos.operators.operator import Operator, Scope
+from clonos.operators.state import Table
+
+KEY_PARAMETER: Final = "idempotency_key"
+
+OPEN_NAME: Final = "open calls"
+"""Table: number of a call -> its record."""
+
+DONE_NAME: Final = "calls done"
+"""Table: number of a call that has overtaken others -> its outcome."""
+
+NEXT_NAME: Final = "next call"
+"""Table of one entry: the number of the next call."""
+
+
+class AsyncMap(Operator):
+    """One result a record."""
+
+    has_calls: ClassVar[bool] = True
+
+    _recorder: CallingRecorder
+    _open: Table
+    _done: Table
+    _next: Table
+
+    def __init__(self, step: str, function: Callable[..., Any], capacity: int, is_ordered: bool) -> None:
+        self._step, self._function = step, function
+        self._capacity, self._is_ordered = capacity, is_ordered
+        self._takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+        self._number, self._stride = 0, 1
+
+    def number_calls(self, first: int, step: int) -> None:
+        self._number, self._stride = first, step
+
+    def open(self, scope: Scope) -> None:
+        self._recorder = cast(CallingRecorder, scope.context.recorder)
+        self._open = scope.state.table(f"{self._step}/{OPEN_NAME}")
+        self._done = scope.state.table(f"{self._step}/{DONE_NAME}")
+        self._next = scope.state.table(f"{self._step}/{NEXT_NAME}")
+        self._number = self._next.entries.get(0, self._number)
+        self._recorder.limit_calls(self._capacity)
+        for number, record in self._open.entries.items():
+            if number not in self._done.entries:
+                self._submit(number, record, encode_value(record))
+
+    def rows(self, rows: list[Any]) -> None:
+        for record in rows:
+            try:
+                request = encode_value(record)
+            except JobError as problem:
+                self.guard.caught(problem, record)
+                continue
+            self._open.set(self._number, record)
+            self._submit(self._number, record, request)
+            self._number += self._stride
+        self._next.set(0, self._number)
+
+    def awaits_calls(self) -> bool:
+        return bool(self._open.entries)
+
+    def complete(self, number: int, outcome: bytes) -> None:
+        if not self._is_ordered:
+            self._give(number, outcome)
+            return
+        self._done.set(number, outcome)
+        while self._open.entries:
+            number = next(iter(self._open.entries))
+            if number not in self._done.entries:
+                return
+            outcome = self._done.entries[number]
+            self._done.delete(number)
+            self._give(number, outcome)
+
+    def _submit(self, number: int, record: Any, request: bytes) -> None:
+        function, takes_key = self._function, self._takes_key
+
+        def perform(key: str) -> object:
+            with suspended(key):
+                return function(record, **({KEY_PARAMETER: key} if takes_key else {}))
+
+        self._recorder.submit(number, self._step, request, perform)
+
+    def _give(self, number: int, outcome: bytes) -> None:
+        record = self._open.entries[number]
+        self._open.delete(number)
+        try:
+            result = decode_outcome(outcome)
+        except RAISED as error:
+            self.guard.caught(error, record)
+            return
+        self.out.rows([result])

@@ -1,0 +1,47 @@
+"""Asynchronous calls in simulated worlds: side by side, and still one answer for each record in every life."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos.core import determinants as d
+from clonos.core.task_log import TaskLog
+from clonos_chaos.aside_jobs import AsideJob
+from clonos_chaos.planting import Planting
+from clonos_chaos.world import World, WorldFailed
+
+pytestmark = pytest.mark.worlds
+
+SEEDS = range(24)
+
+
+def world(seed: int) -> World:
+    return World(seed, job=lambda luck: AsideJob("aside", luck, luck.randint(20, 60), luck.choice((None, None, 1, 2))))
+
+
+def test_random_worlds_of_jobs_with_calls_aside_hold() -> None:
+    asked, repeated = 0, 0
+    for seed in SEEDS:
+        played = world(seed)
+        played.run()
+        answers = played.job.service.answers
+        asked += len(answers)
+        repeated += len(answers) - len({answer.key for answer in answers})
+    assert asked > repeated > 0, "no failure ever repeated a call with its key"
+
+
+def test_outcomes_that_are_not_logged_are_noticed() -> None:
+    planting = Planting()
+    planting.wrap(TaskLog, "append", lambda right, log, entry: entry[0] == d.COMPLETION or right(log, entry))
+    try:
+        assert any(_fails(seed) for seed in SEEDS)
+    finally:
+        planting.undo()
+
+
+def _fails(seed: int) -> bool:
+    try:
+        world(seed).run()
+    except WorldFailed:
+        return True
+    return False
