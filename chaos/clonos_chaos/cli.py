@@ -1,4 +1,4 @@
-"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of simulated worlds. Exit codes come back."""
+"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of worlds. Each answers an exit code."""
 
 from __future__ import annotations
 
