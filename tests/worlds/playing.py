@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from clonos.core.coordination import JobDone
 from clonos_chaos.scenes import SCENES
+from clonos_chaos.seeds import PLAIN, Tally, swarm
 from clonos_chaos.stage import unstruck
+from clonos_chaos.weather import Swarm
 from clonos_chaos.world import World
 
 SEEDS = range(6)
 SHOWN_MIN = 2
 """In so many worlds of each scene every aim must have struck: timing is drawn, so not all get there."""
+
+
+PROCESSES = 2
+
+
+def swarmed(seeds: range, kind: Swarm = PLAIN) -> Tally:
+    """What the worlds of many seeds came to, on all processors. All have ended well."""
+    total = Tally()
+    for tally in swarm(seeds, kind, PROCESSES):
+        total.add(tally)
+    failed = [seed for seed, _ in total.failures]
+    stories = "\n\n".join(story for _, story in total.failures[:2])
+    assert not failed, f"clonos chaos seeds {kind.arguments(failed[0])}\nall that failed: {failed}\n{stories}"
+    assert total.worlds == len(seeds)
+    return total
 
 
 def played(number: int, name: str = "") -> list[World]:

@@ -22,7 +22,9 @@ from clonos.operators import journal as journal_head
 from clonos_chaos.planting import Planting
 from clonos_chaos.pushers import SimPusher
 from clonos_chaos.scenes_of_journals import LOST, ROLLED_BACK, SURVIVED, JournalScene
+from clonos_chaos.weather import Swarm
 from clonos_chaos.world import World, WorldFailed
+from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
 
@@ -73,8 +75,7 @@ def test_a_journal_that_is_lost_costs_a_rollback_and_an_alarm_but_no_pusher_that
 
 
 def test_random_worlds_of_pushed_jobs_hold(seeds: range) -> None:
-    for seed in seeds[: len(seeds) // 4]:
-        World(seed, "pushed").run()
+    assert swarmed(seeds[: len(seeds) // 4], Swarm("pushed")).checkpoints > 0
 
 
 # ---------------------------------------------------------------- wrong rules

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.seeds import Tally, swarm
 from clonos_chaos.world import TOPOLOGIES, World
+from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
 
 ROOT = Path(__file__).parents[2]
-PROCESSES = 2
 REPLAYED = [
     line.split(maxsplit=2)
     for line in Path(__file__).with_name("seeds.txt").read_text("utf-8").splitlines()
@@ -29,14 +28,7 @@ print([World(seed).run().digest for seed in range(3, 11)])
 
 
 def test_no_world_shows_a_fault(seeds: range) -> None:
-    total = Tally()
-    for tally in swarm(seeds, processes=PROCESSES):
-        total.add(tally)
-    failed = [seed for seed, _ in total.failures]
-    stories = "\n\n".join(story for _, story in total.failures[:2])
-    assert not failed, f"clonos chaos seeds --from {failed[0]} --to {failed[0]}\nall that failed: {failed}\n{stories}"
-    assert total.worlds == len(seeds)
-    assert total.checkpoints > 0
+    assert swarmed(seeds).checkpoints > 0
 
 
 @pytest.mark.parametrize(("seed", "topology", "reason"), REPLAYED, ids=[f"{seed}-{name}" for seed, name, _ in REPLAYED])
