@@ -81,10 +81,7 @@ class ChannelWatch:
             highest = max(highest, chunk.first_seq if before is not None else -1)
             now = (chunk.kind, chunk.count, chunk.checkpoint, bytes(chunk.payload))
             if before is not None and before != now:
-                self.world.fail(
-                    f"channel {channel}: element {chunk.first_seq} was {before} when its receiver"
-                    f" {self.world.plan.task_name(sender.plan.channels[channel].receiver)} took it in, and is {now} now"
-                )
+                self.world.contradicted(channel, chunk.first_seq, before, now)
         self._compared[channel] = (pair, highest)
         for first_seq in [seq for seq in taken.chunks if seq < log.start_seq]:
             del taken.chunks[first_seq]

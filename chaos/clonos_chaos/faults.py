@@ -38,6 +38,10 @@ class Struck:
     luck: Luck
 
 
+HESITATE = "hesitate"
+"""Not drawn unless a world asks for it: a process stands still for less than its lease, which is no failure."""
+
+
 class Faults:
     """Draws what goes wrong, and does it. Drawn faults are numbered from 0 on."""
 
@@ -133,6 +137,8 @@ class Faults:
             self._kill_neighbour(slot)
         elif kind == "pause":
             self.pause(slot, self.luck.choice((lease_ms // 3, lease_ms * 2)))
+        elif kind == HESITATE:
+            self.pause(slot, lease_ms // 3)
         elif kind == "cut" and others:
             self.cut(slot, self.luck.choice(others), self.luck.choice((1, 50, lease_ms * 2)))
         elif kind == "reset" and others:

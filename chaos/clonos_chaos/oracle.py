@@ -56,7 +56,7 @@ class Oracle:
         is_rollback = bool(before.number) and view.generation > before.generation
         if is_rollback and not self.is_lost and self._is_anybody_left(before):
             self.world.fail(f"generation {view.generation} begins, but nobody has reported LOST")
-        self._look()
+        self.look()
         self.view = view
         self.views.append(view)
         if is_rollback or not before.number:
@@ -122,12 +122,13 @@ class Oracle:
         self._until_look -= 1
         if self._until_look <= 0:
             self._until_look = self.world.settings.look_every
-            self._look()
+            self.look()
             silent_ns = self.world.clock.now_ns - self._progress_ns
             if silent_ns > self.world.settings.patience_ms * MILLISECOND_NS and self.world.ending is None:
                 self.world.fail(f"stuck: no view, checkpoint or fault for {silent_ns / SECOND_NS:.1f} virtual seconds")
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """At all logs and channels."""
         if self.view.number:
             self.logs.look(self.view)
             self.channels.look(self.view)

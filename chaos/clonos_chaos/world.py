@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from greenlet import getcurrent
 
@@ -15,12 +15,14 @@ from clonos.core import coordination as c
 from clonos.core import messages as m
 from clonos.core.chain import StepFailed
 from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import COORDINATOR, SlotId, TaskId
+from clonos.core.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.options import Options
+from clonos.core.plan import Plan
 from clonos.core.values import decode_rows
 from clonos_chaos.aims import NOBODY, Aim, Reached
 from clonos_chaos.api_jobs import ApiJob
+from clonos_chaos.channel_watch import Content
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.faults import KINDS, Faults, Luck
 from clonos_chaos.fuzz_chain import Poisoned
@@ -34,8 +36,13 @@ from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.verdict import complaints_of
 
+if TYPE_CHECKING:
+    from clonos_chaos.user_world import UserJob
+
 TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed")
 """A seed without a topology takes the one whose turn it is."""
+
+AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
 
 _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] = {"api": ApiJob, "pushed": PushedJob}
 
@@ -95,6 +102,14 @@ class Settings:
         )
 
 
+def _outsides_of(plan: Plan) -> dict[TaskId, SimOutside]:
+    return {
+        task: SimOutside(plan.task_name(task))
+        for task in plan.tasks
+        if any(channel.receiver < 0 for channel in plan.outputs[task])
+    }
+
+
 @dataclass
 class Outcome:
     """What a world came to."""
@@ -135,7 +150,7 @@ class World:
         topology: str = "",
         options: Options | None = None,
         settings: Settings | None = None,
-        job: Callable[[Random], FuzzJob | ApiJob] | None = None,
+        job: Callable[[Random], AnyJob] | None = None,
         aims: Sequence[Aim] | None = None,
         records_max: int | None = None,
         only_faults: Mapping[int, Luck] | None = None,
@@ -151,6 +166,7 @@ class World:
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
         make = _MAKERS.get(topology, draw_job)
+        self.job: AnyJob
         if job is not None:
             self.job = job(luck)
         else:
@@ -163,11 +179,7 @@ class World:
         self.chain: dict[int, CheckpointMetadata] = {}
         self.store_term = 0  # the highest that was claimed
         self.slots: dict[SlotId, SimSlot] = {}
-        self.outsides = {
-            task: SimOutside(self.plan.task_name(task))
-            for task in self.plan.tasks
-            if any(channel.receiver < 0 for channel in self.plan.outputs[task])
-        }
+        self.outsides = _outsides_of(self.plan)
         self.committed: dict[int, list[Any]] = {}
         self.committed_up_to = 0
         self.network = Network(
@@ -354,6 +366,13 @@ class World:
         """User code raises only where it is meant to: what else raises is a bug, unless the environment is at fault."""
         is_meant = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
         return not (is_meant or isinstance(error, EnvironmentFault))
+
+    def contradicted(self, channel: ChannelId, seq: int, before: Content, now: Content) -> None:
+        """A chunk of a channel is another one than its receiver took in."""
+        receiver = self.plan.task_name(self.plan.channels[channel].receiver)
+        self.fail(
+            f"channel {channel}: element {seq} was {before} when its receiver {receiver} took it in, and is {now} now"
+        )
 
     def fail(self, complaint: str) -> None:
         """Ends the world with a complaint."""

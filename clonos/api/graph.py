@@ -6,6 +6,7 @@ stands behind those that it takes its input from. ``clonos.api.compiling`` makes
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,6 +169,13 @@ class JobGraph:
                 name = f"{kind}-{number}"
         self._names.add(name)
         return name
+
+    def changed(self, change: Callable[[Step], Step], errors: AnySink | None) -> JobGraph:
+        """The same graph with some steps changed, and another sink for errors: for tests that replace its ends."""
+        graph = copy.copy(self)
+        graph._steps = [change(step) for step in self._steps]
+        graph.errors = errors
+        return graph
 
     def check_sink(self, step: str, sink: AnySink) -> None:
         """GraphRefused: it is no sink, or that of another step."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from clonos.core.errors import JobError
-from clonos.core.recorder import check_outside, current, key_inside, suspended
+from clonos.core.recorder import Recorder, check_outside, current, key_inside, suspended
 from clonos.core.values import encode_value
 from clonos.io.entropy import random_uuid
 
@@ -15,6 +16,32 @@ DIGEST_BYTES: Final = 16
 
 Perform = Callable[[str], object]
 """Does it, given the idempotency key; returns a value that the codec can carry, or raises."""
+
+
+class Asking(NamedTuple):
+    """One recorded call, as user code makes it, live or in a replay. ``request``: a digest of what identifies it."""
+
+    recorder: Recorder
+    service: str
+    request: bytes
+    is_effect: bool
+
+
+Watch = Callable[[Asking, Perform, Perform | None], tuple[Perform, Perform | None]]
+"""Hears of each recorded call and answers what shall be performed live instead: (perform, in_doubt)."""
+
+_watch: Watch | None = None
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Inside, all recorded calls of this process pass a watch: for simulated worlds and for tests."""
+    global _watch
+    before, _watch = _watch, watch
+    try:
+        yield
+    finally:
+        _watch = before
 
 
 class RequestUnencodable(JobError):
@@ -53,6 +80,8 @@ def recorded_call(
         request = blake2b(encode_value(identify()), digest_size=DIGEST_BYTES).digest()
     except JobError as problem:
         raise RequestUnencodable(service, str(problem)) from problem
+    if _watch is not None:
+        perform, in_doubt = _watch(Asking(recorder, service, request, effect), perform, in_doubt)
     if in_doubt is None:
         return recorder.call(service, request, _outside_the_log(perform), effect=effect)
     return recorder.call(

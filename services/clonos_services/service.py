@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -34,6 +35,23 @@ class ServiceInvalid(JobError):
         return f"{self.service} cannot be a service: {self.problem}"
 
 
+_stand_ins: Mapping[str, Callable[..., Any]] = {}
+
+
+@contextmanager
+def answered_by(stand_ins: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Inside, these functions answer for the services of these names, in all jobs of this process: for tests.
+
+    One that has a method ``ask`` answers for the service's ``ask=`` too.
+    """
+    global _stand_ins
+    before, _stand_ins = _stand_ins, dict(stand_ins)
+    try:
+        yield
+    finally:
+        _stand_ins = before
+
+
 class Service(Generic[P, R]):
     """A function whose calls are recorded. Made by ``@service``; called, documented and pickled like the function."""
 
@@ -55,7 +73,7 @@ class Service(Generic[P, R]):
         self.ask = ask
         self.request = request
         self.raises = raises
-        self.takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+        self.takes_key = _takes_key(function)
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ServiceInvalid(self.name, "it is asynchronous. Write it as a plain function.")
         if (idempotent or ask is not None) and not effect:
@@ -65,9 +83,11 @@ class Service(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         def perform(key: str) -> object:
             named: dict[str, Any] = dict(kwargs)
-            if self.takes_key:
+            function = _stand_ins.get(self.name, self.function)
+            takes_key = self.takes_key if function is self.function else _takes_key(function)
+            if takes_key:
                 named.setdefault(KEY_PARAMETER, key)
-            returned = self.function(*args, **named)
+            returned = function(*args, **named)
             if isinstance(returned, BaseException):  # an outcome that is an exception is raised
                 raise ServiceInvalid(self.name, f"it returned {returned!r}. Raise it, or return plain values.")
             return returned
@@ -101,11 +121,15 @@ class Service(Generic[P, R]):
 
         def ask_first(key: str) -> object:
             try:
-                return ask(key)
+                return getattr(_stand_ins.get(self.name), "ask", ask)(key)
             except CallNeverHappened:
                 return perform(key)
 
         return ask_first
+
+
+def _takes_key(function: Callable[..., Any]) -> bool:
+    return KEY_PARAMETER in inspect.signature(function).parameters
 
 
 @overload

@@ -1,0 +1,233 @@
+"""Runs a job of the user's in simulated worlds in which processes die, and says what has gone wrong in the smallest."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from clonos.core.chain import StepFailed
+from clonos.core.errors import JobError
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.comparing import Compare, Comparison
+from clonos_chaos.faults import Luck
+from clonos_chaos.shrinking import Failure, Shrunk, chosen, failure_of, shrink
+from clonos_chaos.story import story_of
+from clonos_chaos.user_calls import HttpAnswer, Services, StandIns
+from clonos_chaos.user_graph import Inputs, JobLike, Ready, given_inputs, ready
+from clonos_chaos.user_world import Check, Judging, Outputs, UserWorld, Weather
+from clonos_chaos.world import World, WorldFailed
+
+SEEDS_USUAL: Final = range(200)
+SHRINK_SECONDS_MAX: Final = 60.0
+
+
+class CrashTestFailed(JobError, AssertionError):
+    """A world of a crash test has shown a fault. ``seed``, ``faults`` and ``records`` name the smallest one."""
+
+    def __init__(
+        self, job: str, seed: int, complaint: str, faults: tuple[int, ...], records: int | None, told: str
+    ) -> None:
+        super().__init__(job, seed, complaint, faults, records, told)
+        self.job = job
+        self.seed = seed
+        self.complaint = complaint
+        self.faults = faults
+        self.records = records
+        self.told = told
+
+    def __str__(self) -> str:
+        return self.told
+
+
+@dataclass
+class CrashReport:
+    """What the worlds of a test came to. ``compared``: sinks whose rows must be, and were, alike in all worlds."""
+
+    job: str
+    worlds: int = 0
+    rollbacks: int = 0
+    checkpoints: int = 0
+    incarnations: int = 0
+    calls: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    compared: tuple[str, ...] = ()
+
+    def add(self, world: UserWorld) -> None:
+        """Counts a world in that has ended well."""
+        self.worlds += 1
+        self.rollbacks += world.outcome.rollbacks
+        self.checkpoints += world.outcome.checkpoints
+        self.incarnations += sum(len(lives) for lives in world.oracle.lives.values())
+        self.calls += len(world.watch.calls)
+        self.struck.update(struck.kind for struck in world.faults.struck.values())
+
+    def __str__(self) -> str:
+        struck = ", ".join(f"{kind} {count}" for kind, count in sorted(self.struck.items())) or "nothing"
+        return (
+            f"{self.job}: {self.worlds} worlds, {self.incarnations} incarnations, {self.rollbacks} rollbacks,"
+            f" {self.checkpoints} checkpoints, {self.calls} calls; struck by: {struck};"
+            f" compared: {', '.join(self.compared) or 'nothing, runs differ'}"
+        )
+
+
+def crash_test(
+    job: JobLike,
+    inputs: Inputs = None,
+    seeds: Iterable[int] = SEEDS_USUAL,
+    check: Check | None = None,
+    *,
+    http: HttpAnswer | None = None,
+    services: Services | None = None,
+    compare: Compare = True,
+    only_faults: Sequence[int] | None = None,
+    records: int | None = None,
+) -> CrashReport:
+    """Runs the job in one simulated world per seed; see ``clonos.testing`` for the arguments."""
+    return _CrashTest(job, inputs, check, StandIns(http, services or {}), compare).run(
+        list(seeds), None if only_faults is None else tuple(only_faults), records
+    )
+
+
+class _CrashTest:
+    def __init__(
+        self, job: JobLike, inputs: Inputs, check: Check | None, stand_ins: StandIns, compare: Compare
+    ) -> None:
+        self._job = job
+        self._inputs = given_inputs(job, inputs)
+        self._judging = Judging(stand_ins, check, self._compared)
+        self._compare = compare
+        self._weather = Weather()
+        self._calm_ms: list[int] = []
+        self._is_made_anew = callable(job)
+        self._known: dict[int | None, Ready] = {}
+        self.report = CrashReport(self._ready(None).image.plan.job_name)
+
+    def run(self, seeds: list[int], faults: tuple[int, ...] | None, records: int | None) -> CrashReport:
+        """All worlds, up to the first that fails. CrashTestFailed."""
+        self._comparison = Comparison(self.report.job, self._compare, self._run_calm)
+        self._weather = Weather(tuple(sorted(set(self._calm_ms))))
+        for seed in seeds:
+            make = partial(self._world, seed)
+            if faults is not None or records is not None:
+                world = chosen(make, faults, records)
+                failure = failure_of(world)
+                shrunk = None if failure is None else Shrunk(failure, faults or (), records, 0)
+            else:
+                world = make(None, None)
+                failure = failure_of(world)
+                if failure is not None and self._differs(world) and not self._comparison.settle():
+                    world = make(None, None)
+                    failure = failure_of(world)
+                whole = self._ready(None).records
+                shrunk = None if failure is None else shrink(make, failure, whole, SHRINK_SECONDS_MAX)
+            if shrunk is not None:
+                raise self._failed(shrunk, seeds) from _cause_of(shrunk.failure)
+            self.report.add(_users(world))
+        self.report.compared = self._comparison.sinks
+        return self.report
+
+    # ------------------------------------------------------------------ worlds
+
+    def _ready(self, records: int | None) -> Ready:
+        if self._is_made_anew:
+            return ready(self._job, self._inputs, records)
+        if records not in self._known:
+            self._known[records] = ready(self._job, self._inputs, records)
+        return self._known[records]
+
+    def _world(self, seed: int, only_faults: Mapping[int, Luck] | None, records: int | None) -> UserWorld:
+        # With fewer records there is nothing to compare with.
+        judging = self._judging if records is None else replace(self._judging, compare=Judging.compare)
+        return UserWorld(seed, self._ready(records), judging, self._weather, only_faults)
+
+    def _run_calm(self, number: int) -> Outputs:
+        judging = replace(self._judging, compare=Judging.compare)
+        world = UserWorld(-1 - number, self._ready(None), judging, Weather(is_calm=True))
+        failure = failure_of(world)
+        if failure is not None:
+            raise self._failed(Shrunk(failure, (), None, 0), []) from _cause_of(failure)
+        self._calm_ms.append(world.outcome.virtual_ms)
+        return world.outputs()
+
+    def _compared(self, outputs: Outputs) -> list[str]:
+        return self._comparison.complaints(outputs)
+
+    def _differs(self, world: World) -> bool:
+        """Whether a world has failed because its outputs are other ones."""
+        return world.ending is not None and bool(self._compared(_users(world).outputs()))
+
+    # ------------------------------------------------------------------ what is told
+
+    def _failed(self, shrunk: Shrunk, seeds: list[int]) -> CrashTestFailed:
+        failure, seed = shrunk.failure, shrunk.failure.world.seed
+        name = self.report.job
+        if seed < 0:
+            head = [f"{name} fails though nothing goes wrong, in a world without any fault"]
+        else:
+            head = [f"{name} fails in world {seed} ({self.report.worlds} of {len(seeds)} worlds before it were well)"]
+        complaint = _complaint_of(failure)
+        lines = [*head, f"  {complaint}"]
+        if seed >= 0:
+            size = f"{len(shrunk.faults)} faults" + ("" if shrunk.records is None else f", {shrunk.records} records")
+            lines.append(f"the smallest world that fails so has {size} (found in {shrunk.tries} tries):")
+            lines += [
+                f"  fault {number}: {struck.kind} at {struck.at_ns // MILLISECOND_NS} ms{_whom(failure, struck.task)}"
+                for number, struck in shrunk.struck
+            ]
+            lines += ["see it again:", *(f"  {line}" for line in _again(seed, shrunk))]
+        lines += ["its story (virtual milliseconds):", story_of(failure.world, failure.complaint)]
+        told = "\n".join(lines)
+        return CrashTestFailed(name, seed, complaint, shrunk.faults, shrunk.records, told)
+
+
+def _users(world: World) -> UserWorld:
+    assert isinstance(world, UserWorld)
+    return world
+
+
+def _complaint_of(failure: Failure) -> str:
+    """What is wrong; of what user code raised, the step and the record too."""
+    crashes = failure.world.crashes
+    if not crashes:
+        return failure.complaint if isinstance(failure.error, WorldFailed) else _told(failure.error)
+    if isinstance(crashes[0], StepFailed):
+        at = crashes[0].at
+        where = f" at the record {at.record}" if at.record else ""
+        return f"the step {at.step} raised{where}: {_told(crashes[0].__cause__ or crashes[0])}"
+    return _told(crashes[0])
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _cause_of(failure: Failure) -> BaseException:
+    """The user's own error, where there is one."""
+    world = _users(failure.world)
+    if world.check_error is not None:
+        return world.check_error
+    cause = failure.error.__cause__
+    while isinstance(cause, StepFailed) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    return failure.error if cause is None else cause
+
+
+def _whom(failure: Failure, task: int) -> str:
+    return f" ({failure.world.plan.task_name(failure.world.plan.tasks[task])})" if task >= 0 else ""
+
+
+def _again(seed: int, shrunk: Shrunk) -> list[str]:
+    """The ways to show it again: in pytest, and in code."""
+    faults = ",".join(map(str, shrunk.faults))
+    lines = []
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    if test:
+        records = "" if shrunk.records is None else f" --clonos-records {shrunk.records}"
+        lines.append(f'pytest "{test}" --clonos-seed {seed} --clonos-faults {faults or "none"}{records}')
+    records = "" if shrunk.records is None else f", records={shrunk.records}"
+    lines.append(f"crash_test(..., seeds=[{seed}], only_faults=[{faults}]{records})")
+    return lines

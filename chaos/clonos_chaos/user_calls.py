@@ -1,0 +1,177 @@
+"""Calls of a user's job in a simulated world: who answers them, and whether each is made as often as it may be.
+
+Rules: what a test gives answers instead of the outside; HTTP without a stand-in ends the test, since a simulated world
+does not touch the network. A failed assertion in a stand-in fails the test, it is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from clonos.core.chain import ChainContext
+from clonos.core.errors import JobError
+from clonos.core.recorder import Recorder
+from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
+from clonos_services.calls import Asking, Perform, watched_by
+from clonos_services.http import transported_by
+from clonos_services.service import Service, answered_by
+
+HttpAnswer = Callable[[HttpRequest], Any]
+"""From a request (method, url, headers, body) to an answer: an ``HttpReply``, a status, (status, body), or a body:
+bytes and str as they are, all else as JSON. It may raise an ``http.HttpError``."""
+
+Services = Mapping[Any, Callable[..., Any]]
+"""Stand-ins by service, or by its name."""
+
+
+class Call(NamedTuple):
+    """A call as the outside saw it. ``place``: how many calls the task had made before, in all its lives."""
+
+    task: str
+    service: str
+    request: bytes
+    key: str
+    generation: int
+    incarnation: int
+    place: int
+    is_effect: bool
+    is_in_doubt: bool
+
+
+class NobodyAnswers(JobError):
+    """A job made an HTTP request in a test that says nothing about HTTP."""
+
+    def __init__(self, method: str, url: str) -> None:
+        super().__init__(method, url)
+        self.method = method
+        self.url = url
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method} {self.url}: a test does not touch the network. Give http=, a function of the request"
+            " (method, url, headers, body) that answers it."
+        )
+
+
+@dataclass
+class _Life:
+    recorder: Recorder  # kept, so that no other has its identity
+    task: str
+    generation: int
+    incarnation: int
+    index: int
+
+
+@dataclass
+class StandIns:
+    """Who answers."""
+
+    http: HttpAnswer | None = None
+    services: Services = field(default_factory=dict)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Inside, calls of this process go to the stand-ins."""
+        named = {each.name if isinstance(each, Service) else str(each): f for each, f in self.services.items()}
+        with ExitStack() as stack:
+            stack.enter_context(answered_by(named))
+            stack.enter_context(transported_by(self._send))
+            yield
+
+    def _send(self, request: HttpRequest, _limits: HttpLimits) -> HttpReply:
+        if self.http is None:
+            raise NobodyAnswers(request.method, request.url)
+        answer = self.http(request)
+        if isinstance(answer, HttpReply):
+            return answer
+        status, body = (
+            answer if _is_status_with_body(answer) else (answer, b"") if _is_status(answer) else (200, answer)
+        )
+        kind = "application/json"
+        if isinstance(body, (str, bytes)):
+            kind, body = "text/plain; charset=utf-8", body.encode() if isinstance(body, str) else body
+        else:
+            body = json.dumps(body).encode()
+        return HttpReply(status, "", request.url, (("content-type", kind),), body)
+
+
+def _is_status(answer: Any) -> bool:
+    return type(answer) is int and 100 <= answer < 600
+
+
+def _is_status_with_body(answer: Any) -> bool:
+    return type(answer) is tuple and len(answer) == 2 and _is_status(answer[0])
+
+
+class CallWatch:
+    """Remembers all calls of a world."""
+
+    def __init__(self, broken: Callable[[Exception], None]) -> None:
+        """``broken``: hears of errors that are the test's own and no answers."""
+        self.calls: list[Call] = []
+        self._broken = broken
+        self._lives: dict[int, _Life] = {}
+        self._index_at: dict[tuple[str, int], int] = {}  # (task, checkpoint) -> calls before its barrier
+
+    def opened(self, context: ChainContext) -> None:
+        """An incarnation begins; it has restored the checkpoint that its recorder is at."""
+        recorder = context.recorder
+        index = self._index_at.get((context.task_name, recorder.epoch), 0)
+        life = _Life(recorder, context.task_name, context.generation, context.incarnation, index)
+        self._lives[id(recorder)] = life
+
+    def at_barrier(self, recorder: Recorder, checkpoint: int) -> None:
+        """A snapshot is taken."""
+        life = self._lives[id(recorder)]
+        self._index_at[life.task, checkpoint] = life.index
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, calls are heard of."""
+        with watched_by(self._asked):
+            yield
+
+    def _asked(self, asking: Asking, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
+        life = self._lives[id(asking.recorder)]
+        index, life.index = life.index, life.index + 1
+
+        def heard(act: Perform, is_in_doubt: bool) -> Perform:
+            def performed(key: str) -> object:
+                about = (life.generation, life.incarnation, index, asking.is_effect, is_in_doubt)
+                self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
+                try:
+                    return act(key)
+                except (AssertionError, NobodyAnswers) as error:
+                    self._broken(error)
+                    raise
+
+            return performed
+
+        return heard(perform, False), None if in_doubt is None else heard(in_doubt, True)
+
+    def complaints(self, exposed: set[str]) -> list[str]:
+        """What is wrong with the calls. ``exposed``: tasks that died with their keepers, whose announcements may be
+        lost."""
+        found = []
+        lives: set[tuple[str, int]] = set()
+        requests: dict[str, tuple[str, bytes]] = {}
+        effects: dict[tuple[str, int, int], list[Call]] = {}
+        for call in self.calls:
+            if (call.key, call.incarnation) in lives:
+                found.append(f"{call.task} has made the call {call.service} with the key {call.key} twice in one life")
+            lives.add((call.key, call.incarnation))
+            if requests.setdefault(call.key, (call.service, call.request)) != (call.service, call.request):
+                found.append(f"{call.task} has given the key {call.key} to two different calls of {call.service}")
+            if call.is_effect and call.task not in exposed:
+                effects.setdefault((call.task, call.generation, call.place), []).append(call)
+        for (task, _, index), calls in effects.items():
+            service = calls[0].service
+            if len({call.key for call in calls}) > 1:
+                found.append(f"{task} has repeated its call {index}, of {service}, with another key")
+            if sum(not call.is_in_doubt for call in calls) > 1:
+                found.append(f"{task} has made its call {index}, of {service}, twice without being in doubt")
+        return found

@@ -1,0 +1,34 @@
+"""Tests for jobs: ``crash_test`` runs one in worlds where processes die, ``Harness`` drives a single function.
+
+Loaded lazily: pytest imports this package at its start, for the plugin.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clonos.testing.crashes import crash_test as crash_test
+    from clonos_chaos.crash_testing import CrashReport as CrashReport
+    from clonos_chaos.crash_testing import CrashTestFailed as CrashTestFailed
+    from clonos_chaos.user_calls import Call as Call
+    from clonos_chaos.user_world import Outputs as Outputs
+
+_MODULE_OF = {
+    "crash_test": "clonos.testing.crashes",
+    "CrashTestFailed": "clonos_chaos.crash_testing",
+    "CrashReport": "clonos_chaos.crash_testing",
+    "Outputs": "clonos_chaos.user_world",
+    "Call": "clonos_chaos.user_calls",
+}
+
+__all__ = list(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'clonos.testing' has no attribute {name!r}")
+    found = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,44 @@
+"""The pytest plugin: fixtures, and options that show a world again or run more of them.
+
+`crash_test` and `harness` are the fixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clonos.testing.wishes import wishes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of crash tests."""
+    group = parser.getgroup("clonos.testing", "crash tests of clonos jobs")
+    group.addoption("--clonos-seeds", type=int, metavar="N", help="worlds of each crash test, instead of what it says")
+    group.addoption("--clonos-seed", type=int, metavar="S", help="only this world of each crash test")
+    group.addoption("--clonos-faults", type=_faults, metavar="N,N", help="with --clonos-seed: only these faults strike")
+    group.addoption("--clonos-records", type=int, metavar="N", help="with --clonos-seed: at most so many records")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tells crash tests of this process."""
+    wishes.seeds = config.getoption("--clonos-seeds")
+    wishes.seed = config.getoption("--clonos-seed")
+    wishes.faults = config.getoption("--clonos-faults")
+    wishes.records = config.getoption("--clonos-records")
+    if wishes.seed is None and (wishes.faults, wishes.records) != (None, None):
+        raise pytest.UsageError("--clonos-faults and --clonos-records are of one world: name it by --clonos-seed")
+
+
+def _faults(text: str) -> tuple[int, ...]:
+    return () if text == "none" else tuple(int(number) for number in text.split(","))
+
+
+@pytest.fixture(name="crash_test")
+def _crash_test() -> Callable[..., Any]:
+    """``clonos.testing.crash_test``."""
+    from clonos.testing import crash_test
+
+    return crash_test

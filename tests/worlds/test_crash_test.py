@@ -1,0 +1,227 @@
+"""``crash_test`` runs a user's job in worlds where processes die: good jobs pass, faults are found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos import Job, collect, files, values
+from clonos.core.errors import JobError
+from clonos.testing import CrashTestFailed, Outputs, crash_test
+from tests.worlds import tested_jobs as jobs
+
+pytestmark = pytest.mark.worlds
+
+SEEDS = range(15)
+
+
+def failing(job: Any, **arguments: Any) -> CrashTestFailed:
+    with pytest.raises(CrashTestFailed) as raised:
+        crash_test(job, **{"seeds": range(150), **arguments})
+    return raised.value
+
+
+# ------------------------------------------------------------------ good jobs
+
+
+def test_a_job_that_takes_its_choices_from_the_services_survives_everything() -> None:
+    def check(outputs: Outputs) -> None:
+        assert sorted(row[0] for row in outputs["asked"]) == list(range(2 * jobs.RECORDS))
+        assert sum(window.value for window in outputs["counted"]) == 2 * jobs.RECORDS
+
+    report = crash_test(jobs.everything, seeds=SEEDS, check=check, services={jobs.rate: lambda number: -number})
+    assert report.worlds == len(SEEDS)
+    assert report.struck["kill"] > 3
+    assert report.calls >= len(SEEDS) * 2 * jobs.RECORDS
+
+
+def test_what_is_alike_in_all_runs_is_compared_without_being_told() -> None:
+    report = crash_test(jobs.spread(lambda number: number * 2), seeds=range(10))
+    assert report.compared == ("sink",)
+
+
+def test_what_differs_from_run_to_run_is_compared_by_what_is_alike() -> None:
+    job = jobs.spread(jobs.lucky)
+    assert crash_test(job, seeds=range(10)).compared == ()
+    assert crash_test(job, seeds=range(10), compare=lambda row: row[0]).compared == ("sink",)
+    with pytest.raises(JobError, match="differs in two runs in which nothing failed"):
+        crash_test(job, seeds=range(10), compare=lambda row: row[1])
+
+
+def test_sinks_of_the_library_write_nothing(tmp_path: Path) -> None:
+    outputs: list[Outputs] = []
+    job = jobs.spread(lambda number: {"number": number}, files.jsonl(str(tmp_path / "out")))
+    crash_test(job, seeds=range(3), check=outputs.append)
+    assert not list(tmp_path.iterdir())
+    assert {"number": 7} in outputs[0].rows
+
+
+def test_sources_read_what_the_test_gives(tmp_path: Path) -> None:
+    job = Job("given")
+    lines = job.source(files.lines(str(tmp_path / "absent*.txt")), name="lines").map(str.upper)
+    lines.union(job.source(values(["never"]), name="words")).sink(collect())
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(outputs.rows) == ["A", "B", "c"]
+
+    crash_test(job, {"lines": ["a", "b"], "words": ["c"]}, seeds=range(5), check=check)
+    with pytest.raises(JobError, match="has no source 'word'; inputs= may name: lines, words"):
+        crash_test(job, {"word": []})
+    with pytest.raises(JobError, match="has 2 sources"):
+        crash_test(job, ["a"])
+
+
+# ------------------------------------------------------------------ negative controls
+
+
+def test_hidden_luck_is_caught_and_told_with_both_values() -> None:
+    failure = failing(jobs.spread(jobs.secretly_lucky))
+    assert re.search(r"had sent \(\d+, 0\.\d+\) to \S+, and a successor .* makes \(\d+, 0\.\d+\)", failure.complaint)
+    assert "docs/determinism.md" in failure.complaint
+
+
+def test_hidden_time_is_caught() -> None:
+    assert "causal services" in failing(jobs.spread(jobs.secretly_timed)).complaint
+
+
+def test_what_a_process_remembers_outside_of_declared_state_is_caught() -> None:
+    crash_test(jobs.counting(jobs.Remembering), seeds=SEEDS)
+    failing(jobs.counting(jobs.Forgetting))
+
+
+def test_a_job_without_its_causal_log_is_caught() -> None:
+    failing(jobs.spread(jobs.lucky, causal_logging=False), compare=False)
+
+
+def test_an_immediate_sink_that_takes_rows_twice_is_caught() -> None:
+    def with_sink(sink: type) -> Any:
+        return lambda: jobs.spread(lambda number: number, sink())
+
+    crash_test(with_sink(jobs.Table), seeds=SEEDS)
+    assert "CarelessTable" in failing(with_sink(jobs.CarelessTable)).complaint
+
+
+def test_a_transactional_sink_that_commits_twice_is_caught() -> None:
+    def with_sink(sink: type) -> Any:
+        return lambda: jobs.spread(lambda number: number, sink())
+
+    crash_test(with_sink(jobs.Ledger), seeds=SEEDS)
+    failure = failing(with_sink(jobs.CarelessLedger))
+    assert "there too often" in failure.complaint
+    assert "of what CarelessLedger.rows holds" in failure.complaint
+
+
+def test_a_job_that_raises_shows_its_own_error_as_the_cause() -> None:
+    with pytest.raises(CrashTestFailed, match="though nothing goes wrong") as raised:
+        crash_test(jobs.spread(lambda number: 1 // (number - 7)))
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert "the step map raised at the record 7: ZeroDivisionError: " in raised.value.complaint
+
+
+# ------------------------------------------------------------------ what is told of a failure
+
+
+def few(outputs: Outputs) -> None:
+    """Wrong where a call was made again."""
+    assert len(outputs.calls) == jobs.RECORDS, f"{len(outputs.calls)} calls"
+
+
+def test_a_failure_names_the_smallest_world_and_how_to_see_it_again() -> None:
+    job = jobs.spread(jobs.asking)
+    arguments: dict[str, Any] = {"http": lambda request: {"answer": len(request.url)}, "compare": False}
+    failure = failing(job, check=few, **arguments)
+    assert isinstance(failure.__cause__, AssertionError)
+    assert f"fails in world {failure.seed} " in failure.told
+    assert f"crash_test(..., seeds=[{failure.seed}], only_faults=[" in failure.told
+    assert f'how_to_see_it_again" --clonos-seed {failure.seed} --clonos-faults ' in failure.told
+    assert " start " in failure.told.partition("its story")[2]
+
+
+def test_a_failure_is_the_same_when_it_is_shown_again() -> None:
+    failure = failing(jobs.spread(jobs.secretly_lucky))
+    again = failing(jobs.spread(jobs.secretly_lucky), seeds=[failure.seed])
+    assert again.told.splitlines()[1:] == failure.told.splitlines()[1:]
+    smallest = failing(
+        jobs.spread(jobs.secretly_lucky), seeds=[failure.seed], only_faults=failure.faults, records=failure.records
+    )
+    assert smallest.complaint == failure.complaint
+    assert failure.records is not None
+    assert failure.records < jobs.RECORDS
+
+
+# ------------------------------------------------------------------ the outside
+
+
+def test_a_request_that_nobody_answers_ends_the_test() -> None:
+    with pytest.raises(CrashTestFailed, match=r"GET http://answers/0: a test does not touch the network\. Give http="):
+        crash_test(jobs.spread(jobs.asking))
+
+
+def test_a_failed_assertion_in_a_stand_in_is_no_answer() -> None:
+    def answer(request: Any) -> Any:
+        assert request.url != "http://answers/7", "seven is forbidden"
+        return {"answer": 1}
+
+    with pytest.raises(CrashTestFailed, match="seven is forbidden"):
+        crash_test(jobs.spread(jobs.asking), http=answer)
+
+
+def test_answers_are_statuses_bodies_or_errors() -> None:
+    from clonos import http
+
+    answers = {"/0": 404, "/1": (500, "broken"), "/2": b"bytes", "/3": {"a": 1}}
+
+    def answer(request: Any) -> Any:
+        path = request.url.removeprefix("http://answers")
+        if path not in answers:
+            raise http.HttpTimeout("GET", request.url, "connect", 1.0)
+        return answers[path]
+
+    def ask(number: int) -> tuple[int, Any]:
+        try:
+            reply = http.get(f"http://answers/{number}")
+        except http.HttpTimeout:
+            return number, "timeout"
+        return number, (reply.status_code, reply.text)
+
+    def check(outputs: Outputs) -> None:
+        expected = [(404, ""), (500, "broken"), (200, "bytes"), (200, '{"a": 1}'), "timeout"]
+        assert sorted(outputs.rows) == list(enumerate(expected))
+
+    crash_test(jobs.spread(ask), range(5), seeds=range(5), check=check, http=answer)
+
+
+def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
+    orders: dict[str, int] = {}
+
+    def place(number: int, idempotency_key: str) -> str:
+        assert idempotency_key not in orders, "ordered twice under one key"
+        orders[idempotency_key] = number
+        return idempotency_key
+
+    def ordering(number: int) -> tuple[int, str]:
+        from clonos import CallInDoubt
+
+        try:
+            return number, jobs.order(number)  # type: ignore[call-arg]
+        except CallInDoubt as doubt:
+            return number, doubt.key
+
+    def job() -> Job:
+        orders.clear()
+        made = Job("ordering")
+        made.source(values(range(20))).rebalance().map(ordering, effects=True).rebalance().map(tuple).sink(collect())
+        return made
+
+    doubts = 0
+
+    def check(outputs: Outputs) -> None:
+        nonlocal doubts
+        doubts += len(outputs.rows) - len(orders)
+        if not outputs.rollbacks:
+            assert {key: number for number, key in outputs.rows if key in orders} == orders
+
+    crash_test(job, seeds=SEEDS, check=check, services={"order": place}, compare=lambda row: row[0])
