@@ -28,8 +28,11 @@ WAIT_S_MAX: Final = 30.0
 
 KEPT: Final = ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
 THREADS_MORE: Final = 6
-FILES_MORE: Final = 24
 """What a process with the same tasks may have more than before the faults: it may have got a standby, or a keeper."""
+
+FILES_MAX: Final = 40
+FILES_OF_PEER_MAX: Final = 10
+"""What a process may have open: connections are made when they are first needed, two to a peer."""
 
 
 class Stage(Enum):
@@ -122,8 +125,8 @@ class Course:
                 found.append(f"{len(spilled)} files of spill in slot {slot.slot:x}")
         for pid, now in holdings(status).items():
             before = self._before.get(pid, now)
-            is_more = now.threads > before.threads + THREADS_MORE or now.files > before.files + FILES_MORE
-            if is_more and now.tasks == before.tasks:
+            has_more_threads = now.threads > before.threads + THREADS_MORE and now.tasks == before.tasks
+            if has_more_threads or now.files > FILES_MAX + FILES_OF_PEER_MAX * (len(status.slots) + 1):
                 found.append(f"process {pid} had {before} before the faults and has {now}")
         return found
 

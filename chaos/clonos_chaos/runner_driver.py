@@ -12,6 +12,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,7 @@ from clonos_chaos.toxics import ThroughToxiproxy
 from clonos_standby.driver import Progress
 
 LOOK_EVERY_S: Final = 0.05
+GONE_WITHIN_S: Final = 10.0
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -159,11 +161,14 @@ def _drive(spec: Spec, output: TextIO) -> None:
         launched.driver.close()
         launched.place.close()
     failure = "" if isinstance(end, c.JobDone) else str(error_of(job.name, end))
-    reporter.write({"end": {"failure": failure, "left": _left_behind()}})
+    deadline_s = time.monotonic() + GONE_WITHIN_S
+    while (left := _left_behind()) and time.monotonic() < deadline_s:
+        time.sleep(LOOK_EVERY_S)
+    reporter.write({"end": {"failure": failure, "left": left}})
 
 
 def _left_behind() -> list[str]:
-    """What of the job is still there although it is closed."""
+    """What of the job is still there although it is closed; Spark's JVM serves the next session of the process."""
     here = threading.current_thread()
     threads = [f"thread {one.name} of the driver" for one in threading.enumerate() if one is not here]
     process = psutil.Process()

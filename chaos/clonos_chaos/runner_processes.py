@@ -33,7 +33,8 @@ from clonos_chaos.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED, find_object
 from clonos_chaos.scenario_oracle import Findings, judge_folder
 from clonos_chaos.scenario_service import ServiceProcess
-from clonos_chaos.toxics import Toxiproxy, find_server
+from clonos_chaos.toxics import Toxiproxy
+from clonos_chaos.toxiproxy_server import find_server
 
 LOOK_EVERY_S: Final = 0.02
 AGAIN_WITHIN_S: Final = 5.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -20,59 +19,10 @@ from typing import Any, Final
 from clonos.core.errors import EnvironmentFault
 from clonos_chaos.scenario import Fault, Kind
 
-VERSION: Final = "v2.12.0"
-GO_PACKAGE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
-CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
-BUILD_TIMEOUT_S: Final = 600.0
 START_TIMEOUT_S: Final = 10.0
 API_TIMEOUT_S: Final = 5.0
 TOXIC: Final = "fault"
 BYTES_PER_KB: Final = 1_000
-
-
-class ToxiproxyMissing(EnvironmentFault):
-    """No server is to be had."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"this scenario needs Toxiproxy, and there is none ({self.reason}): put toxiproxy-server on the PATH, or"
-            f" have Go so that `go install {GO_PACKAGE}` can build it, or put the server of the release {VERSION} of"
-            f" https://github.com/Shopify/toxiproxy/releases at {cached_server()}."
-        )
-
-
-def cached_server() -> Path:
-    """Where a server that was built is kept."""
-    cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache")
-    return cache / "clonos" / f"toxiproxy-{VERSION.removeprefix('v')}" / "server"
-
-
-def find_server(may_build: bool = True) -> Path:
-    """The server's program: from the PATH, from the cache, or built with Go. ``ToxiproxyMissing`` when none is had."""
-    found = shutil.which("toxiproxy-server")
-    if found:
-        return Path(found)
-    cached = cached_server()
-    if cached.is_file():
-        return cached
-    go = shutil.which("go")
-    if not may_build or not go:
-        raise ToxiproxyMissing("Go is not installed" if not go else "it is not to be built here")
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"GOBIN": str(cached.parent)}
-    try:
-        built = subprocess.run(
-            [go, "install", GO_PACKAGE], env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        raise ToxiproxyMissing(f"go install took longer than {BUILD_TIMEOUT_S:.0f} s") from None
-    if not cached.is_file():
-        raise ToxiproxyMissing(f"go install failed: {built.stderr.strip()[-200:]}")
-    return cached
 
 
 class ThroughToxiproxy:

@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeVar
 
+from msgspec import structs
+
 from clonos.core.errors import EnvironmentFault
 from clonos.core.failures import failure_of
 from clonos.core.ids import Incarnation, TaskId
@@ -113,7 +115,7 @@ class SnapshotStore:
         try:
             snapshots = [self._read_one(name) for name in names]
         except (ObjectMissing, ObjectCorrupt, SnapshotMalformed) as error:
-            if token[0] == "task":  # no second try helps, and going back further is for people to decide
+            if token[0] == "task":  # reading again does not help, and going back further is for people to decide
                 self._inbox.put(self._slot.on_raised, _unrestorable(token, error))
             else:  # a standby that lags may ask for what a later checkpoint has made superfluous
                 logger.info("%s", error)
@@ -138,4 +140,5 @@ def _crash(error: BaseException) -> None:
 
 
 def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault) -> TaskFailed:
-    return failure_of(TaskId(token[1]), Incarnation(token[2]), error, is_fatal=True, with_traceback=False)
+    failed = failure_of(TaskId(token[1]), Incarnation(token[2]), error, is_fatal=True, with_traceback=False)
+    return structs.replace(failed, is_unrestorable=True)

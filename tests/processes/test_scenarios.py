@@ -14,7 +14,7 @@ from clonos_chaos.runner_processes import ProcessRun
 from clonos_chaos.runner_record import Record
 from clonos_chaos.scenario import Kind, Scenario
 from clonos_chaos.scenario_file import find_scenario, parse_scenarios, read_scenarios
-from clonos_chaos.toxics import ToxiproxyMissing, cached_server, find_server
+from clonos_chaos.toxiproxy_server import CACHE_VARIABLE, ToxiproxyMissing, find_server
 
 pytestmark = pytest.mark.processes
 
@@ -83,10 +83,12 @@ def test_a_connection_that_is_reset_costs_nothing_or_the_scenario_fails_and_name
 ) -> None:
     faults = 'kind = "reset"\nvictim = "window"\nat = { seconds = 0.2 }\nlasts = "300ms"\n'
     try:
-        find_server(may_build=False)
+        find_server(may_fetch=False)
     except ToxiproxyMissing:
         monkeypatch.setenv("PATH", str(tmp_path))
-        with pytest.raises(ToxiproxyMissing, match=f"(?s)on the PATH.*go install.*{cached_server()}"):
+        monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+        monkeypatch.setattr("clonos_chaos.toxiproxy_server.RELEASES", tmp_path.as_uri())
+        with pytest.raises(ToxiproxyMissing, match=r"on the PATH.*go install.*put the server of"):
             _run(faults, tmp_path)
     else:
         assert not _bad(_run(faults, tmp_path))

@@ -1,0 +1,40 @@
+"""A soak as a scenario, and a run of it in a few figures."""
+
+from __future__ import annotations
+
+from clonos.status import RecoveryState
+from clonos_chaos.runner_record import Record, Strike
+from clonos_chaos.scenario import Kind
+from clonos_chaos.scenario_oracle import Findings
+from clonos_chaos.soak import Soak, figures, scenario_of
+
+
+def test_a_kill_comes_every_so_often_with_another_network_fault_half_way() -> None:
+    faults = scenario_of(Soak(minutes=2, kill_every_s=20)).faults
+    kills = [fault.at.seconds for fault in faults if fault.kind is Kind.KILL_WORKER]
+    troubles = [fault for fault in faults if fault.kind is not Kind.KILL_WORKER]
+    assert kills == [5, 25, 45, 65, 85, 105]
+    assert [fault.at.seconds for fault in troubles] == [15, 35, 55, 75, 95, 115]
+    assert len({fault.kind for fault in troubles}) == 6
+
+
+def test_a_job_of_the_users_own_is_stopped_when_the_time_is_over() -> None:
+    own = scenario_of(Soak(job="mine:job", minutes=1, has_network_faults=False))
+    assert (own.limits.stop_after, own.job_options, own.needs_toxiproxy) == (60, {}, False)
+    assert not scenario_of(Soak()).limits.stop_after
+
+
+def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> None:
+    scenario = scenario_of(Soak(minutes=1))
+    record = Record(scenario, 1, "processes", findings=Findings(records=1_000, calls=10))
+    for number in range(3):
+        before = number * 10_000_000_000
+        life = {"ask/0": number}
+        record.strikes.append(Strike("delay", ["ask/0"], before, incarnations=life))
+        record.strikes.append(Strike("kill_worker", ["ask/0"], before + 5_000_000_000, incarnations=life))
+        reached = {"detected": before + 5_100_000_000, "caught_up": before + 5_000_000_000 + (number + 1) * 100_000_000}
+        record.recoveries.append(RecoveryState("ask/0", number, number + 1, "killed", reached))
+    first, second, third = figures(record)
+    assert first == "3 kills, 3 network faults, 0 checkpoints"
+    assert second.startswith("3 recoveries: median 200 ms")
+    assert "1,000 records: 0 lost" in third
