@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import sys
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 
 from benchmarks.comparing import PAIRS, PAIRS_QUICK, Session
 
-NAMES: Final = ("throughput", "stages", "logging_overhead")
+NAMES: Final = ("throughput", "stages", "logging_overhead", "latency", "failover")
 SIDES: Final = ("bare",)
 
 
@@ -32,6 +33,7 @@ def main() -> int:
         for name in chosen:
             if name not in known:
                 parser.error(f"there is no {kind} {name!r}; there are: {', '.join(known)}")
+    logging.getLogger("clonos").setLevel(logging.ERROR)  # deaths are made on purpose here
     session = Session(against, given.pairs or (PAIRS_QUICK if given.quick else PAIRS), given.quick)
     begun_s = time.monotonic()
     for name in given.names or NAMES:

@@ -1,0 +1,113 @@
+"""An outside for measurements: a file for each sink task, to which every write adds one entry, in one system call.
+
+An entry says which rows came, when, and which marks were among them. Numbers make it exactly-once, as of any outside:
+what was written before is dropped, and where the next row is to begin is read from the file.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clonos import OutsideFenced, OutsideIdentity
+from clonos.operators.connect import Registration
+
+MARK: Final = "@"
+"""How words begin that are marks: "@READER.NUMBER", each read once."""
+
+_ENTRY: Final = "<QQQQQ"  # first number, rows, sum of their counts, monotonic ns, marks
+_MARK: Final = "<II"  # reader, number
+_ENTRY_BYTES: Final = struct.calcsize(_ENTRY)
+_MARK_BYTES: Final = struct.calcsize(_MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One write. ``weight``: the sum of its counts."""
+
+    first_number: int
+    rows: int
+    weight: int
+    at_ns: int
+    marks: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """An immediate sink of (word, count) into files of a folder."""
+
+    folder: str
+
+    def outside(self) -> LedgerFile:
+        """A connection to the file of whoever registers."""
+        return LedgerFile(Path(self.folder))
+
+
+class LedgerFile:
+    """One registered connection."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = -1
+        self._next = 0
+
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        """Takes the file over from the incarnation before."""
+        path = ledger_of(self._folder, identity.task_name)
+        self._owner, self._me = path.with_suffix(".owner"), b"%d" % identity.incarnation
+        self._owner.write_bytes(self._me)
+        whole_bytes, self._next = 0, 0
+        for entry in entries(path):
+            whole_bytes += _ENTRY_BYTES + len(entry.marks) * _MARK_BYTES
+            self._next = entry.first_number + entry.rows
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.truncate(self._file, whole_bytes)  # half an entry of a writer that was killed in the middle of it
+        os.lseek(self._file, whole_bytes, os.SEEK_SET)
+        return Registration(self._next, None)
+
+    def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
+        """One entry."""
+        if self._owner.read_bytes() != self._me:
+            raise OutsideFenced
+        known = self._next - first_number
+        if known > 0:
+            first_number, rows = self._next, rows[known:]
+        assert first_number == self._next or not rows, (first_number, self._next)
+        if rows:
+            marks = [word[1:].split(".") for word, _ in rows if word[0] == MARK]
+            weight = sum(count for _, count in rows)
+            entry = [struct.pack(_ENTRY, first_number, len(rows), weight, time.monotonic_ns(), len(marks))]
+            entry += [struct.pack(_MARK, int(reader), int(number)) for reader, number in marks]
+            os.write(self._file, b"".join(entry))
+            self._next += len(rows)
+        return self._next
+
+    def close(self) -> None:
+        """Lets the file go."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def ledger_of(folder: Path, task_name: str) -> Path:
+    """The file of a task."""
+    return folder / f"ledger-{task_name.replace('/', '-')}"
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """What a file holds, as far as its entries are whole."""
+    data: Any = path.read_bytes() if path.exists() else b""
+    at = 0
+    while at + _ENTRY_BYTES <= len(data):
+        first_number, rows, weight, at_ns, count = struct.unpack_from(_ENTRY, data, at)
+        end = at + _ENTRY_BYTES + count * _MARK_BYTES
+        if end > len(data):
+            return
+        marks = list(struct.iter_unpack(_MARK, data[at + _ENTRY_BYTES : end]))
+        yield Entry(first_number, rows, weight, at_ns, marks)
+        at = end

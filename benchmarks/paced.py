@@ -1,0 +1,184 @@
+"""The word count at a given rate into an immediate sink, with marks among the words: when was what read, when outside.
+
+Line k of a reader is due at the beginning + k / rate, whatever happens: a source that stood still has to catch up, and
+what came late by that counts. Every so many lines one begins with a mark, a word of its own that comes only once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.ledger import MARK, Entry, Ledger, entries, ledger_of
+from benchmarks.tally import WrongResult
+from benchmarks.words import Workload
+from clonos import Job
+from clonos.status import Status
+
+MARK_BYTES: Final = 8
+FIRST_INSTANT: Final = "begun"
+LEAD_NS: Final = 200_000_000
+"""From the first open of a reader to the instant at which line 0 is due."""
+
+OPTIONS: Final[Mapping[str, Any]] = {"checkpoint_every": "1s", "standbys": 1, "parallelism": 2, "slots": "process"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """``lines_per_s``: of each reader; 0 is as fast as can be. ``lines``: of each reader. Marks: one in ``mark_every``
+    lines."""
+
+    folder: str
+    lines_per_s: float
+    lines: int
+    mark_every: int
+    readers: int = 2
+
+    def begun_ns(self) -> int:
+        """When line 0 was due, for all readers and incarnations alike."""
+        path = Path(self.folder) / FIRST_INSTANT
+        try:
+            with open(path, "x", encoding="ascii") as file:
+                file.write(str(time.monotonic_ns() + LEAD_NS))
+        except FileExistsError:
+            while not (text := path.read_text("ascii")):
+                pass  # the other reader is writing it
+            return int(text)
+        return int(path.read_text("ascii"))
+
+    def due_ns(self, mark: int) -> int:
+        """When a mark's line was due."""
+        return self.begun_ns() + round(mark * self.mark_every / self.lines_per_s * 1e9)
+
+    def expected(self) -> tuple[int, int]:
+        """Rows that will be outside, and the sum of their counts."""
+        counted: Counter[str] = Counter()
+        for reader in range(self.readers):
+            pool = Workload(self.folder).share(reader).lines
+            turns, rest = divmod(self.lines, len(pool))
+            for word, count in Counter(" ".join(pool).split()).items():
+                counted[word] += count * turns
+            counted.update(" ".join(pool[:rest]).split())
+        marks = self.readers * -(-self.lines // self.mark_every)
+        return counted.total() + marks, sum(n * (n + 1) // 2 for n in counted.values()) + marks
+
+
+@dataclass(frozen=True, slots=True)
+class PacedLines:
+    """A source."""
+
+    pace: Pace
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """One a reader."""
+        return [b"%d" % reader for reader in range(self.pace.readers)]
+
+    def reader(self) -> PacedReader:
+        """Of one split."""
+        return PacedReader(self.pace)
+
+
+class PacedReader:
+    """Gives what is due. At the end it leaves in a file which lines it gave when."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._given: list[tuple[int, int]] = []  # (line after the last, ns)
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """From the mark on."""
+        self._reader = int(split)
+        self._pool = Workload(self._pace.folder).share(self._reader).lines
+        self._next = int.from_bytes(mark or b"", "big")
+        self._begun_ns = self._pace.begun_ns()
+
+    def read(self, records_max: int) -> list[str] | None:
+        """What is due by now, at most so many."""
+        pace, first = self._pace, self._next
+        if first >= pace.lines:
+            data = msgspec.msgpack.encode(self._given)
+            (Path(pace.folder) / f"given-{self._reader}").write_bytes(data)
+            return None
+        end = min(first + records_max, pace.lines)
+        if pace.lines_per_s:
+            due = int((time.monotonic_ns() - self._begun_ns) * pace.lines_per_s / 1e9)
+            end = min(end, max(first, due))
+        at = first % len(self._pool)
+        lines = self._pool[at : at + end - first]
+        every = pace.mark_every
+        for number in range(-(-first // every), -(-(first + len(lines)) // every)):
+            place = number * every - first
+            lines[place] = f"{MARK}{self._reader}.{number} {lines[place]}"
+        self._next += len(lines)
+        if lines:
+            self._given.append((self._next, time.monotonic_ns()))
+        return lines
+
+    def mark(self) -> bytes:
+        """Lines before the next one."""
+        return self._next.to_bytes(MARK_BYTES, "big")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def paced_job(pace: Pace) -> Job:
+    """Word count into a ledger."""
+    job = Job("paced")
+    lines = job.source(PacedLines(pace), name="lines")
+    counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count")
+    counts.sink(Ledger(pace.folder))
+    return job
+
+
+def written(pace: Pace, status: Status) -> dict[str, list[Entry]]:
+    """Per counting task what it wrote. WrongResult: that is not what was to be counted, exactly once."""
+    tasks = [task.name for task in status.tasks if task.name.startswith("count")]
+    found = {task: list(entries(ledger_of(Path(pace.folder), task))) for task in tasks}
+    for task, of_task in found.items():
+        ends = [0, *(entry.first_number + entry.rows for entry in of_task)]
+        if any(entry.first_number != end for entry, end in zip(of_task, ends, strict=False)):
+            raise WrongResult(f"the rows of {task} are not numbered one after the other")
+    every = [entry for of_task in found.values() for entry in of_task]
+    seen = (sum(entry.rows for entry in every), sum(entry.weight for entry in every))
+    if seen != pace.expected():
+        raise WrongResult(f"(rows, sum of counts) outside are {seen}, not {pace.expected()}")
+    marks = Counter(mark for entry in every for mark in entry.marks)
+    if set(marks.values()) != {1}:
+        raise WrongResult("a mark is outside more than once")
+    return found
+
+
+def maximal_words_per_s(folder: Path, words: float) -> float:
+    """The rate of the same job when its source gives as much as is taken."""
+    lines = int(words / 20)
+    pace = Pace(str(folder), 0, lines, mark_every=100)
+    begin_anew(folder)
+    result = paced_job(pace).run(store=str(folder / "store"), overwrite=True, **OPTIONS)
+    found = written(pace, result.status)
+    given: list[Sequence[tuple[int, int]]] = [
+        msgspec.msgpack.decode((folder / f"given-{reader}").read_bytes()) for reader in range(pace.readers)
+    ]
+    begun_ns = min(of_reader[0][1] for of_reader in given)
+    ended_ns = max(of_task[-1].at_ns for of_task in found.values())
+    return pace.expected()[0] / (ended_ns - begun_ns) * 1e9
+
+
+def begin_anew(folder: Path) -> None:
+    """Forgets what an earlier run has left."""
+    for pattern in ("ledger-*", "given-*", FIRST_INSTANT):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
+def at_rate(pace: Pace, words_per_s: float, seconds: float, marks_per_s: float) -> Pace:
+    """So many words a second over all readers, ten a line, for so long."""
+    lines_per_s = words_per_s / 10 / pace.readers
+    mark_every = max(1, round(lines_per_s * pace.readers / marks_per_s))
+    return replace(pace, lines_per_s=lines_per_s, lines=int(lines_per_s * seconds), mark_every=mark_every)

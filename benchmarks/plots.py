@@ -1,0 +1,60 @@
+"""Pictures of what was measured, into benchmarks/results/; without matplotlib there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def histogram(file: Path, series: Mapping[str, Sequence[float]], title: str) -> None:
+    """How often which value came, on a logarithmic axis."""
+    figure, axes = _new(title)
+    highest = max(max(values) for values in series.values())
+    lowest = max(1e-3, min(min(values) for values in series.values()))
+    steps = [lowest * (highest / lowest) ** (step / 80) for step in range(81)]
+    for name, values in series.items():
+        axes.hist(values, bins=steps, histtype="step", label=name, weights=[1 / len(values)] * len(values))
+    axes.set_xscale("log")
+    axes.set_ylabel("share of the records")
+    _save(figure, axes, file)
+
+
+def lines(
+    file: Path,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    title: str,
+    labels: tuple[str, str],
+    is_logarithmic: bool = False,
+    instants: Sequence[float] = (),
+) -> None:
+    """Curves of (x, y); ``instants`` are marked by upright lines."""
+    figure, axes = _new(title)
+    for name, points in series.items():
+        axes.plot(*zip(*points, strict=True), label=name, marker="o" if is_logarithmic else "", linewidth=1)
+    for instant in instants:
+        axes.axvline(instant, color="red", linewidth=0.6)
+    if is_logarithmic:
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    _save(figure, axes, file)
+
+
+def _new(title: str) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(8, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Any = figure.add_subplot()
+    axes.set_title(title)
+    return figure, axes
+
+
+def _save(figure: Any, axes: Any, file: Path) -> None:
+    axes.legend()
+    axes.grid(visible=True, alpha=0.3)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110)
