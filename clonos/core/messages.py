@@ -228,6 +228,7 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     traceback: Text
     is_fatal: bool  # no second try helps: a divergence, a value that no codec carries
     is_environment: bool = False  # a disk, a network, a service or a file is at fault, not the job
+    is_unrestorable: bool = False  # what the store has of its state is damaged or gone; a standby may hold it
 
 
 class Approaching(msgspec.Struct, frozen=True, array_like=True, tag="approaching"):

@@ -63,8 +63,28 @@ def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
     """A task's code raised; repeated until a view ends the incarnation."""
     if not state.is_current(failed.task, failed.incarnation):
         return
+    if failed.is_unrestorable and _leave_to_standby(state, failed):
+        fall(state, (failed.task,), f"its state could not be read: {failed.error}")
+        return
     event = recoveries.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
     _judge(state, failed.task, event, f"it raised {failed.error}")
+
+
+def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
+    """What the store has lost a standby may hold: then the task gives up its seat, and the standby is promoted.
+
+    One that has not said yet that it reached the last completed checkpoint has what it takes to reach it. If not, it
+    cannot restore either, and there is one standby less to ask.
+    """
+    task, seat = failed.task, state.seats[failed.task]
+    said = [(slot, state.statuses[slot].standbys) for slot in seat.standbys if slot in state.statuses]
+    holders = [slot for slot, standbys in said if any(known == task and at > 0 for known, at in standbys)]
+    if not holders:
+        return False
+    slots = ", ".join(map(str, holders))
+    state.emit(Alarm(f"task {state.plan.task_name(task)} goes on in a standby (of slots {slots}): {failed.error}"))
+    state.seats = (*state.seats[:task], seat._replace(slot=NOWHERE), *state.seats[task + 1 :])
+    return True
 
 
 def _judge(

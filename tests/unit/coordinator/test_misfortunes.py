@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from clonos.core import coordination as c
-from clonos.core.ids import Incarnation, TaskId
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import Approaching, Noted
 from clonos.core.options import Options
 from clonos.core.recoveries import DEATHS_OF_POISON, EPOCHS_REMEMBERED, INCARNATIONS_BEFORE_CAUTION
@@ -81,6 +83,38 @@ def test_an_exception_that_no_second_try_helps_fails_the_job_at_once() -> None:
     desk = _desk()
     (failed,) = of_kind(desk.raise_in(3, fatal=True), c.JobFailed)
     assert failed.error == "ValueError: x"
+
+
+def _unrestorable(desk: Desk, task: int) -> tuple[c.Effect, ...]:
+    failed = structs.replace(desk.failure(task, fatal=True), is_unrestorable=True, is_environment=True)
+    return desk.say(desk.of(task).slot, failed)
+
+
+def test_a_task_that_the_store_cannot_restore_goes_on_in_the_standby_that_holds_its_state() -> None:
+    desk = _desk()
+    desk.complete(1)
+    desk.tick(100)
+    desk.raise_in(3)
+    before = desk.of(3)
+    effects = _unrestorable(desk, 3)
+    after = desk.of(3)
+    assert after.slot in before.standbys
+    assert after.incarnation > before.incarnation
+    assert not after.is_cautious
+    assert before.slot in desk.view_slots()
+    assert len(after.standbys) == 1
+    assert any("goes on in a standby" in alarm.text for alarm in of_kind(effects, c.Alarm))
+
+
+def test_without_a_standby_that_holds_it_the_job_fails_and_says_what_is_damaged() -> None:
+    desk = _desk()
+    desk.slots[desk.of(3).standbys[0]].standbys_at[TaskId(3)] = CheckpointId(0)
+    desk.complete(1)
+    desk.tick(100)
+    desk.raise_in(3)
+    (failed,) = of_kind(_unrestorable(desk, 3), c.JobFailed)
+    assert failed.fault is c.Fault.ENVIRONMENT
+    assert "ValueError: x" in failed.reason
 
 
 def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:

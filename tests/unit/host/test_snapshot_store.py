@@ -103,6 +103,7 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
     name, (failed,) = desk.told.next()
     assert name == "on_raised"
     assert failed.is_fatal
+    assert failed.is_unrestorable
     assert "objects/a/0" in failed.error
     desk.threads.read(("standby", 0, 1), ("a/0",))
     assert desk.told.next()[0] == "on_objects_read"
