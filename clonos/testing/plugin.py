@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clonos.testing.wishes import wishes
+
+if TYPE_CHECKING:
+    from clonos.testing import Harness
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,3 +46,12 @@ def _crash_test() -> Callable[..., Any]:
     from clonos.testing import crash_test
 
     return crash_test
+
+
+@pytest.fixture(name="harness")
+def _harness() -> Iterator[Callable[..., Harness]]:
+    """Makes ``clonos.testing.Harness`` objects, and closes them when the test is over."""
+    from clonos.testing import Harness
+
+    with ExitStack() as made:
+        yield lambda *arguments, **named: made.enter_context(Harness(*arguments, **named))

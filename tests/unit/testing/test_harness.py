@@ -1,0 +1,258 @@
+"""A harness drives one step by hand: its clock, its records, its death; and a replay gives again what was seen."""
+
+from __future__ import annotations
+
+import os
+import random as standard
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from clonos import CallInDoubt, Tumbling, ValueState, clock, http, random, service
+from clonos.core.errors import ReplayDiverged
+from clonos.testing import Harness, HarnessMisused, OutputDiverged
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Sessions:
+    """Counts per key until nothing has come for a minute."""
+
+    seen = ValueState[int]("seen", default=0)
+    due = ValueState[float]("due", default=0.0)
+
+    def process(self, value: Any, context: Any) -> None:
+        seen, due = context.state(self.seen), context.state(self.due)
+        seen.value += 1
+        if due.value:
+            context.delete_timer(due.value)
+        due.value = clock.time() + 60
+        context.set_timer(due.value)
+
+    def on_timer(self, instant: datetime, context: Any) -> None:
+        seen, due = context.state(self.seen), context.state(self.due)
+        context.emit((context.key, seen.value, random.getrandbits(40)))
+        seen.value, due.value = 0, 0.0
+
+
+class Forgetting:
+    """Counts in a list of its own."""
+
+    def open(self, context: Any) -> None:
+        self.seen: list[Any] = []
+
+    def process(self, value: Any, context: Any) -> None:
+        self.seen.append(value)
+        context.emit(len(self.seen))
+
+
+@service
+def rate(currency: str) -> float:
+    """Must not be called in a test."""
+    raise AssertionError("the outside was reached")
+
+
+@service(effect=True)
+def order(number: int) -> str:
+    """Must not be called in a test."""
+    raise AssertionError("the outside was reached")
+
+
+@pytest.fixture
+def harness() -> Iterator[Callable[..., Harness]]:
+    made: list[Harness] = []
+
+    def make(*arguments: Any, **named: Any) -> Harness:
+        made.append(Harness(*arguments, **named))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+# ------------------------------------------------------------------ records and time
+
+
+def test_outputs_are_those_of_the_records_and_of_the_timers_that_were_due(harness: Callable[..., Harness]) -> None:
+    sessions = harness(Sessions, key=lambda word: word[0], start=BEGINNING)
+    assert sessions.push(["ant", "bee", "ape"]) == []
+    first_due = sessions.next_timer
+    assert first_due == BEGINNING + timedelta(seconds=60)
+    assert sessions.advance(59) == []
+    assert sorted((key, count) for key, count, _ in sessions.advance(1)) == [("a", 2), ("b", 1)]
+    assert sessions.next_timer is None
+    assert sessions.now == BEGINNING + timedelta(seconds=60)
+
+
+def test_windows_end_by_the_manual_clock(harness: Callable[..., Harness]) -> None:
+    counts = harness(steps=lambda words: words.window(Tumbling("10s")).count(), key=str.lower, start=BEGINNING)
+    counts.push(["A", "a", "b"])
+    found = counts.advance(timedelta(seconds=10))
+    assert [(window.key, window.value, window.end) for window in found] == [
+        ("a", 2, BEGINNING + timedelta(seconds=10)),
+        ("b", 1, BEGINNING + timedelta(seconds=10)),
+    ]
+
+
+def test_the_end_of_the_input_fires_what_is_set(harness: Callable[..., Harness]) -> None:
+    sessions = harness(Sessions, key=lambda word: word)
+    sessions.push(["ant"])
+    assert [row[:2] for row in sessions.end()] == [("ant", 1)]
+
+
+def test_a_function_with_a_key_has_state_and_one_without_is_a_map(harness: Callable[..., Harness]) -> None:
+    summed = harness(lambda key, total, number: ((total or 0) + number,) * 2, key=lambda number: number % 2)
+    assert summed.push([1, 2, 3, 4]) == [1, 2, 4, 6]
+    assert harness(lambda number: number * 2).push([1, 2]) == [2, 4]
+
+
+def test_what_the_function_raises_is_raised(harness: Callable[..., Harness]) -> None:
+    dividing = harness(lambda number: 1 // number)
+    assert dividing.push([1]) == [1]
+    with pytest.raises(ZeroDivisionError):
+        dividing.push([0])
+
+
+# ------------------------------------------------------------------ death and replay
+
+
+def test_a_replay_gives_the_same_and_the_successor_goes_on(harness: Callable[..., Harness]) -> None:
+    sessions = harness(Sessions, key=lambda word: word[0])
+    sessions.push(["ant", "bee"])
+    sessions.advance(30)
+    sessions.push(["ape"])
+    seen = sessions.advance(45)
+    sessions.crash()
+    sessions.restore()
+    assert sessions.replay() == seen
+    assert [row[:2] for row in sessions.advance(60)] == [("a", 2)]
+
+
+def test_a_snapshot_bounds_what_is_replayed(harness: Callable[..., Harness]) -> None:
+    sessions = harness(Sessions, key=lambda word: word)
+    sessions.push(["ant"] * 3)
+    assert sessions.snapshot() == 1
+    sessions.push(["ant"])
+    assert sessions.snapshot() == 2
+    sessions.push(["bee"])
+    for _ in range(2):
+        sessions.crash()
+        sessions.restore()
+        assert sessions.replay() == []
+    assert [row[:2] for row in sessions.advance(60)] == [("ant", 4), ("bee", 1)]
+
+
+def test_a_replay_asks_nobody(harness: Callable[..., Harness]) -> None:
+    rates = iter([1.5, 2.5, 3.5])
+    asking = harness(
+        lambda number: (number, rate("EUR"), http.get("http://rates/now").json()),
+        services={rate: lambda currency: next(rates)},
+        http=lambda request: {"now": request.url},
+    )
+    assert asking.push([7]) == [(7, 1.5, {"now": "http://rates/now"})]
+    asking.crash()
+    asking.restore()
+    assert asking.replay() == [(7, 1.5, {"now": "http://rates/now"})]
+    assert [call.service for call in asking.calls] == [rate.name, "http.get"]
+    assert asking.push([8])[0][1] == 2.5
+
+
+def test_what_nobody_has_seen_is_chosen_anew_and_asked_under_the_same_key(harness: Callable[..., Harness]) -> None:
+    asking = harness(lambda number: (number, rate("EUR")), services={rate: lambda currency: 1.5}, step_records=1)
+    asking.push([1])
+    asking.push([2])
+    asking.crash(lost=2)  # the call's outcome and the output
+    assert asking.outputs == [(1, 1.5)]
+    asking.restore()
+    assert asking.replay() == [(1, 1.5)]
+    assert asking.outputs == [(1, 1.5), (2, 1.5)]
+    first, second, again = asking.calls
+    assert first.key != second.key == again.key
+
+
+def test_a_call_with_an_effect_whose_outcome_is_lost_is_in_doubt(harness: Callable[..., Harness]) -> None:
+    def ordering(number: int) -> str:
+        try:
+            return order(number)
+        except CallInDoubt as doubt:
+            return f"in doubt: {doubt.key}"
+
+    orders = harness(ordering, effects=True, services={"order": lambda number: f"order {number}"})
+    assert orders.push([1]) == ["order 1"]
+    orders.crash(lost=2)  # the call's outcome and the output; the announcement is known
+    orders.restore()
+    assert orders.replay() == []
+    assert orders.outputs == [f"in doubt: {orders.calls[0].key}"]
+    assert len(orders.calls) == 1
+
+
+# ------------------------------------------------------------------ hidden choices
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda number: (number, standard.random()), id="random"),
+        pytest.param(lambda number: (number, time.perf_counter_ns()), id="time"),
+        pytest.param(lambda number: (number, id(object()) + standard.getrandbits(60)), id="address"),
+    ],
+)
+def test_choices_that_are_not_in_the_log_are_found_by_the_replay(
+    harness: Callable[..., Harness], function: Callable[[int], Any]
+) -> None:
+    hidden = harness(function)
+    seen = hidden.push([1, 2])
+    hidden.crash()
+    hidden.restore()
+    with pytest.raises(ReplayDiverged) as raised:
+        hidden.replay()
+    assert isinstance(raised.value, OutputDiverged)
+    assert f"at its output 0: it was {seen[0]!r}, replay gives (1, " in str(raised.value)
+
+
+def test_another_kind_of_choice_is_found_by_the_runtime_itself(
+    harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moody = harness(lambda number: clock.time() if os.environ.get("MOOD") else random.random())
+    moody.push([1])
+    moody.crash()
+    moody.restore()
+    monkeypatch.setenv("MOOD", "bad")
+    with pytest.raises(ReplayDiverged, match=r"logged SEED, replay asked for CLOCK"):
+        moody.replay()
+
+
+def test_what_is_remembered_outside_of_declared_state_is_found(harness: Callable[..., Harness]) -> None:
+    forgetting = harness(Forgetting)
+    assert forgetting.push(["a", "b"]) == [1, 2]
+    forgetting.snapshot()
+    assert forgetting.push(["c"]) == [3]
+    forgetting.crash()
+    forgetting.restore()
+    with pytest.raises(OutputDiverged, match="at its output 2: it was 3, replay gives 1"):
+        forgetting.replay()
+
+
+# ------------------------------------------------------------------ use
+
+
+def test_a_harness_says_what_is_to_come_first(harness: Callable[..., Harness]) -> None:
+    plain = harness(str)
+    with pytest.raises(HarnessMisused, match=r"restore\(\): the process lives"):
+        plain.restore()
+    plain.crash()
+    with pytest.raises(HarnessMisused, match=r"push\(\): the process is dead"):
+        plain.push([1])
+    plain.restore()
+    with pytest.raises(HarnessMisused, match=r"push\(\): the successor has not been given its input"):
+        plain.push([1])
+    plain.replay()
+    assert plain.push([1]) == ["1"]
+    with pytest.raises(HarnessMisused, match="more than one task"):
+        harness(steps=lambda stream: stream.map(str).rebalance().map(str))
+    with pytest.raises(HarnessMisused, match="one of the two"):
+        harness()
