@@ -9,10 +9,15 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.holdings import RUN_VARIABLE, Holdings, left_behind, orphans_of_this_run
 from tests.stages import STAGES, Budgets, stage_of
+
+# What a test finds does not depend on how fast the machine is.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 ROOT = Path(__file__).parent.parent
 BUDGETS = pytest.StashKey[Budgets]()

@@ -19,7 +19,7 @@ from clonos.core.ids import OUTSIDE
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
-from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink
+from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, look_every_ns
 from clonos.operators.edges import SeveralSinks, ToColumnKeys, ToEdge, ToKeys, ToOutside, ToSink, is_identity
 from clonos.operators.image import JobImage
 from clonos.operators.journal import JournalHead
@@ -112,6 +112,7 @@ class _Compiler:
                 has_effects=vertex.outside is not None or any(step.has_effects for step in vertex.steps),
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
+                is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )

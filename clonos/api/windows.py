@@ -31,10 +31,11 @@ class Tumbling:
 
     def __init__(self, size: str | float | timedelta) -> None:
         """``size``: "500ms", "5s", "2min", a timedelta or seconds; whole milliseconds, at least one. BadDuration."""
-        object.__setattr__(self, "size_ns", _duration_ns(size))
+        object.__setattr__(self, "size_ns", duration_ns(size))
 
 
-def _duration_ns(size: object) -> int:
+def duration_ns(size: object) -> int:
+    """ "500ms", "5s", "2min", a timedelta or seconds, as nanoseconds. BadDuration."""
     if isinstance(size, timedelta):
         nanoseconds = size // timedelta(microseconds=1) * 1_000
     elif isinstance(size, str):

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Sequence
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.faults import ConnectorMisused, InputChanged, InputMissing, InputUnreadable
 from clonos.core.errors import InternalError
@@ -70,10 +71,13 @@ def _described(size_bytes: int, mtime_ns: int) -> str:
     return f"{size_bytes} bytes, modified at {mtime_ns} ns"
 
 
-def find_files(connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]]) -> list[str]:
+def find_files(
+    connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_miss: bool = False
+) -> list[str]:
     """Absolute paths that the patterns name, each once; in the order of the patterns, then of the paths.
 
-    ``in_folder`` lists what is read of a folder. A pattern that names nothing raises ``InputMissing``.
+    ``in_folder`` lists what is read of a folder. A pattern that names nothing raises ``InputMissing``, unless
+    ``may_miss``.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -88,12 +92,18 @@ def find_files(connector: str, patterns: Sequence[str], in_folder: Callable[[str
             matches = [path]
         else:
             matches = sorted(match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
-        if not matches:
+        if not matches and not may_miss:
             raise InputMissing(pattern, os.getcwd(), _advice(path))
         found.update((os.path.abspath(match), None) for match in matches)
     for match in found:
         _check_name(match)
     return list(found)
+
+
+def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallelism: int) -> list[str]:
+    """Those that no known split is of and that are this task's, by their names."""
+    seen = {decode_split(split).path for split in known}
+    return [path for path in paths if path not in seen and xxh3_64_intdigest(path.encode()) % parallelism == index]
 
 
 def _advice(path: str) -> str:

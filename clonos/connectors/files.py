@@ -2,7 +2,8 @@
 
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these, and read the files that
 are there when the job first starts. ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed. Files must not change
-while a job has use for them. A folder that is the output of a job is read as far as it is committed.
+while a job has use for them. A folder that is the output of a job is read as far as it is committed. With ``watch``
+files that come later are read too: move them in when they are complete.
 
 Sinks take a folder. Each checkpoint makes the output before it visible at once, in the sense of ``files.committed``:
 the part files themselves are hidden. A folder serves one sink of one job.
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from clonos.api.windows import duration_ns
 from clonos.connectors.committed_output import CommittedPart, committed, read_committed, withdraw
 from clonos.connectors.csv_files import CsvFiles
 from clonos.connectors.file_sinks import paths_of
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "withdraw", "CommittedPart"]
 
 Path = str | os.PathLike[str]
+Duration = str | float | timedelta
 
 
 @overload
@@ -37,6 +41,7 @@ def lines(
     with_position: Literal[False] = ...,
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
+    watch: Duration | None = ...,
 ) -> LineFiles[str]: ...
 
 
@@ -49,6 +54,7 @@ def lines(
     with_position: Literal[True],
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
+    watch: Duration | None = ...,
 ) -> LineFiles[tuple[str, int, str]]: ...
 
 
@@ -60,12 +66,14 @@ def lines(
     with_position: bool = False,
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
+    watch: Duration | None = None,
 ) -> LineFiles[Any]:
     """A source of the lines of text files, as str without their ends (\\\\n or \\\\r\\\\n, nothing else).
 
     ``with_position``: tuples (path, offset_bytes, text) instead, where the offset is that of the line's first byte
     (behind the decompressor): with the path it is the line's identity. ``block_bytes``: plain files are read in
-    parallel by blocks of so many bytes; by default at most 8 MiB. ``errors``: as for ``bytes.decode``.
+    parallel by blocks of so many bytes; by default at most 8 MiB. ``errors``: as for ``bytes.decode``. ``watch``: how
+    often ("1s", a timedelta, seconds) to look for further files; the job then ends only when it is stopped.
     """
     return LineFiles(
         paths_of(path),
@@ -74,17 +82,27 @@ def lines(
         with_position=with_position,
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
+        look_every_ns=_look_every_ns(watch),
     )
 
 
 def jsonl(
-    path: Path | Sequence[Path], *, block_bytes: int | None = None, line_bytes_max: int = LINE_BYTES_MAX
+    path: Path | Sequence[Path],
+    *,
+    block_bytes: int | None = None,
+    line_bytes_max: int = LINE_BYTES_MAX,
+    watch: Duration | None = None,
 ) -> JsonFiles:
     """JSON lines: a source of the value of each line, or a sink of a line for each row, into a folder.
 
     ``clonos.connectors.json_text`` says what becomes of values that JSON has no word for.
     """
-    return JsonFiles(paths_of(path), block_bytes=block_bytes, line_bytes_max=line_bytes_max)
+    return JsonFiles(
+        paths_of(path),
+        block_bytes=block_bytes,
+        line_bytes_max=line_bytes_max,
+        look_every_ns=_look_every_ns(watch),
+    )
 
 
 def csv(path: Path, *, columns: Sequence[str] | None = None) -> CsvFiles:
@@ -96,11 +114,21 @@ def csv(path: Path, *, columns: Sequence[str] | None = None) -> CsvFiles:
     return CsvFiles(paths_of(path), columns=columns)
 
 
-def parquet(path: Path | Sequence[Path], *, columns: Sequence[str] | None = None, schema: Any = None) -> ParquetFiles:
+def parquet(
+    path: Path | Sequence[Path],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Any = None,
+    watch: Duration | None = None,
+) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch`` by row groups (``columns`` of them), or a sink into a folder.
 
     The sink takes rows and record batches; ``schema`` (a ``pyarrow.Schema``) makes all parts alike.
     """
     from clonos.connectors.parquet_files import ParquetFiles  # Arrow is loaded only where it is needed
 
-    return ParquetFiles(paths_of(path), columns=columns, schema=schema)
+    return ParquetFiles(paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch))
+
+
+def _look_every_ns(watch: Duration | None) -> int:
+    return 0 if watch is None else duration_ns(watch)

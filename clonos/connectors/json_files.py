@@ -8,7 +8,7 @@ from typing import Any
 from clonos.connectors.durable import DurableFile
 from clonos.connectors.faults import InputMalformed
 from clonos.connectors.file_sinks import FileSink
-from clonos.connectors.file_splits import block_splits, find_files
+from clonos.connectors.file_splits import block_splits, find_files, new_files
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
 from clonos.connectors.line_files import LineReader, check_line_options
 from clonos.connectors.output_folder import readable_files
@@ -20,15 +20,25 @@ CONNECTOR = "files.jsonl"
 class JsonFiles(FileSink):
     """As a source: files by path, folder or pattern. As a sink: one folder."""
 
-    def __init__(self, paths: Sequence[str], *, block_bytes: int | None, line_bytes_max: int) -> None:
+    def __init__(
+        self, paths: Sequence[str], *, block_bytes: int | None, line_bytes_max: int, look_every_ns: int = 0
+    ) -> None:
         super().__init__(CONNECTOR, paths)
         check_line_options(CONNECTOR, paths, block_bytes)
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
+        self.look_every_ns = look_every_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Blocks of the files that are there now."""
-        return block_splits(find_files(CONNECTOR, self.paths, readable_files), parallelism, self.block_bytes)
+        return block_splits(self._paths(), parallelism, self.block_bytes)
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """Blocks of files that have come since."""
+        return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
+
+    def _paths(self) -> list[str]:
+        return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)
 
     def reader(self) -> JsonReader:
         """A reader of values."""

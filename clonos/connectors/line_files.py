@@ -20,6 +20,7 @@ from clonos.connectors.file_splits import (
     decode_split,
     find_files,
     is_compressed,
+    new_files,
 )
 from clonos.connectors.output_folder import readable_files
 from clonos.core.errors import InternalError
@@ -47,6 +48,7 @@ class LineFiles(Generic[AnyLine]):
         with_position: bool,
         block_bytes: int | None,
         line_bytes_max: int,
+        look_every_ns: int = 0,
     ) -> None:
         check_line_options("files.lines", patterns, block_bytes)
         check_encoding(encoding)
@@ -56,11 +58,18 @@ class LineFiles(Generic[AnyLine]):
         self.with_position = with_position
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
+        self.look_every_ns = look_every_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Blocks of the files that are there now."""
-        paths = find_files("files.lines", self.patterns, readable_files)
-        return block_splits(paths, parallelism, self.block_bytes)
+        return block_splits(self._paths(), parallelism, self.block_bytes)
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """Blocks of files that have come since."""
+        return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
+
+    def _paths(self) -> list[str]:
+        return find_files("files.lines", self.patterns, readable_files, may_miss=self.look_every_ns > 0)
 
     def reader(self) -> SplitReader[AnyLine]:
         """A reader of str, or of (path, offset_bytes, text)."""

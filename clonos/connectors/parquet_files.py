@@ -26,6 +26,7 @@ from clonos.connectors.file_splits import (
     decode_split,
     encode_split,
     find_files,
+    new_files,
     regular_status,
 )
 from clonos.connectors.output_folder import readable_files
@@ -43,19 +44,32 @@ class ParquetFiles(FileSink):
 
     is_columnar = True
 
-    def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, schema: Any) -> None:
+    def __init__(
+        self, paths: Sequence[str], *, columns: Sequence[str] | None, schema: Any, look_every_ns: int = 0
+    ) -> None:
         super().__init__(CONNECTOR, paths)
         if not paths:
             raise ConnectorMisused(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
         self.columns = None if columns is None else list(columns)
         self.schema = schema
+        self.look_every_ns = look_every_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Row groups of the files that are there now."""
         if self.schema is not None:
             raise ConnectorMisused(CONNECTOR, "a source takes no schema=", "Choose what to read by columns=.")
+        return self._splits_of(self._paths())
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """Row groups of files that have come since."""
+        return self._splits_of(new_files(self._paths(), known, index, parallelism))
+
+    def _paths(self) -> list[str]:
+        return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)
+
+    def _splits_of(self, paths: list[str]) -> list[bytes]:
         splits = []
-        for path in find_files(CONNECTOR, self.paths, readable_files):
+        for path in paths:
             status = regular_status(path)
             with _opened(path) as file:
                 self._check_columns(path, file.schema_arrow)

@@ -125,6 +125,17 @@ class JournalledChain(Chain, Protocol):
         """How much of what was fed is not read."""
 
 
+class WatchingChain(Chain, Protocol):
+    """The chain of a source that finds further splits while it runs."""
+
+    def look(self, now_ns: int) -> bytes:
+        """Describes splits that are new and this task's; empty: none, or it is too early to look again. Changes
+        nothing else."""
+
+    def learn(self, splits: bytes) -> None:
+        """From now on the splits that ``look`` has described, in this or an earlier life, are read too."""
+
+
 class CallingChain(Chain, Protocol):
     """A chain that asks for asynchronous calls (``Recorder.submit``)."""
 

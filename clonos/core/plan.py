@@ -33,6 +33,7 @@ class Vertex:
     has_effects: bool = False  # acts on the outside before a checkpoint completes: needs a keeper
     is_transactional: bool = False  # prepares output that the completed checkpoint commits
     is_journalled: bool = False  # a source that cannot be re-read: what it takes is kept before it is read
+    is_watching: bool = False  # a source that finds further splits while it runs: it ends only when it is stopped
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,17 @@ from __future__ import annotations
 from typing import Any, cast
 
 from clonos.core import determinants as d
-from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, JournalledChain, Kind
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.journal import JournalReading
+from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.options import Options
 from clonos.core.pace import Pace
 from clonos.core.plan import Plan
 from clonos.core.ports import Activation, Delivered, Emission, Finished, Journalled, TaskPort, Triggered
+from clonos.core.reading import Reading
 from clonos.core.recorder import running
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
 from clonos.core.task_log import TaskLog
-
-POLL_AGAIN_NS = 5_000_000
-"""How long a source waits that found nothing to read."""
 
 
 class Task:
@@ -46,8 +43,6 @@ class Task:
         snapshot = activation.snapshot
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
-        self.is_paused = False
-        self.has_read_all = False  # a source
         self.pace = Pace(options, port, activation.is_cautious)
         name = plan.task_name(task)
         self.log = self._open_log(name, activation)
@@ -62,12 +57,9 @@ class Task:
         self._turn = 0
         self._since_full = snapshot.chain_length if snapshot else 0
         self._previous: int = snapshot.checkpoint if snapshot else -1
-        self._records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
+        self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
-        self.journal: JournalReading | None = None
-        if vertex.is_journalled:
-            offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
-            self.journal = JournalReading(cast(JournalledChain, chain), port, offset_bytes)
+        self.reading = Reading(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
@@ -107,8 +99,8 @@ class Task:
                 self.log.is_opening = True
                 self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
                 self.log.is_opening = False
-                if self.journal is not None:
-                    self.journal.feed(self._activation.journal)
+                if self.reading is not None:
+                    self.reading.feed(self._activation.journal)
                 while not self.is_final:
                     self._follow() if self.log.peek() is not None else self._live_step()
             if (entry := self.log.peek()) is not None:
@@ -131,21 +123,14 @@ class Task:
             self._await(queue, count, entry)
             self.log.take()
             self._step(queue, count)
-        elif tag == d.READ and self.is_source:
-            self.log.take()
-            if self.journal is not None:
-                self.journal.require(count)
-            self._read(first, count)
         elif tag == d.TIMER:
             self.log.take()
             self._fire(self.log.instant_ns_last + first)
         elif tag == d.TRIGGER and self.is_source:
             self.log.take()
             self._barrier(CheckpointId(first))
-        elif tag == d.END and self.is_source:
-            self.log.take()
-            self.log.begin_step()
-            self._end_of_source()
+        elif self.reading is not None and self.reading.follow(entry):
+            return
         elif tag == d.COMPLETION and self.log.open_calls.close(first):
             self.log.take()
             self.log.begin_step()
@@ -162,9 +147,9 @@ class Task:
             if there < queue.waiting_count:
                 raise self.log.diverged(entry, f"a step of {there} elements, behind which others follow")
             self.port.needs(queue.channel, queue.next_seq + count)
-            self._take(self.port.receive(None))
+            self.take(self.port.receive(None))
         while (command := self.port.receive(0)) is not None:
-            self._take(command)
+            self.take(command)
 
     # ------------------------------------------------------------------ live
 
@@ -173,16 +158,16 @@ class Task:
         self.log.go_live()
         self.log.open_calls.begin()
         while (command := self.port.receive(0)) is not None:
-            self._take(command)
+            self.take(command)
             if self.is_final or (self.is_source and isinstance(command, Triggered)):
                 return
         if self.port.is_gated():
-            self._take(self.port.receive(None))
+            self.take(self.port.receive(None))
             return
         if self._take_finished() or self._fire_if_due():
             return
-        if self.is_source:
-            self._live_read()
+        if self.reading is not None:
+            self.reading.live_step()
             return
         for offset in range(len(self.inputs)):
             index = (self._turn + offset) % len(self.inputs)
@@ -199,7 +184,7 @@ class Task:
                 self.log.append(d.step(index, count))
                 self._step(queue, count, is_begun=True)
                 return
-        self._take(self.port.receive(self.chain.next_timer_ns()))
+        self.take(self.port.receive(self.chain.next_timer_ns()))
 
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
@@ -210,42 +195,18 @@ class Task:
         self._fire(instant_ns)
         return True
 
-    def _live_read(self) -> None:
-        """A source takes what is there, up to the limit of a step."""
-        if self.is_paused or self.has_read_all:
-            self._take(self.port.receive(self.chain.next_timer_ns() if self.has_read_all else None))
-            return
-        if self.journal is not None:
-            self.journal.open()
-        self.at = (-1, self._records_in, 0)
-        limit = self.pace.limit(self.log.open_calls.room)
-        found = self.chain.poll(limit) if limit else None
-        if found is None:
-            due_ns = self.chain.next_timer_ns()
-            again_ns = self.port.now_ns() + POLL_AGAIN_NS
-            self._take(self.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
-            return
-        split, count = found
-        if split >= 0:
-            self.pace.approach(ChannelId(-1), self._records_in)
-        self.log.begin_step()
-        if split < 0:
-            self.log.append(d.numbers(d.END))
-            self._end_of_source()
-        else:
-            self.log.append(d.numbers(d.READ, split, count))
-            self._read(split, count, is_begun=True)
-
-    def _take(self, command: Any) -> None:
+    def take(self, command: Any) -> None:
         if isinstance(command, Delivered):
             self.input_of[command.channel].put(command)
         elif isinstance(command, Journalled):
-            assert self.journal is not None, self.task
-            self.journal.feed(command.data)
+            assert self.reading is not None, self.task
+            self.reading.feed(command.data)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
-        elif isinstance(command, Triggered) and self.log.live and not (self.is_final or self.has_read_all):
-            self.is_paused = self.is_paused or command.then_pause
+        elif isinstance(command, Triggered) and self.reading is not None:
+            if not self.log.live or self.reading.has_read_all:
+                return
+            self.reading.is_paused = self.reading.is_paused or command.then_pause
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
                 self._barrier(command.checkpoint)
@@ -271,24 +232,14 @@ class Task:
         else:
             self.chain.process_columns(queue.port, batch)
         self.pace.measure(count, began_ns)
-        self._records_in += count
-        self._emit()
-
-    def _read(self, split: int, count: int, is_begun: bool = False) -> None:
-        if not is_begun:
-            self.log.begin_step()
-        self.at = (-1, self._records_in, count)
-        began_ns = self.pace.begin()
-        self.chain.read(split, count)
-        self.pace.measure(count, began_ns)
-        self._records_in += count
-        self._emit()
+        self.records_in += count
+        self.emit()
 
     def _fire(self, instant_ns: int) -> None:
         self.at = (-1, 0, 0)
         self.log.advance_to(instant_ns)
         self.chain.fire_timers(instant_ns)
-        self._emit()
+        self.emit()
 
     def _take_finished(self) -> bool:
         """Hands over one outcome that has come meanwhile."""
@@ -304,7 +255,7 @@ class Task:
     def _complete(self, number: int, outcome: bytes) -> None:
         self.at = (-1, 0, 0)
         cast(CallingChain, self.chain).complete(number, outcome)
-        self._end_or_emit()
+        self.end_or_emit()
 
     # ------------------------------------------------------------------ barriers and the end
 
@@ -316,7 +267,7 @@ class Task:
         """A barrier stands for all earlier ones that its channel lacks, the end of stream for all later ones."""
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
-            self._end_or_emit()
+            self.end_or_emit()
             return
         latest = max((queue.blocked_by or 0 for queue in open_queues), default=0)
         for queue in open_queues:
@@ -327,36 +278,33 @@ class Task:
                 queue.blocked_by = None
             self._barrier(CheckpointId(latest))
         else:
-            self._emit()
+            self.emit()
 
     def _barrier(self, checkpoint: CheckpointId) -> None:
         """The end of an epoch: the barrier leaves with the snapshot, in one indivisible step with its log entry."""
         self.checkpoint = checkpoint
         self.outputs.control(Kind.BARRIER, checkpoint)
-        self._emit(self._snapshot(is_final=False))
+        self.emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
 
-    def _end_of_source(self) -> None:
-        self.has_read_all = True
-        self._end_or_emit()
-
-    def _end_or_emit(self) -> None:
+    def end_or_emit(self) -> None:
         """The stream ends behind the last outcome of an asynchronous call; its last timers may ask for further ones."""
-        has_ended = self.has_read_all if self.is_source else all(queue.has_ended for queue in self.inputs)
+        reading = self.reading
+        has_ended = reading.has_read_all if reading is not None else all(queue.has_ended for queue in self.inputs)
         if has_ended and not self.log.open_calls:
             self.at = (-1, 0, 0)
             self.chain.end_of_input()
             if not self.log.open_calls:
                 self._end()
                 return
-        self._emit()
+        self.emit()
 
     def _end(self) -> None:
         self.outputs.control(Kind.END, CheckpointId(0))
         self.is_final = True
         self.checkpoint = CheckpointId(self.checkpoint + 1)
-        self._emit(self._snapshot(is_final=True))
+        self.emit(self._snapshot(is_final=True))
 
     def _snapshot(self, is_final: bool) -> tuple[ChainSnapshot, bool, bool]:
         # The label of a final state is one above its last barrier's: it counts for all checkpoints from there on.
@@ -381,18 +329,18 @@ class Task:
             position=taken.position,
             changes=taken.changes,
             chain_length=self._since_full,
-            records_in=self._records_in,
-            journal_offset_bytes=self.journal.end_bytes if self.journal is not None else 0,
+            records_in=self.records_in,
+            journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
             calls=tuple(sorted((self.log.calls or {}).items())),
         )
 
     # ------------------------------------------------------------------ emission
 
-    def _emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> None:
+    def emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> None:
         """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier."""
         outputs = self.outputs.drain()
         consumed = tuple(freed for queue in self.inputs if (freed := queue.take_freed()) is not None)
         log = self.log.drain()
         snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
-        read_bytes = self.journal.read_bytes if self.journal is not None else 0
-        self.port.emit(Emission(log, outputs, consumed, snapshot, self.collected.parts(), self._records_in, read_bytes))
+        read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
+        self.port.emit(Emission(log, outputs, consumed, snapshot, self.collected.parts(), self.records_in, read_bytes))

@@ -126,6 +126,14 @@ class OperatorChain:
         """Takes records of a split through the chain."""
         self._head().read(split, count)
 
+    def look(self, now_ns: int) -> bytes:
+        """Splits that are new to a source that watches for them."""
+        return self._watch().look(now_ns)
+
+    def learn(self, splits: bytes) -> None:
+        """What ``look`` has found is read too."""
+        self._watch().learn(splits)
+
     def feed(self, data: bytes) -> bool:
         """More of the journal of a source that cannot be re-read."""
         return self._journal().feed(data)
@@ -179,6 +187,10 @@ class OperatorChain:
 
     def _head(self) -> SourceHead | JournalHead:
         assert self._source is not None, "only a source reads splits"
+        return self._source
+
+    def _watch(self) -> SourceHead:
+        assert isinstance(self._source, SourceHead), "only a source with splits watches for more"
         return self._source
 
     def _journal(self) -> JournalHead:

@@ -43,6 +43,25 @@ class Source(Protocol[AnyRecord]):
         """A reader, made in the slot; one for each split that is open."""
 
 
+@runtime_checkable
+class WatchedSource(Protocol):
+    """What a ``Source`` has besides, that finds further splits while the job runs. Such a job ends when it is stopped.
+
+    ``look_every_ns``: how often its tasks look; 0: never, it is an ordinary source.
+    """
+
+    look_every_ns: int
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """In the slot: splits that are not in ``known`` and belong to task ``index`` of ``parallelism``. Every split
+        belongs to one task, the same whoever asks."""
+
+
+def look_every_ns(source: object) -> int:
+    """How often a source looks for further splits; 0: never."""
+    return source.look_every_ns if isinstance(source, WatchedSource) else 0
+
+
 class SplitReader(Protocol[AnyRecord]):
     """Reads one split at a time, forward."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from clonos.core.chain import FailedAt, StepFailed
 from clonos.core.errors import EnvironmentFault, InternalError, JobError
-from clonos.operators.connect import RecordBatch, Source, SplitReader
+from clonos.operators.connect import RecordBatch, Source, SplitReader, WatchedSource, look_every_ns
 from clonos.operators.operator import Operator, Scope
 
 CHUNK_RECORDS: Final = 1_024
@@ -69,23 +69,27 @@ class PositionMalformed(EnvironmentFault):
 
 
 class _SplitPosition(msgspec.Struct, frozen=True, array_like=True):
-    """``mark`` None: not begun. ``is_done``: all records of it were taken."""
+    """``mark`` None: not begun. ``is_done``: all records of it were taken. ``found``: the split itself, where it was
+    found while the job ran."""
 
     split: int
     mark: bytes | None
     skip: int
     is_done: bool
+    found: bytes = b""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[_SplitPosition])
+_splits_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 class OpenSplit:
     """One split of the task: what is read ahead of it, and from where."""
 
-    def __init__(self, number: int, split: bytes, source: Source[Any], step: str) -> None:
+    def __init__(self, number: int, split: bytes, source: Source[Any], step: str, is_found: bool = False) -> None:
         self.number = number
+        self.found = split if is_found else b""
         self.is_done = False  # all was taken
         self._split = split
         self._source = source
@@ -105,8 +109,8 @@ class OpenSplit:
     def position(self) -> _SplitPosition:
         """Where it is now."""
         if self.is_done:
-            return _SplitPosition(self.number, None, 0, True)
-        return _SplitPosition(self.number, self._mark, self._taken + self._to_skip, False)
+            return _SplitPosition(self.number, None, 0, True, self.found)
+        return _SplitPosition(self.number, self._mark, self._taken + self._to_skip, False, self.found)
 
     def buffered(self, records_max: int) -> int:
         """How many records could be taken now; reads when there are none. 0: nothing just now, or the end."""
@@ -181,10 +185,15 @@ class SourceHead(Operator):
         self._all_splits = splits
         self._is_columnar = is_columnar
         self._splits: dict[int, OpenSplit] = {}
+        self._look_every_ns = look_every_ns(source)
+        self._look_ns = 0  # when to look again for further splits
+        self._found: list[bytes] = []
+        self._scope: tuple[int, int] = (0, 1)  # index of the task, parallelism
         self._waiting: list[int] = []
         """Splits with something to read, the one to read next at the front."""
 
     def open(self, scope: Scope) -> None:
+        self._scope = scope.context.index, scope.context.parallelism
         mine = range(scope.context.index, len(self._all_splits), scope.context.parallelism)
         self._splits = {
             number: OpenSplit(number, self._all_splits[number], self._source, self._step) for number in mine
@@ -197,6 +206,9 @@ class SourceHead(Operator):
             positions = _decoder.decode(position)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PositionMalformed(self._step, str(error)) from error
+        for each in positions:
+            if each.found:
+                self._add(each.found)
         if sorted(each.split for each in positions) != sorted(self._splits):
             raise PositionMalformed(self._step, "the splits of the task are others than those of the snapshot")
         for each in positions:
@@ -206,6 +218,29 @@ class SourceHead(Operator):
     def position(self) -> bytes:
         """Where each split is."""
         return _encoder.encode([split.position for split in self._splits.values()])
+
+    def look(self, now_ns: int) -> bytes:
+        """See ``core.chain.WatchingChain.look``. StepFailed."""
+        if now_ns < self._look_ns:
+            return b""
+        self._look_ns = now_ns + self._look_every_ns
+        try:
+            splits = cast(WatchedSource, self._source).discover([*self._all_splits, *self._found], *self._scope)
+        except Exception as error:
+            raise StepFailed(FailedAt(self._step, -1, "")) from error
+        return _encoder.encode(splits) if splits else b""
+
+    def learn(self, splits: bytes) -> None:
+        """See ``core.chain.WatchingChain.learn``."""
+        for split in _splits_decoder.decode(splits):
+            self._waiting.append(self._add(split))
+
+    def _add(self, split: bytes) -> int:
+        index, parallelism = self._scope
+        number = max(self._splits, default=index - parallelism) + parallelism
+        self._splits[number] = OpenSplit(number, split, self._source, self._step, is_found=True)
+        self._found.append(split)
+        return number
 
     def poll(self, records_max: int) -> tuple[int, int] | None:
         """See ``core.chain.Chain.poll``. A split that has nothing just now goes to the back."""
@@ -218,7 +253,7 @@ class SourceHead(Operator):
             passed = self._waiting.pop(0)
             if not split.is_done:
                 self._waiting.append(passed)
-        return None if self._waiting else ALL_READ
+        return None if self._waiting or self._look_every_ns else ALL_READ
 
     def read(self, number: int, count: int) -> None:
         """See ``core.chain.Chain.read``."""

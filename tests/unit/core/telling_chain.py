@@ -101,9 +101,11 @@ class TellingChain:
         splits: dict[int, list[Any]] | None = None,
         poll_luck: Random | None = None,
         draws_at_timers: bool = True,
+        hidden: dict[int, list[Any]] | None = None,
     ) -> None:
         self.uses, self.outside = uses, outside
-        self.splits = splits or {}
+        self.splits = dict(splits or {})
+        self.hidden = dict(hidden or {})  # splits that are found while it runs
         self.poll_luck = poll_luck or Random(0)
         self.draws_at_timers = draws_at_timers
         self.state: dict[Any, Any] = {}
@@ -143,7 +145,10 @@ class TellingChain:
             self.state = mirror.state
         if position is not None:
             restored: Any = decode_value(position)
-            self.served, self.timers, self.offsets, self.asked = restored
+            self.served, self.timers, offsets, self.asked = restored
+            for split in offsets.keys() - self.offsets.keys():
+                self.learn(encode_value(split))
+            self.offsets = offsets
             for number, row in self.asked.items():
                 self.submit(number, row)
 
@@ -205,10 +210,20 @@ class TellingChain:
 
     # ------------------------------------------------------------------ source
 
+    def look(self, now_ns: int) -> bytes:
+        if not self.hidden or self.poll_luck.random() < 0.7:
+            return b""
+        return encode_value(self.poll_luck.choice(sorted(self.hidden)))
+
+    def learn(self, splits: bytes) -> None:
+        found: Any = decode_value(splits)
+        self.splits[found] = self.hidden.pop(found)
+        self.offsets[found] = 0
+
     def poll(self, records_max: int) -> tuple[int, int] | None:
         left = [split for split, records in self.splits.items() if self.offsets[split] < len(records)]
         if not left:
-            return (-1, 0)
+            return None if self.hidden else (-1, 0)
         if self.poll_luck.random() < 0.2:
             return None
         split = self.poll_luck.choice(left)

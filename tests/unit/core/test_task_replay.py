@@ -101,11 +101,28 @@ def reader(uses: tuple[Use, ...] = EVERYTHING, **options: int) -> Job:
     )
 
 
+def watcher(**options: int) -> Job:
+    """A source that finds two of its three splits while it runs."""
+    splits = {0: list(range(9)), 1: list(range(10, 23)), 4: list(range(40, 45))}
+    source, spread = READER.vertices
+    plan = replace(READER, vertices=(replace(source, is_watching=True), spread))
+    return Job(
+        plan,
+        TaskId(0),
+        lambda luck: TellingChain(
+            EVERYTHING, fickle(luck), {0: splits[0]}, luck, hidden={split: splits[split] for split in (1, 4)}
+        ),
+        triggers=(1, 2, 5),
+        options=replace(Options(step_records_first=4), **options),  # type: ignore[arg-type]
+    )
+
+
 ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, luck, timer, ask_aside)
 
 JOBS: dict[str, Callable[..., Job]] = {
     "work": work,
     "reader": reader,
+    "watcher": watcher,
     "work with calls aside": partial(work, ASIDE),
     "reader with calls aside": partial(reader, ASIDE),
 }
@@ -251,3 +268,9 @@ def test_a_log_of_other_choices_is_a_divergence_and_never_a_guess() -> None:
         Life(replace(work(), inputs={0: [*rows(1, 2, 3), *barrier(1)]}), 1, Start(d.step(0, 4))).run()
     with pytest.raises(ReplayDiverged, match="logged CALL, replay asked for CLOCK"):
         Life(made, 1, Start(d.numbers(d.READ, 0, 1) + d.blob(d.CALL, b""))).run()
+
+
+def test_these_lives_write_every_determinant_that_is_no_effect() -> None:
+    """INTENT and ROUTED have tests of their own."""
+    written = {tag for made in JOBS.values() for tag in tags_of(Life(made(), 1).run().log)}
+    assert written == set(d.NAMES) - {d.INTENT, d.ROUTED}

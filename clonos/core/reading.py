@@ -1,0 +1,112 @@
+"""What a source does instead of taking elements from channels: it reads splits, or the journal of what was pushed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from clonos.core import determinants as d
+from clonos.core.chain import JournalledChain, WatchingChain
+from clonos.core.ids import ChannelId
+from clonos.core.journal import JournalReading
+from clonos.core.plan import Vertex
+from clonos.core.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from clonos.core.task import Task
+
+POLL_AGAIN_NS = 5_000_000
+"""How long a source waits that found nothing to read."""
+
+
+class Reading:
+    """The input of one incarnation of a source task."""
+
+    def __init__(self, task: Task, vertex: Vertex, snapshot: Snapshot | None) -> None:
+        self.task = task
+        self.is_paused = False
+        self.has_read_all = False
+        self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
+        self.journal: JournalReading | None = None
+        if vertex.is_journalled:
+            offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
+            self.journal = JournalReading(cast(JournalledChain, task.chain), task.port, offset_bytes)
+
+    @property
+    def journal_end_bytes(self) -> int:
+        """How far the journal was fed; 0 without one."""
+        return self.journal.end_bytes if self.journal is not None else 0
+
+    @property
+    def journal_read_bytes(self) -> int:
+        """How far the journal was read; 0 without one."""
+        return self.journal.read_bytes if self.journal is not None else 0
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes of the journal."""
+        if self.journal is not None:
+            self.journal.feed(data)
+
+    def follow(self, entry: d.Entry) -> bool:
+        """Does what an entry of the log says; False if it is none of a source's."""
+        tag, first, count, data = entry
+        log = self.task.log
+        if tag == d.READ:
+            log.take()
+            if self.journal is not None:
+                self.journal.require(count)
+            self._read(first, count)
+        elif tag == d.SPLITS and self.watch is not None:
+            log.take()
+            self.watch.learn(data)
+        elif tag == d.END:
+            log.take()
+            log.begin_step()
+            self._end()
+        else:
+            return False
+        return True
+
+    def live_step(self) -> None:
+        """Takes what is there, up to the limit of a step."""
+        task = self.task
+        if self.is_paused or self.has_read_all:
+            task.take(task.port.receive(task.chain.next_timer_ns() if self.has_read_all else None))
+            return
+        if self.journal is not None:
+            self.journal.open()
+        task.at = (-1, task.records_in, 0)
+        if self.watch is not None and (splits := self.watch.look(task.port.now_ns())):
+            task.log.append(d.blob(d.SPLITS, splits))
+            self.watch.learn(splits)
+        limit = task.pace.limit(task.log.open_calls.room)
+        found = task.chain.poll(limit) if limit else None
+        if found is None:
+            due_ns = task.chain.next_timer_ns()
+            again_ns = task.port.now_ns() + POLL_AGAIN_NS
+            task.take(task.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
+            return
+        split, count = found
+        if split >= 0:
+            task.pace.approach(ChannelId(-1), task.records_in)
+        task.log.begin_step()
+        if split < 0:
+            task.log.append(d.numbers(d.END))
+            self._end()
+        else:
+            task.log.append(d.numbers(d.READ, split, count))
+            self._read(split, count, is_begun=True)
+
+    def _read(self, split: int, count: int, is_begun: bool = False) -> None:
+        task = self.task
+        if not is_begun:
+            task.log.begin_step()
+        task.at = (-1, task.records_in, count)
+        began_ns = task.pace.begin()
+        task.chain.read(split, count)
+        task.pace.measure(count, began_ns)
+        task.records_in += count
+        task.emit()
+
+    def _end(self) -> None:
+        self.has_read_all = True
+        self.task.end_or_emit()

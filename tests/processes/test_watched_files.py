@@ -1,0 +1,75 @@
+"""Files that come while the job runs: each is read once, by whichever life of whichever task finds it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from clonos.connectors import files
+from clonos.core.coordination import Ending
+from clonos.job import Job
+
+pytestmark = pytest.mark.processes
+
+LIMIT_S = 40.0
+
+
+class Watched:
+    """A job that counts lines by key, and a folder of its input."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "input").mkdir()
+        self.written = 0
+
+    def job(self) -> Job:
+        """A new description of the same job."""
+        job = Job("watching", slots="process", parallelism=2, checkpoint_every="100ms", store=self.folder / "store")
+        lines = job.source(files.lines(self.folder / "input" / "*.txt", watch="20ms"), name="lines")
+        lines.map(int, name="numbers").sink(files.jsonl(self.folder / "output"))
+        return job
+
+    def add(self, count: int) -> None:
+        """Files of ten lines each, moved in when they are complete."""
+        for _ in range(count):
+            numbers = range(self.written, self.written + 10)
+            new = self.folder / f"{self.written}"
+            new.write_text("".join(f"{number}\n" for number in numbers), "utf-8")
+            new.rename(self.folder / "input" / f"{self.written}.txt")
+            self.written += 10
+
+    def wait(self) -> None:
+        """Until all that was added is committed, once."""
+        waiting = threading.Event()
+        for _ in range(int(LIMIT_S * 50)):
+            if (self.folder / "output" / "_manifests").exists() and len(self.output()) >= self.written:
+                break
+            waiting.wait(0.02)
+        assert self.output() == list(range(self.written))
+
+    def output(self) -> list[int]:
+        """What is committed."""
+        return sorted(files.read_committed(self.folder / "output"))
+
+
+def test_files_that_come_later_are_read_once_whoever_dies_and_after_a_resume(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    with watched.job().start() as handle:
+        watched.add(6)
+        watched.wait()
+        victim = next(task for task in handle.status().tasks if task.name.startswith("lines"))
+        os.kill(victim.pid, signal.SIGKILL)
+        watched.add(6)
+        watched.wait()
+        handle.stop(drain=True)
+        assert handle.wait(LIMIT_S).ending is Ending.DRAINED
+    watched.add(6)
+    with watched.job().start(resume=True) as handle:
+        watched.wait()
+        handle.stop(drain=True)
+        assert handle.wait(LIMIT_S).ending is Ending.DRAINED
+    assert watched.output() == list(range(watched.written))
