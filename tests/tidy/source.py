@@ -50,7 +50,7 @@ class Source:
 @functools.cache
 def sources() -> tuple[Source, ...]:
     """All Python files of the project, in the order of their paths."""
-    files = [file for folder in CODE_FOLDERS for file in (ROOT / folder).rglob("*.py")]
+    files = [file for folder in CODE_FOLDERS for file in _below(ROOT / folder, "*.py")]
     return tuple(Source(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files))
 
 
@@ -58,9 +58,16 @@ def sources() -> tuple[Source, ...]:
 def texts() -> tuple[tuple[str, str], ...]:
     """All files that people read, with their text; what is not in git by rule is left out."""
     folders = [ROOT / folder for folder in (*CODE_FOLDERS, "docs", ".ci")]
-    files = [file for folder in folders for file in folder.rglob("*")] + list(ROOT.glob("*"))
+    files = [file for folder in folders for file in _below(folder, "*")] + list(ROOT.glob("*"))
     wanted = [file for file in files if file.is_file() and _is_text(file) and "__pycache__" not in file.parts]
     return tuple((file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(wanted))
+
+
+def _below(folder: Path, pattern: str) -> Iterator[Path]:
+    """Files of a folder, but those in hidden folders, which are no part of the project."""
+    for file in folder.rglob(pattern):
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            yield file
 
 
 def _is_text(file: Path) -> bool:
