@@ -50,7 +50,7 @@ def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
         for process in processes:
             _pipe(process.stdin).write(b"go\n")
             _pipe(process.stdin).flush()
-        parts = [msgspec.json.decode(process.communicate(timeout=LIMIT_S)[0], type=Part) for process in processes]
+        parts = [Part.decoded(process.communicate(timeout=LIMIT_S)[0]) for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -86,12 +86,17 @@ def _await_go() -> None:
 
 
 def _tell(part: Part) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(part))
+    sys.stdout.buffer.write(part.encoded())
     sys.stdout.buffer.flush()
 
 
 def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> None:
-    share = order.workload.share(index)
+    share: Any = order.workload.share(index)
+    send = _send_rows
+    if order.shape == "columns":
+        from benchmarks.bare_columns import send_columns as send
+
+        share = share.columns()
     sockets = []
     for counter in range(order.workload.readers):
         socket = context.socket(zmq.PUSH)
@@ -100,12 +105,7 @@ def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
         sockets.append(socket)
     _await_go()
     begun_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
-    if order.shape == "rows":
-        _send_rows(share, sockets, order.targets)
-    else:
-        from benchmarks.bare_columns import send_columns
-
-        send_columns(share.columns(), sockets, order.targets, BATCH_LINES["columns"])
+    send(share, sockets, order.targets, BATCH_LINES[order.shape])
     for socket in sockets:
         socket.send(b"")
     _tell(Part(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
@@ -114,10 +114,10 @@ def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
         socket.close(linger=0)
 
 
-def _send_rows(share: Any, sockets: list[Any], targets: dict[str, int]) -> None:
+def _send_rows(share: Any, sockets: list[Any], targets: dict[str, int], lines_max: int) -> None:
     encode = msgspec.msgpack.Encoder().encode
     position = 0
-    while lines := share.after(position, BATCH_LINES["rows"]):
+    while lines := share.after(position, lines_max):
         position += len(lines)
         words: list[str] = []
         extend = words.extend
@@ -136,13 +136,11 @@ def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) ->
     with context.socket(zmq.PULL) as socket:
         socket.set_hwm(MESSAGES_AHEAD_MAX)
         socket.bind(f"ipc://{folder}/counter-{index}")
+        count = _count_rows
+        if order.shape == "columns":
+            from benchmarks.bare_columns import count_columns as count
         _await_go()
-        if order.shape == "rows":
-            _count_rows(socket, order.workload.readers, tally)
-        else:
-            from benchmarks.bare_columns import count_columns
-
-            count_columns(socket, order.workload.readers, tally)
+        count(socket, order.workload.readers, tally)
     return tally.part()
 
 

@@ -67,7 +67,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``victims``: steps of which one task each is killed. ``goals``: p50 and p99 of the first output, back to normal."""
+    """``victims``: steps of which one task each is killed. ``goals``: first output p50 and p99, back to normal."""
 
     name: str
     victims: tuple[str, ...]

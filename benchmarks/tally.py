@@ -5,13 +5,12 @@ It costs next to nothing: it adds up the rows, and keeps the last of them, from 
 
 from __future__ import annotations
 
+import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
-
-import msgspec
 
 from benchmarks.words import KEPT_ROWS, Workload
 
@@ -20,7 +19,8 @@ class WrongResult(Exception):
     """A side has counted something else than there was: its figures are worth nothing."""
 
 
-class Part(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Part:
     """What a process has seen between two moments. ``begun_ns`` and ``ended_ns``: monotonic clock of the machine.
 
     ``cpu_ns``: what its process has used between its first and its last batch.
@@ -32,14 +32,24 @@ class Part(msgspec.Struct, frozen=True):
     cpu_ns: int
     finals: dict[str, int]
 
+    def encoded(self) -> bytes:
+        """As text, without a line end."""
+        return json.dumps(asdict(self)).encode("ascii")
+
+    @staticmethod
+    def decoded(data: bytes) -> Part:
+        """The part that was encoded."""
+        return Part(**json.loads(data))
+
 
 class Tally:
-    """Counts rows. ``rows_expected``: of this sink; just the last of them are kept."""
+    """Counts rows. ``rows_expected``: of this sink, where that is known; just the last of them are kept."""
 
-    def __init__(self, rows_expected: int) -> None:
-        self._keep_from = rows_expected - KEPT_ROWS
-        self._rows = 0
-        self._kept: list[Any] = []
+    def __init__(self, rows_expected: int | None) -> None:
+        self._keep_from = 0 if rows_expected is None else rows_expected - KEPT_ROWS
+        self._slides = rows_expected is None
+        self._rows = self._dropped = 0
+        self._kept: deque[Any] = deque()
         self._begun_ns = self._ended_ns = 0
         self._cpu_begun_ns = self._cpu_ended_ns = 0
 
@@ -51,7 +61,13 @@ class Tally:
         if self._rows > self._keep_from:
             self._kept.append(rows)
             self._cpu_ended_ns = time.process_time_ns()
+            if self._slides:
+                self._slide()
         self._ended_ns = time.monotonic_ns()
+
+    def _slide(self) -> None:
+        while self._rows - self._dropped - len(self._kept[0]) > KEPT_ROWS:
+            self._dropped += len(self._kept.popleft())
 
     def add_columns(self, batch: Any) -> None:
         """The same as a record batch of ``word`` and ``count``."""

@@ -14,9 +14,9 @@ from benchmarks.comparing import Session
 from benchmarks.tally import Measured
 
 SHAPES: Final = ("rows", "columns")
-SECONDS: Final = 5.0
+SECONDS: Final = 4.0
 SECONDS_QUICK: Final = 1.5
-WORDS_FIRST: Final = 1e6
+WORDS_FIRST: Final = 2e6
 """Of the run from which the length of the others follows."""
 
 GOALS: Final = {"rows/bare": ">= 0.85", "columns/bare": ">= 0.70"}
@@ -47,7 +47,7 @@ def sized(session: Session, folder: Path, runner: Runner, words_first: float = W
     """Runs of a side, each so long as a measurement should be."""
     workload = words.Workload(str(folder)).of_words(words_first)
     seconds = SECONDS_QUICK if session.is_quick else SECONDS
-    return partial(runner, workload.of_words(seconds * runner(workload).words_per_s))
+    return partial(runner, workload.of_words(max(words_first, seconds * runner(workload).words_per_s)))
 
 
 def compare_runs(

@@ -9,8 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from benchmarks.tally import Measured, Part, Tally, measured
 from benchmarks.words import Workload
 from clonos import Job
@@ -78,7 +76,7 @@ class LineReader:
             cpu_ns = time.process_time_ns() - self._cpu_ns
             if self._stages is not None:
                 self._stages.leave(self._report.parent)
-            self._report.write_bytes(msgspec.msgpack.encode(Part(0, self._begun_ns, time.monotonic_ns(), cpu_ns, {})))
+            self._report.write_bytes(Part(0, self._begun_ns, time.monotonic_ns(), cpu_ns, {}).encoded())
             return None
         self._next += len(lines)
         return lines
@@ -109,7 +107,7 @@ class TallySink:
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """In the driver. Each part holds all since its task began, so that the last of each counts."""
-        self.committed[checkpoint] = [msgspec.msgpack.decode(part, type=Part) for part in parts]
+        self.committed[checkpoint] = [Part.decoded(part) for part in parts]
 
 
 class TallyWriter:
@@ -143,7 +141,7 @@ class TallyWriter:
         self._seen = part.rows
         if self._stages is not None:
             self._stages.leave(Path(self._workload.folder))
-        return msgspec.msgpack.encode(part)
+        return part.encoded()
 
     def close(self) -> None:
         """Nothing is open."""
@@ -183,10 +181,7 @@ def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = Non
     job = word_count(workload, shape, sink, touch)
     result = job.run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
     counted = [part for parts in sink.committed.values() for part in parts]
-    read = [
-        msgspec.msgpack.decode((folder / f"read-{reader}").read_bytes(), type=Part)
-        for reader in range(workload.readers)
-    ]
+    read = [Part.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
     found = measured(workload, read, _last_of_each(counted))
     return replace(found, determinant_bytes=result.counter("determinant_bytes"))
 
