@@ -32,11 +32,12 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--repeat", type=int, default=1, metavar="K", help="so often, each with the next seed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was found to this file")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with pictures to this file")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw a picture of the last run into this file")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave outputs and logs in this folder")
     parsed = parser.parse_args(arguments)
     scenarios = read_scenarios(find_scenario(parsed.scenario))
     where = parsed.where or Where.PROCESSES
-    wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.keep)
+    wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
     return GOOD if run_scenarios(scenarios, wishes, _tell) else BAD
 
 
@@ -54,11 +55,12 @@ def soak(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--html", type=Path, metavar="FILE")
+    parser.add_argument("--png", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parsed = parser.parse_args(arguments)
     wanted = Soak(parsed.job, parsed.minutes, parsed.kill_every, not parsed.no_network_faults, parsed.oracle)
     where = Where.SPARK if parsed.spark else Where.PROCESSES
-    wishes = Wishes(where, parsed.seed, 1, parsed.json, parsed.html, parsed.keep)
+    wishes = Wishes(where, parsed.seed, 1, parsed.json, parsed.html, parsed.png, parsed.keep)
 
     def tell(record: Record) -> None:
         record.notes += figures(record)

@@ -1,4 +1,4 @@
-"""Draws the picture of one run as SVG: throughput, latency, what is kept, and the phases of each recovery."""
+"""Draws the picture of one run: throughput, latency, what is kept, and the phases of each recovery."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import matplotlib
@@ -18,6 +19,7 @@ from clonos_chaos.runner_record import Record
 
 BIN_MS_MIN: Final = 100
 BINS_MAX: Final = 600
+PNG_DPI: Final = 80
 BARS_MAX: Final = 24
 """With more recoveries than this each is a dot: when, and how long."""
 
@@ -43,28 +45,38 @@ STYLE: Final[dict[Any, Any]] = {
 
 def draw(record: Record, number: int) -> str:
     """The picture as an ``<svg>`` element; ``number`` keeps its ids apart from those of others on the page."""
+    written = io.StringIO()
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"run {number}"}):
+        _figure(record).savefig(written, format="svg")
+    return _embedded(written.getvalue(), number)
+
+
+def write_png(file: Path, record: Record) -> None:
+    """The same picture as a file of its own, small enough for a document."""
+    with matplotlib.rc_context(STYLE):
+        _figure(record).savefig(file, format="png", dpi=PNG_DPI)
+
+
+def _figure(record: Record) -> Figure:
     rows = record.findings.rows if record.findings is not None else []
     first_ns = min([rows[0][0] if rows else record.ended_ns, *(s.at_ns for s in record.strikes)])
     start_ns = max(record.began_ns, first_ns - 500_000_000)
     bars = _bars(record, start_ns)
     bin_ms = max(BIN_MS_MIN, (record.ended_ns - start_ns) // 1_000_000 // BINS_MAX)
     heights = [2.2, 2.0, 1.3, 2.0 if len(bars) > BARS_MAX else max(0.9, 0.34 * len(bars) + 0.5)]
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"run {number}"}):
-        figure = Figure(figsize=(11, sum(heights) + 1.0), layout="constrained")
-        axes = figure.subplots(4, 1, sharex=True, gridspec_kw={"height_ratios": heights})
-        _throughput(axes[0], rows, start_ns, bin_ms)
-        _latency(axes[1], rows, start_ns, bin_ms)
-        _kept(axes[2], record, start_ns)
-        (_recoveries if len(bars) <= BARS_MAX else _many_recoveries)(axes[3], bars)
-        for axis in axes:
-            _mark_faults(axis, record, start_ns, names=axis is axes[0] and len(record.strikes) <= NAMES_MAX)
-            axis.grid(axis="y", color=FAINT, linewidth=0.5)
-            axis.set_axisbelow(True)
-        axes[3].set_xlabel("seconds")
-        axes[0].set_xlim(0, max(0.1, (record.ended_ns - start_ns) / 1e9))
-        written = io.StringIO()
-        figure.savefig(written, format="svg")
-    return _embedded(written.getvalue(), number)
+    figure = Figure(figsize=(11, sum(heights) + 1.0), layout="constrained")
+    axes = figure.subplots(4, 1, sharex=True, gridspec_kw={"height_ratios": heights})
+    _throughput(axes[0], rows, start_ns, bin_ms)
+    _latency(axes[1], rows, start_ns, bin_ms)
+    _kept(axes[2], record, start_ns)
+    (_recoveries if len(bars) <= BARS_MAX else _many_recoveries)(axes[3], bars)
+    for axis in axes:
+        _mark_faults(axis, record, start_ns, names=axis is axes[0] and len(record.strikes) <= NAMES_MAX)
+        axis.grid(axis="y", color=FAINT, linewidth=0.5)
+        axis.set_axisbelow(True)
+    axes[3].set_xlabel("seconds")
+    axes[0].set_xlim(0, max(0.1, (record.ended_ns - start_ns) / 1e9))
+    return figure
 
 
 def _embedded(svg: str, number: int) -> str:

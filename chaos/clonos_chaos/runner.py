@@ -27,13 +27,17 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line asked for. ``keep``: leave input, output and logs of each run in a folder below it."""
+    """What the command line asked for.
+
+    ``png_file``: a picture of the last run. ``keep``: leave input, output and logs of each run in a folder below it.
+    """
 
     where: Where = Where.PROCESSES
     seed: int = 1
     repeat: int = 1
     json_file: Path | None = None
     html_file: Path | None = None
+    png_file: Path | None = None
     keep: Path | None = None
 
 
@@ -52,6 +56,10 @@ def run_scenarios(scenarios: Sequence[Scenario], wishes: Wishes, tell: Callable[
         from clonos_chaos.report import write_report
 
         write_report(wishes.html_file, records)
+    if wishes.png_file is not None and records:
+        from clonos_chaos.report_plot import write_png
+
+        write_png(wishes.png_file, records[-1])
     return all(record.is_good for record in records)
 
 

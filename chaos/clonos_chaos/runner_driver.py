@@ -22,7 +22,7 @@ from typing import Any, Final, TextIO
 import msgspec
 import psutil
 
-from clonos.config import Settings, settle
+from clonos.config import Settings, SlotKind, settle
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
 from clonos.core.errors import ClonosError
@@ -161,16 +161,19 @@ def _drive(spec: Spec, output: TextIO) -> None:
         launched.driver.close()
         launched.place.close()
     failure = "" if isinstance(end, c.JobDone) else str(error_of(job.name, end))
+    has_jvm = settings.run.slots is SlotKind.SPARK
     deadline_s = time.monotonic() + GONE_WITHIN_S
-    while (left := _left_behind()) and time.monotonic() < deadline_s:
+    while (left := _left_behind(has_jvm)) and time.monotonic() < deadline_s:
         time.sleep(LOOK_EVERY_S)
     reporter.write({"end": {"failure": failure, "left": left}})
 
 
-def _left_behind() -> list[str]:
-    """What of the job is still there although it is closed; Spark's JVM serves the next session of the process."""
+def _left_behind(has_jvm: bool) -> list[str]:
+    """What of the job is still there although it is closed. Spark's JVM serves the next session of this process."""
     here = threading.current_thread()
     threads = [f"thread {one.name} of the driver" for one in threading.enumerate() if one is not here]
+    if has_jvm:  # its executors take their time; py4j gives its own threads no names
+        return [told for told in threads if "thread Thread-" not in told]
     process = psutil.Process()
     sockets = [f"socket {found.laddr} of the driver" for found in process.net_connections(kind="all")]
     children = [f"process {child.pid}, a child of the driver" for child in process.children(recursive=True)]

@@ -46,6 +46,7 @@ DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
     "standbys": 1,
     "spare_slots": 2,
     "lease": "5s",
+    "heartbeat": "250ms",  # a machine that is busy with something else shall not look like a fault
     "step_records_max": 16,
     "step_records_first": 4,
 }
