@@ -28,6 +28,7 @@ from clonos.job import Job
 from clonos.operators.chain import Form
 from clonos.operators.image import JobImage
 from clonos.operators.instants import from_instant
+from clonos_chaos.harness_elsewhere import case_of, replayed_elsewhere
 from clonos_chaos.harness_life import Life, Surroundings
 from clonos_chaos.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns
 from clonos_chaos.user_world import WatchedChain
@@ -181,17 +182,24 @@ class Harness:
         self._incarnation += 1
         self._begin(is_first=False)
 
-    def replay(self) -> list[Any]:
+    def replay(self, elsewhere: bool = False) -> list[Any]:
         """The successor gets all records since the snapshot again and follows its log; what it gives again. Behind the
-        end of the log it lives on. ReplayDiverged, OutputDiverged: it did something else than its forerunner."""
+        end of the log it lives on. ReplayDiverged, OutputDiverged: it did something else than its forerunner.
+
+        elsewhere: first in another Python process, whose hashes and addresses are others: finds the order of sets.
+        """
         life = self._life
         if life is None or life.may_live:
             raise HarnessMisused("replay", "there is nothing to replay. crash() and restore() first.")
         self._deliver(self._given[self._saved.inputs :])
+        expected = self.outputs[self._saved.outputs :]
+        if elsewhere:
+            case = case_of(life, self._packed, 1, self._saved.snapshots, self._around.options.step_records_first)
+            self._compare(expected, _decoded(replayed_elsewhere(case)))
         self._run(life)
         assert life.is_at_log_end, "all that the log reads was delivered"
         assert not life.performed, "a replay asks nobody"
-        expected, again = self.outputs[self._saved.outputs :], _rows_of(life)
+        again = _rows_of(life)
         self._compare(expected, again)
         life.may_live = True
         life.emissions.clear()
@@ -317,13 +325,17 @@ class Harness:
 
 def _rows_of(life: Life, first: int = 0) -> list[Any]:
     """What a life has let out."""
+    outputs = [output for emission in life.emissions[first:] for output in emission.outputs]
+    return _decoded([(output.kind, output.payload) for output in outputs])
+
+
+def _decoded(outputs: list[tuple[int, bytes]]) -> list[Any]:
     rows: list[Any] = []
-    for emission in life.emissions[first:]:
-        for output in emission.outputs:
-            if output.kind == Kind.ROWS:
-                rows += decode_rows(output.payload)
-            elif output.kind == Kind.COLUMNS:
-                rows += decode_columns(output.payload).to_pylist()
+    for kind, payload in outputs:
+        if kind == Kind.ROWS:
+            rows += decode_rows(payload)
+        elif kind == Kind.COLUMNS:
+            rows += decode_columns(payload).to_pylist()
     return rows
 
 

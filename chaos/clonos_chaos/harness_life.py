@@ -43,7 +43,7 @@ class Life:
         self.waits_until_ns: int | None = None
         self.performed = 0
         self._incarnation = Incarnation(incarnation)
-        self._activation = activation
+        self.activation = activation
         self._is_over = False
         self._hub: Any = None
         self._life = greenlet(self._main)
@@ -52,7 +52,7 @@ class Life:
         around = self.around
         try:
             chain = around.new_chain()
-            Task(around.plan, around.task, self._incarnation, chain, self, self._activation, around.options).run()
+            Task(around.plan, around.task, self._incarnation, chain, self, self.activation, around.options).run()
         except TaskStopped:
             pass
         except Exception as error:  # noqa: BLE001  the harness raises it
