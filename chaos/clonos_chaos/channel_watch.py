@@ -12,6 +12,7 @@ from clonos.core.hosted import Hosted
 from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.messages import Batch, View
 from clonos.core.sessions import Receiving
+from clonos_chaos.situations import LATE_DELTA
 
 if TYPE_CHECKING:
     from clonos_chaos.sim_slot import SimSlot
@@ -41,7 +42,10 @@ class ChannelWatch:
         hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiver)
         if hosted is None or hosted.incarnation != batch.receiver:
             return None
-        return hosted.inlets.receivings.get(batch.channel)
+        receiving = hosted.inlets.receivings.get(batch.channel)
+        if receiving is not None and batch.session != receiving.session and batch.deltas:
+            self.world.oracle.situations.reach(LATE_DELTA)
+        return receiving
 
     def took(self, batch: Batch, payload: Any, first_seq: int) -> None:
         """A batch was accepted that had something new behind ``first_seq``."""

@@ -38,6 +38,9 @@ class Struck:
     luck: Luck
 
 
+OUTSIDE_IS_SLOW_NS = 10 * MILLISECOND_NS
+"""From there on what has left for an outside may meet a successor that has registered meanwhile."""
+
 HESITATE = "hesitate"
 """Not drawn unless a world asks for it: a process stands still for less than its lease, which is no failure."""
 
@@ -71,10 +74,31 @@ class Faults:
             else:
                 delay_ns = int(self.luck.random() * self.span_ms * MILLISECOND_NS)
                 self._timed += [(delay_ns, strike)] * is_wanted
+        self._suspect_a_writer()
         if self.aims:
             self.watched = {aim.point for aim in self.aims}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
                 self.world.network.watch = self._watch
+
+    def _suspect_a_writer(self) -> None:
+        """In every second world in which that may happen, one fault more: a sink is suspected with output on its way.
+
+        Drawn like the others, and fenced at its outside, it would be one in several hundred. Its luck is its own.
+        """
+        world, number = self.world, self.count
+        luck = Random(f"suspected writer of {world.seed}")
+        is_slow = bool(world.outsides) and world.settings.outside_ns_max > OUTSIDE_IS_SLOW_NS
+        is_drawn = is_slow and number > 0 and "false_suspicion" in world.settings.fault_kinds and luck.random() < 0.5
+        if is_drawn and (self.only is None or number in self.only):
+            strike = partial(self._strike_drawn, number, "false_suspicion")
+            self.aims.append(
+                Aim(
+                    "kept delivered",
+                    lambda _, reached: strike(reached.task),
+                    lambda _, reached: reached.task in world.outsides,
+                    nth=luck.randint(1, 6),
+                )
+            )
 
     def first_view(self) -> None:
         """The job runs."""

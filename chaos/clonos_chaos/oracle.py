@@ -16,6 +16,7 @@ from clonos.core.metadata import CheckpointMetadata
 from clonos_chaos.channel_watch import ChannelWatch
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.log_watch import LogWatch
+from clonos_chaos.situations import Situations
 from clonos_chaos.survival import Survival
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Oracle:
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
         self.survival = Survival(world)
+        self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
         self._completed = CheckpointId(0)  # the highest number that is durable
@@ -65,6 +67,7 @@ class Oracle:
             self.survival.begin(view)
         else:
             self.survival.viewed(before, view)
+        self.situations.viewed(view, is_rollback)
         if not before.number:
             self.world.faults.first_view()
         self.world.outcome.views += 1
@@ -88,6 +91,7 @@ class Oracle:
             return
         self._progress_ns = self.world.clock.now_ns
         self.survival.dying(slots, self.view)
+        self.situations.dying(slots)
 
     def lost(self, message: LogLost) -> None:
         """A task has told the coordinator that its log is lost."""
@@ -105,6 +109,7 @@ class Oracle:
         """A task has told the coordinator that its snapshot is durable: it is."""
         if message.checkpoint <= self._completed:
             return  # repeated, because the task has not heard yet that it is over
+        self.situations.acknowledged(message, self.view)
         missing = [name for name in message.objects if name not in self.world.store]
         if missing and self.view.placements[message.task].incarnation == message.incarnation:
             self.world.fail(
@@ -116,6 +121,7 @@ class Oracle:
         self._progress_ns = self.world.clock.now_ns
         self._completed = max(self._completed, metadata.checkpoint)
         self.logs.completed(metadata)
+        self.situations.completed(metadata)
 
     def delivered(self) -> None:
         """A message was taken in by a slot: now and then all logs are looked at, and whether anything moves."""

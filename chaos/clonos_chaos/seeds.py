@@ -13,6 +13,7 @@ from multiprocessing import get_context
 from statistics import median
 
 from clonos_chaos.failing_seed import told_of_seed
+from clonos_chaos.situations import SITUATIONS
 from clonos_chaos.weather import Swarm
 from clonos_chaos.world import WorldFailed
 
@@ -44,6 +45,14 @@ class Tally:
         self.costs_ms += other.costs_ms
         self.reached.update(other.reached)
         self.failures += other.failures
+
+    def never_reached(self) -> list[str]:
+        """Rare situations that none of these worlds has been in."""
+        return [situation for situation in SITUATIONS if not self.reached[situation]]
+
+    def situations(self) -> str:
+        """How often each rare situation was reached, for people."""
+        return ", ".join(f"{situation} {self.reached[situation] or 'never'}" for situation in SITUATIONS)
 
     def line(self) -> str:
         """One line for people."""
@@ -118,5 +127,7 @@ def run(
             break
     print(file=sys.stderr)
     print(f"{total.line()}, {rate}")
-    print("reached: " + ", ".join(f"{name} {count}" for name, count in sorted(total.reached.items())))
+    print(f"situations: {total.situations()}")
+    others = sorted(set(total.reached) - set(SITUATIONS))
+    print("reached: " + ", ".join(f"{name} {total.reached[name]}" for name in others))
     return 1 if total.failures else 0

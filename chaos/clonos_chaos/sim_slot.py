@@ -16,6 +16,7 @@ from clonos_chaos.outsides import Fenced
 from clonos_chaos.pushers import SimIntakes
 from clonos_chaos.sim_spill import SimSpill
 from clonos_chaos.sim_task import SimTask
+from clonos_chaos.situations import FENCED_AT_SINK
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World
@@ -152,6 +153,7 @@ class SimSlot:
         try:
             number, superseded = self.world.outsides[task].register(generation, incarnation, restored_number)
         except Fenced:
+            self.world.oracle.situations.reach(FENCED_AT_SINK)
             return
         self.world.reach("outside opened", task)
         self.clock.after(
@@ -178,6 +180,7 @@ class SimSlot:
         try:
             number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
         except Fenced:
+            self.world.oracle.situations.reach(FENCED_AT_SINK)
             return
         self.world.reach("outside written", task)
         self.clock.after(

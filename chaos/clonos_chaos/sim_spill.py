@@ -79,6 +79,7 @@ class SimSpill:
             self.host.run(on_spilled, segment, 0, self._failure(segment))
             return
         self._count("segment written")
+        self.world.oracle.situations.spilled(self.host.slot)
         self.segments[segment] = payloads
         self.host.run(on_spilled, segment, sum(map(len, payloads)), "")
 
