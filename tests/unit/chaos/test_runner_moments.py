@@ -1,0 +1,99 @@
+"""Moments: a fault waits for calm; at a fault point it lays a trap, and strikes who is caught."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clonos.core.errors import JobError
+from clonos.io.fault_points import FaultPoints
+from clonos.status import Phase, SlotState, Status, TaskState
+from clonos_chaos.ambush import Ambush
+from clonos_chaos.runner_moments import PATIENCE_S, Look, Moments, Planned
+from clonos_chaos.runner_victims import Shape
+from clonos_chaos.scenario import Fault, Kind, Moment
+
+LIMIT_S = 20.0
+SHAPE = Shape(("ask/0", "tell/0"), (("ask/0", "tell/0"),))
+
+
+def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = None, records: int = 0) -> Look:
+    tasks = tuple(TaskState(name, 1, 7, os.getpid(), "", "live", {}, standbys, 1) for name in SHAPE.tasks)
+    status = Status("job", Phase.RUNNING, slots=(SlotState(7, os.getpid(), "", ""),), tasks=tasks)
+    return Look(now_s, 1.0, status, SHAPE, 1, (), killed or {}, is_disturbed=False, records=records)
+
+
+def _planned(moment: Moment, **keys: Any) -> Planned:
+    return Planned.of(Fault(Kind.KILL_WORKER, moment, **keys))
+
+
+def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> None:
+    moments, planned = Moments(None), _planned(Moment(seconds=2))
+    assert not moments.is_due(planned, _look(2.5))
+    assert not moments.is_due(planned, _look(3.5, standbys=0))
+    assert moments.is_due(planned, _look(3.6))
+    assert moments.is_due(planned, _look(3.6 + PATIENCE_S, standbys=0))
+    assert not moments.is_due(planned, _look(3.6, killed={"ask/0": 1}))
+
+
+def test_a_fault_that_needs_no_calm_strikes_at_once() -> None:
+    assert Moments(None).is_due(_planned(Moment(records=5), calm=False), _look(1.5, standbys=0, records=5))
+
+
+def _has_trap(planned: Planned) -> bool:
+    return planned.trap is not None
+
+
+def _waits(points: FaultPoints, point: str, task: str) -> Callable[[], bool]:
+    thread = threading.Thread(target=points.reach, args=(point, task), daemon=True)
+    thread.start()
+
+    def is_over() -> bool:
+        thread.join(LIMIT_S)
+        return not thread.is_alive()
+
+    return is_over
+
+
+@pytest.mark.parametrize("task", ["tell/0", ""], ids=["a task's own point", "a point of its whole slot"])
+def test_who_reaches_a_fault_point_is_caught_and_held_and_becomes_the_victim(task: str) -> None:
+    with Ambush() as ambush:
+        moments, planned, points = (
+            Moments(ambush),
+            _planned(Moment(point="emission"), victim="tell"),
+            FaultPoints(ambush.address),
+        )
+        assert not moments.is_due(planned, _look(2.0, standbys=0))
+        assert not _has_trap(planned), "a trap is laid in calm only"
+        assert not moments.is_due(planned, _look(2.1))
+        assert _waits(points, "emission", "ask/0")()
+        is_over = _waits(points, "emission", task)
+        assert planned.trap is not None
+        planned.trap.wait(LIMIT_S)
+        assert moments.is_due(planned, _look(2.2, standbys=0))
+        assert planned.victim == "tell/0"
+        planned.trap.release()
+        assert is_over()
+
+
+def test_a_point_that_only_simulated_worlds_have_is_refused() -> None:
+    with pytest.raises(JobError, match=r"'barrier sent' can be reached in the simulated world only.*emission"):
+        _planned(Moment(point="barrier sent"))
+
+
+def test_a_slow_point_holds_the_processes_that_are_named_and_nobody_when_it_is_over() -> None:
+    with Ambush() as ambush:
+        points = FaultPoints(ambush.address)
+        ambush.slow(["spilling"], [os.getpid()], LIMIT_S)
+        held = threading.Thread(target=points.reach, args=("spilling",), daemon=True)
+        held.start()
+        points.reach("emission")
+        assert held.is_alive()
+        ambush.slow(["spilling"], [], 0.0)
+        points.reach("spilling")
+    held.join(LIMIT_S)
+    assert not held.is_alive()
