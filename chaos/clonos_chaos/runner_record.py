@@ -90,13 +90,20 @@ class Record:
         self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
 
     def recovery_ms(self) -> dict[str, float]:
-        """For each struck task that had to recover: from its strike until it had caught up; -1: it never did."""
+        """For each struck task that had to recover: from its strike until it had caught up; -1: it never did.
+
+        A successor that dies as well hands over to the next one. What a rollback has ended is not counted.
+        """
         found: dict[str, float] = {}
+        followers = {(one.task, one.failed_incarnation): one for one in self.recoveries}
         for strike, recovery in self.recoveries_of_strikes():
-            caught_ns = recovery.reached.get("caught_up")
-            found[f"{recovery.task} {recovery.failed_incarnation:x}"] = (
-                -1.0 if caught_ns is None else round((caught_ns - strike.at_ns) / 1e6, 1)
-            )
+            last = recovery
+            while not last.is_over and (last.task, last.incarnation) in followers:
+                last = followers[last.task, last.incarnation]
+            caught_ns = last.reached.get("caught_up")
+            if caught_ns is not None or len(self.generations) < 2:
+                time_ms = -1.0 if caught_ns is None else round((caught_ns - strike.at_ns) / 1e6, 1)
+                found[f"{recovery.task} {recovery.failed_incarnation:x}"] = time_ms
         return found
 
     def recoveries_of_strikes(self) -> Iterator[tuple[Strike, RecoveryState]]:

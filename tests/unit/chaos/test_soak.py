@@ -38,3 +38,17 @@ def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> Non
     assert first == "3 kills, 3 network faults, 0 checkpoints"
     assert second.startswith("3 recoveries: median 200 ms")
     assert "1,000 records: 0 lost" in third
+
+
+def test_a_successor_that_dies_as_well_hands_over_to_the_next_one() -> None:
+    record = Record(scenario_of(Soak(minutes=1)), 1, "processes", generations={1})
+    record.strikes = [Strike("kill_worker", ["ask/0"], 1_000_000, incarnations={"ask/0": 1})]
+    record.recoveries = [
+        RecoveryState("ask/0", 1, 2, "killed", {"detected": 2_000_000, "view": 3_000_000}),
+        RecoveryState("ask/0", 2, 3, "killed too", {"detected": 4_000_000, "caught_up": 9_000_000}),
+    ]
+    assert record.recovery_ms() == {"ask/0 1": 8.0}
+    record.recoveries.pop()
+    assert record.recovery_ms() == {"ask/0 1": -1.0}
+    record.generations.add(2)  # a rollback has ended it
+    assert record.recovery_ms() == {}
