@@ -87,5 +87,6 @@ class ChannelWatch:
             if before is not None and before != now:
                 self.world.contradicted(channel, chunk.first_seq, before, now)
         self._compared[channel] = (pair, highest)
-        for first_seq in [seq for seq in taken.chunks if seq < log.start_seq]:
+        start_seq = log.start_seq
+        for first_seq in [seq for seq in taken.chunks if seq < start_seq]:
             del taken.chunks[first_seq]

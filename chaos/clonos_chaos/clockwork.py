@@ -41,7 +41,8 @@ class Clockwork:
 
     def between(self, low_ns: int, high_ns: int) -> int:
         """A random delay; short ones are commoner."""
-        return low_ns + int((high_ns - low_ns) * self._random() ** 2)
+        share = self._random()
+        return low_ns + int((high_ns - low_ns) * (share * share))
 
     def step(self) -> None:
         """Runs the next event; there is always one, since processes tick."""

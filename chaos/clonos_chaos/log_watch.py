@@ -90,11 +90,7 @@ class LogWatch:
         installed = machine.view
         if not installed.number:
             return
-        known = {
-            task: owner
-            for task, owner in owners.items()
-            if installed.placements[_owner(task)].incarnation == view.placements[_owner(task)].incarnation
-        }
+        known = owners if installed.number == view.number else self._known(installed, view, owners)
         if self._heard.get(slot.id, -1) != machine.completed:
             self._heard[slot.id] = machine.completed
             self._floors[slot.id] = self._floor
@@ -109,6 +105,14 @@ class LogWatch:
             if slot.id in view.placements[task].keepers:
                 who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"
                 self._compare(who, keeper.logs.replicas, known, floors)
+
+    def _known(self, installed: View, view: View, owners: dict[TaskId, Replica]) -> dict[TaskId, Replica]:
+        """Of the tasks whose incarnation is that of the latest view also by the view that a slot has installed."""
+        return {
+            task: owner
+            for task, owner in owners.items()
+            if installed.placements[_owner(task)].incarnation == view.placements[_owner(task)].incarnation
+        }
 
     def _compare(
         self, who: str, replicas: dict[TaskId, Replica], owners: dict[TaskId, Replica], floors: dict[TaskId, int]

@@ -71,7 +71,9 @@ class CausalLogs:
     def has_gap(self, delta: Delta) -> bool:
         """Whether bytes are missing between what is held and ``delta``."""
         replica = self.replicas.get(delta.task)
-        return not delta.restart and (replica is None or delta.offset_bytes > replica.end_bytes)
+        if delta.restart:
+            return False
+        return replica is None or delta.offset_bytes > replica.start_bytes + len(replica.data)
 
     def receive(self, delta: Delta) -> bool:
         """Appends what is new in ``delta``; whether anything was. The caller has asked ``has_gap``."""
@@ -115,7 +117,7 @@ class CausalLogs:
 
     def lengths(self) -> tuple[Length, ...]:
         """End of every copy, by task."""
-        return tuple(Length(task, self.replicas[task].end_bytes) for task in sorted(self.replicas))
+        return tuple([Length(task, self.replicas[task].end_bytes) for task in sorted(self.replicas)])
 
     def deltas(self, tasks: Iterable[TaskId]) -> tuple[Delta, ...]:
         """All that is held of each of ``tasks``."""

@@ -207,7 +207,7 @@ def count(state: Collecting | Committing | Publishing, message: Snapshotted) -> 
     finals = ledger.finals
     if message.final and finals.get(task) != message:
         finals = {**finals, task: message}
-    pending = tuple(with_acknowledgement(p, message) if covers(message, p.number) else p for p in ledger.pending)
+    pending = tuple([with_acknowledgement(p, message) if covers(message, p.number) else p for p in ledger.pending])
     # A new coordinator learns from it which numbers its predecessor has used. A final state's number was not given.
     highest = ledger.highest if message.final else max(ledger.highest, message.checkpoint)
     is_known = finals is ledger.finals and all(map(is_, pending, ledger.pending))

@@ -141,7 +141,7 @@ class Coordinator:
         """Hears a slot of this job; a stranger may register or, to a new coordinator, say what it has; else it goes."""
         slot = event.slot
         if slot in state.addresses:
-            state.lives[slot] = liveness.step(state.lives[slot], liveness.Heard(state.awake_ns))
+            state.lives[slot] = liveness.step(state.lives[slot], liveness.Heard(state.clock.awake_ns))
             return True
         if isinstance(state.phase, Replaced):
             return False

@@ -93,13 +93,13 @@ class Keeper:
         """
         if message.incarnation != self.incarnation:
             return None
-        if not (self.is_ready or message.is_whole) or any(self.logs.has_gap(delta) for delta in message.deltas):
+        if not (self.is_ready or message.is_whole) or any(map(self.logs.has_gap, message.deltas)):
             return self.kept(slot)
         for delta in message.deltas:
             self.logs.receive(delta)
         self.logs.truncate(journal_of(self.task), message.journal_start_bytes)
         self.is_ready = True
-        lengths = tuple(Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas)
+        lengths = tuple([Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas])
         return Kept(self.task, self.incarnation, slot, True, lengths)
 
     def kept(self, slot: SlotId) -> Kept:

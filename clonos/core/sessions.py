@@ -193,10 +193,10 @@ class Receiving:
 
     def grant(self) -> bool:
         """Brings the credit up to date; whether it has grown enough to be stated at once."""
-        credit = self.session_bytes + max(0, self.window_bytes - self.queued_bytes)
-        if self.next_seq < self.needed_seq:
-            credit = self.session_bytes + self.window_bytes
-        self.granted_bytes = max(self.granted_bytes, credit)
+        free_bytes = self.window_bytes
+        if self.next_seq >= self.needed_seq:
+            free_bytes -= min(self.queued_bytes, free_bytes)
+        self.granted_bytes = max(self.granted_bytes, self.session_bytes + free_bytes)
         starved = self.stated_bytes <= self.session_bytes < self.granted_bytes
         return starved or self.granted_bytes - self.stated_bytes >= self.window_bytes // 4
 
@@ -223,11 +223,9 @@ class Receiving:
         since: without its ordinal, elements would be accepted without their causes.
         """
         first = message.first_seq if isinstance(message, Batch) else message.next_seq
-        return (
-            message.ordinal > self.next_ordinal
-            or first > self.next_seq
-            or any(logs.has_gap(delta) for delta in message.deltas)
-        )
+        if message.ordinal > self.next_ordinal or first > self.next_seq:
+            return True
+        return bool(message.deltas) and any(map(logs.has_gap, message.deltas))
 
     def confirm(self, message: Batch | Position) -> None:
         """A message of this session is accepted: it has no gap."""

@@ -56,7 +56,7 @@ class Settling:
                 entry.snapshot.final,
             )
             for entry in self.unsettled
-            if entry.confirmed_seq <= confirmed_seq and not any(name in self.unwritten for name in entry.objects)
+            if entry.confirmed_seq <= confirmed_seq and self.unwritten.keys().isdisjoint(entry.objects)
         ]
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:

@@ -274,9 +274,10 @@ class Outputs:
 
     def drain(self) -> tuple[Output, ...]:
         """The step's output, encoded; the next step begins behind it."""
-        outputs = tuple(output for outlet in self._outlets for output in outlet.drain())
-        self._remember()
-        return outputs
+        outputs = [output for outlet in self._outlets for output in outlet.drain()]
+        if outputs:
+            self._remember()
+        return tuple(outputs)
 
 
 def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[InputQueue]:
