@@ -86,7 +86,7 @@ def alignment_is_ignored(planting: Planting) -> None:
         if checkpoint > self.checkpoint:
             self._barrier(checkpoint)
         else:
-            self._emit()
+            self.emit()
 
     planting.wrap(Task, "_align", align)
 
@@ -116,7 +116,7 @@ def barriers_stand_for_themselves_only(planting: Planting) -> None:
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         blocked = {queue.blocked_by for queue in open_queues}
         if open_queues and len(blocked) > 1:
-            self._emit()
+            self.emit()
         else:
             right(self)
 
@@ -130,7 +130,7 @@ def end_does_not_stand_for_barriers(planting: Planting) -> None:
     def align_or_end(right: Any, self: Task) -> None:
         is_waiting = any(queue.blocked_by for queue in self.inputs) and any(queue.has_ended for queue in self.inputs)
         if is_waiting and not all(queue.has_ended for queue in self.inputs):
-            self._emit()
+            self.emit()
         else:
             right(self)
 
