@@ -15,7 +15,7 @@ import psutil
 from clonos.io.local_folder import default_root
 from clonos.status import SlotState, Status
 from clonos_chaos.ambush import Ambush
-from clonos_chaos.faketime import FakeTime
+from clonos_chaos.false_clock import FalseClock
 from clonos_chaos.relay import Relay
 from clonos_chaos.scenario import NETWORK, SERVICE, Fault, Kind, Pattern
 from clonos_chaos.scenario_service import ServiceProcess
@@ -36,7 +36,7 @@ class Tools:
     folder: Path
     service: ServiceProcess
     ambush: Ambush | None = None
-    clock: FakeTime | None = None
+    clock: FalseClock | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
 

@@ -19,7 +19,7 @@ from clonos.io.local_folder import default_root, sweep
 from clonos.io.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
 from clonos_chaos.ambush import Ambush
-from clonos_chaos.faketime import FakeTime
+from clonos_chaos.false_clock import FalseClock
 from clonos_chaos.relay import Relay
 from clonos_chaos.runner_course import Course
 from clonos_chaos.runner_driven import Driven, child_environment, status_of
@@ -124,7 +124,7 @@ class ProcessRun:
             self.folder,
             ServiceProcess(self.folder / "calls.jsonl", child_environment()),
             ambush=Ambush() if scenario.needs_fault_points else None,
-            clock=FakeTime(self.folder) if scenario.needs_faketime else None,
+            clock=FalseClock(self.folder) if scenario.needs_false_clock else None,
             relay=Relay(Random(self.seed)) if scenario.needs_relay else None,
         )
         stack.callback(tools.close)

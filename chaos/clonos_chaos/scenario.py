@@ -201,7 +201,7 @@ class Scenario:
         return any(is_fault_point(fault.at.point) or fault.kind is Kind.DISK_SLOW for fault in self.faults)
 
     @property
-    def needs_faketime(self) -> bool:
+    def needs_false_clock(self) -> bool:
         """Whether the wall clock is set."""
         return any(fault.kind is Kind.CLOCK_STEP for fault in self.faults)
 
