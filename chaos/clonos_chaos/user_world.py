@@ -30,7 +30,7 @@ from clonos_chaos.user_graph import Ready
 from clonos_chaos.user_sinks import JOB_ID, KeptRows, OwnOutside, held_wrongly
 from clonos_chaos.world import Outcome, Settings, World, draw_options
 
-VIRTUAL_SECONDS_MAX: Final = 3_600
+VIRTUAL_SECONDS_MAX: Final = 300
 HESITATIONS: Final = 8
 """In worlds without faults so often a process stands still for a while."""
 

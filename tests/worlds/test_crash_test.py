@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clonos import Job, collect, files, values
+from clonos import Job, collect, files, sockets, values
 from clonos.core.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
+from clonos_chaos import user_world
+from tests.tidy.source import PACKAGE_FOLDERS
 from tests.worlds import tested_jobs as jobs
 
 pytestmark = pytest.mark.worlds
@@ -88,7 +92,7 @@ def test_hidden_time_is_caught() -> None:
 
 
 def test_what_a_process_remembers_outside_of_declared_state_is_caught() -> None:
-    crash_test(jobs.counting(jobs.Remembering), seeds=SEEDS)
+    crash_test(jobs.counting(jobs.Remembering), seeds=range(6))
     failing(jobs.counting(jobs.Forgetting))
 
 
@@ -225,3 +229,68 @@ def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
             assert {key: number for number, key in outputs.rows if key in orders} == orders
 
     crash_test(job, seeds=SEEDS, check=check, services={"order": place}, compare=lambda row: row[0])
+
+
+# ------------------------------------------------------------------ ends of a job
+
+
+def test_records_that_raise_go_to_the_sink_for_errors() -> None:
+    job = Job("routing", errors=collect())
+    job.source(values(range(10))).map(lambda number: 6 // (number % 3)).sink(collect(), name="good")
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(row.record for row in outputs["errors"]) == [0, 3, 6, 9]
+        assert len(outputs["good"]) == 6
+
+    crash_test(job, seeds=range(8), check=check)
+
+
+def test_a_source_of_columns_reads_given_rows_as_columns() -> None:
+    job = Job("columnar")
+    rows = job.source(files.parquet("absent/*.parquet"), name="table")
+    rows.map_batches(lambda batch: batch.slice(0)).rebalance().map(lambda row: row["number"]).sink(collect())
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(outputs.rows) == list(range(12))
+
+    crash_test(job, [{"number": number} for number in range(12)], seeds=range(8), check=check)
+
+
+def test_a_source_that_is_pushed_to_needs_records() -> None:
+    job = Job("pushed")
+    job.source(sockets.lines("localhost", 9), name="wire").map(str.upper).sink(collect())
+    with pytest.raises(JobError, match=r"the source wire cannot be read again, .* inputs=\{'wire': \[\.\.\.\]\}"):
+        crash_test(job)
+    crash_test(job, ["a", "b"], seeds=range(3))
+
+
+def test_a_job_that_does_not_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_world, "VIRTUAL_SECONDS_MAX", 20)
+    job = Job("endless")
+    job.source(jobs.Endless()).map(str).sink(collect())
+    with pytest.raises(CrashTestFailed, match="has not ended within 20 virtual seconds: give it input that ends"):
+        crash_test(job)
+
+
+def test_a_test_is_the_same_whatever_the_hash_seed() -> None:
+    program = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from clonos.testing import crash_test\n"
+        "from tests.worlds import tested_jobs as jobs\n"
+        "told = []\n"
+        "services = {'rate': lambda number: number}\n"
+        "print(crash_test(jobs.everything, seeds=range(4), check=told.append, services=services))\n"
+        "print([(dict(outputs), outputs.calls) for outputs in told])\n"
+    )
+    assert len({same_in(program, hash_seed) for hash_seed in ("0", "1")}) == 1
+
+
+def same_in(program: str, hash_seed: str) -> str:
+    """What a program says under a hash seed."""
+    paths = [str(folder.parent) for folder in PACKAGE_FOLDERS.values()]
+    environment = {"PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", program, *paths], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout

@@ -102,6 +102,28 @@ def everything() -> Job:
     return job
 
 
+class Endless:
+    """A source that has nothing just now, for ever."""
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return [b"the only one"]
+
+    def reader(self) -> Endless:
+        return self
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        pass
+
+    def read(self, records_max: int) -> list[int]:
+        return []
+
+    def mark(self) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        pass
+
+
 # ------------------------------------------------------------------ sinks
 
 
