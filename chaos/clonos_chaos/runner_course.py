@@ -23,6 +23,7 @@ CHECKPOINTS: Final = 2
 """The first one may have begun before input rested."""
 
 REST_S_MAX: Final = 30.0
+LOOKS_APART_S_MAX: Final = 1.0
 WAIT_S_MAX: Final = 30.0
 """For a fault whose moment does not come, when all input was read."""
 
@@ -65,7 +66,9 @@ class Course:
     remainder: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._begun_s = self._calm_s = self._rest_s = self._last_s = 0.0
+        self._looked_s = self._calm_s = self._rest_s = 0.0
+        self._due = 0.0
+        self._waited_s = 0.0  # with all input read, for a fault whose moment does not come
         self._kept_before = 0
         self._checkpoint = 0
         self._activity: object = None
@@ -79,19 +82,21 @@ class Course:
     def look(self, now_s: float, status: Status, is_live: bool, is_over: bool) -> None:
         """``is_over``: no fault is still to come or goes on."""
         if self.stage is Stage.STARTING and is_live:
-            self.stage, self._begun_s, self._kept_before = Stage.FEEDING, now_s, kept_bytes(status)
+            self.stage, self._looked_s, self._kept_before = Stage.FEEDING, now_s, kept_bytes(status)
         elif self.stage is Stage.FEEDING:
             self._feed(now_s, is_live and is_over)
         elif self.stage is Stage.RESTING:
             self._rest(now_s, status)
 
     def _feed(self, now_s: float, is_calm: bool) -> None:
-        due = int((now_s - self._begun_s) * self.per_second)
-        self.gate.open_to(min(self.records, due))
-        if due < self.records:
-            self._last_s = now_s
+        """Nothing is let in while nobody looks, which is when the driver is dead."""
+        elapsed_s, self._looked_s = min(LOOKS_APART_S_MAX, now_s - self._looked_s), now_s
+        self._due += elapsed_s * self.per_second
+        self.gate.open_to(min(self.records, int(self._due)))
+        if self._due >= self.records:
+            self._waited_s += elapsed_s
         self._calm_s = (self._calm_s or now_s) if is_calm else 0.0
-        if (self._calm_s and now_s - self._calm_s >= CALM_S) or now_s - self._last_s > WAIT_S_MAX:
+        if (self._calm_s and now_s - self._calm_s >= CALM_S) or self._waited_s > WAIT_S_MAX:
             self.stage, self._rest_s, self._activity = Stage.RESTING, now_s, None
 
     def _rest(self, now_s: float, status: Status) -> None:

@@ -28,7 +28,7 @@ from clonos_chaos.runner_faults import Lasting, Tools, strike
 from clonos_chaos.runner_moments import Look, Moments, Planned, is_live
 from clonos_chaos.runner_record import Check, Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose, tasks_of
-from clonos_chaos.scenario import TASKLESS, Fault, Kind, Outcome, Pattern, Scenario
+from clonos_chaos.scenario import TASKLESS, Fault, Kind, Pattern, Scenario
 from clonos_chaos.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED, find_object
 from clonos_chaos.scenario_oracle import Findings, judge_folder
@@ -330,9 +330,9 @@ class ProcessRun:
         if record.failure:
             return
         if scenario.job in SHIPPED:
-            sinks = ("files",) if scenario.expected.outcome is Outcome.ROLLBACK else ("files", "table")
+            sinks = ("files",) if record.was_rolled_back else ("files", "table")
             record.findings = judge_folder(self.folder, SOURCES, sinks)
-            if scenario.expected.outcome is Outcome.ROLLBACK:
+            if record.was_rolled_back:
                 record.immediate = judge_folder(self.folder, SOURCES, ("table",))
         elif scenario.oracle:
             oracle = find_object(scenario.oracle, f"oracle is {scenario.oracle!r}, but module:function is expected.")

@@ -55,6 +55,7 @@ class Outcome(StrEnum):
 
     EXACTLY_ONCE = "exactly_once"  # nothing lost, twice or contradicted, and no rollback
     ROLLBACK = "rollback"  # the same for transactional sinks; what immediate ones repeat is announced by an alarm
+    EITHER = "exactly_once_or_rollback"  # whichever it takes
     FAILS = "fails"  # the job fails aloud
 
 

@@ -20,6 +20,7 @@ def _fed(folder: Path) -> Course:
     course = Course(Gate(folder), 1_000, 100.0, kept_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=False)
     course.look(10.0, _status(0, log_bytes=100), is_live=True, is_over=False)
+    course.look(11.0, _status(0), is_live=True, is_over=False)
     course.look(12.0, _status(1), is_live=True, is_over=False)
     return course
 
@@ -42,8 +43,15 @@ def test_input_is_let_in_at_its_pace_and_not_before_all_tasks_are_live(tmp_path:
 
 def test_input_goes_on_while_a_fault_is_to_come(tmp_path: Path) -> None:
     course = _fed(tmp_path)
-    course.look(19.0, _status(1), is_live=True, is_over=False)
+    for second in range(13, 20):
+        course.look(float(second), _status(1), is_live=True, is_over=False)
     assert (course.stage, course.gate.records) == (Stage.FEEDING, 900)
+
+
+def test_nothing_is_let_in_while_there_is_no_driver(tmp_path: Path) -> None:
+    course = _fed(tmp_path)
+    course.look(60.0, _status(1), is_live=False, is_over=False)
+    assert course.gate.records <= 300
 
 
 def test_the_end_comes_when_two_checkpoints_without_input_have_made_logs_small(tmp_path: Path) -> None:
