@@ -101,7 +101,9 @@ def swarm(
             if len(waiting) > processes * PORTIONS_AHEAD:
                 yield waiting.popleft().result()
         while waiting:
-            yield waiting.popleft().result()
+            future = waiting.popleft()
+            if not (is_over() and future.cancel()):
+                yield future.result()
 
 
 def run(
