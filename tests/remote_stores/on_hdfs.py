@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clonos.io import hadoop_rpc
 from clonos.io.hadoop_files import HadoopFiles
 from clonos.io.object_files import StoreFailed
 from tests.remote_stores.mini_hdfs import MiniHdfs, mini_hdfs
@@ -77,7 +78,9 @@ def test_what_the_namenode_refuses_is_a_failure_with_its_words_and_without_its_s
     assert "\\tat " not in str(caught.value)
 
 
-def test_a_namenode_that_is_gone_is_a_failure_of_the_store(tmp_path: Path) -> None:
+def test_a_namenode_that_is_paused_or_gone_is_a_failure_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with mini_hdfs(tmp_path) as short_lived:
         stores = [
             HadoopFiles(f"hdfs://{short_lived.rpc_address}/x"),
@@ -85,6 +88,15 @@ def test_a_namenode_that_is_gone_is_a_failure_of_the_store(tmp_path: Path) -> No
         ]
         for store in stores:
             store.write("objects/1", b"state")
+
+        os.kill(short_lived.process.pid, signal.SIGSTOP)
+        monkeypatch.setattr(hadoop_rpc, "CALL_S_MAX", 1.0)
+        with pytest.raises(StoreFailed, match=r"failed to create chain/1: .* silent"):
+            stores[0].create_if_absent("chain/1", b"1")
+        os.kill(short_lived.process.pid, signal.SIGCONT)
+        monkeypatch.undo()
+        assert stores[0].read("objects/1") == b"state"
+
         os.kill(short_lived.process.pid, signal.SIGKILL)
         short_lived.process.wait()
         for store in stores:
