@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from clonos.core.chain import ChainContext
@@ -29,7 +30,8 @@ Services = Mapping[Any, Callable[..., Any]]
 
 
 class Call(NamedTuple):
-    """A call as the outside saw it. ``place``: how many calls the task had made before, in all its lives."""
+    """A call as the outside saw it. ``place``: how many calls the task had made before, in all its lives; -1 of a call
+    that ran beside others."""
 
     task: str
     service: str
@@ -107,6 +109,21 @@ def _is_status_with_body(answer: Any) -> bool:
     return type(answer) is tuple and len(answer) == 2 and _is_status(answer[0])
 
 
+class WatchedSubmitting:
+    """The recorder of an incarnation as its operators see it: calls side by side pass the watch."""
+
+    def __init__(self, recorder: Any, watch: CallWatch) -> None:
+        self._recorder = recorder
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._recorder, name)
+
+    def submit(self, number: int, service: str, request: bytes, perform: Perform) -> None:
+        """See ``clonos.core.recorder.CallingRecorder``."""
+        self._recorder.submit(number, service, request, self._watch.beside(self._recorder, service, request, perform))
+
+
 class CallWatch:
     """Remembers all calls of a world."""
 
@@ -137,21 +154,26 @@ class CallWatch:
 
     def _asked(self, asking: Asking, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
         life = self._lives[id(asking.recorder)]
-        index, life.index = life.index, life.index + 1
-
-        def heard(act: Perform, is_in_doubt: bool) -> Perform:
-            def performed(key: str) -> object:
-                about = (life.generation, life.incarnation, index, asking.is_effect, is_in_doubt)
-                self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
-                try:
-                    return act(key)
-                except (AssertionError, NobodyAnswers) as error:
-                    self._broken(error)
-                    raise
-
-            return performed
-
+        place, life.index = life.index, life.index + 1
+        heard = partial(self._heard, life, asking, place)
         return heard(perform, False), None if in_doubt is None else heard(in_doubt, True)
+
+    def _heard(self, life: _Life, asking: Asking, place: int, act: Perform, is_in_doubt: bool) -> Perform:
+        def performed(key: str) -> object:
+            about = (life.generation, life.incarnation, place, asking.is_effect, is_in_doubt)
+            self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
+            try:
+                return act(key)
+            except (AssertionError, NobodyAnswers) as error:
+                self._broken(error)
+                raise
+
+        return performed
+
+    def beside(self, recorder: Recorder, service: str, request: bytes, perform: Perform) -> Perform:
+        """A call that is asked for beside the task: it is heard of when it is made."""
+        asking = Asking(recorder, service, request, False)
+        return self._heard(self._lives[id(recorder)], asking, -1, perform, False)
 
     def complaints(self, exposed: set[str]) -> list[str]:
         """What is wrong with the calls. ``exposed``: tasks that died with their keepers, whose announcements may be

@@ -25,7 +25,7 @@ from clonos_chaos.clockwork import SECOND_NS
 from clonos_chaos.faults import HESITATE, KINDS, Luck
 from clonos_chaos.pushers import SimPusher
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
-from clonos_chaos.user_calls import Call, CallWatch, StandIns
+from clonos_chaos.user_calls import Call, CallWatch, StandIns, WatchedSubmitting
 from clonos_chaos.user_graph import Ready
 from clonos_chaos.user_sinks import JOB_ID, KeptRows, OwnOutside, held_wrongly
 from clonos_chaos.world import Outcome, Settings, World, draw_options
@@ -98,7 +98,8 @@ class WatchedChain(OperatorChain):
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         self._context = context
         self._calls.opened(context)
-        super().open(context, mirror, position)
+        recorder: Any = WatchedSubmitting(context.recorder, self._calls)
+        super().open(replace(context, recorder=recorder), mirror, position)
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
         self._calls.at_barrier(self._context.recorder, checkpoint)

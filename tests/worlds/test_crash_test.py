@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clonos import Job, collect, files, sockets, values
+from clonos import CallInDoubt, Job, collect, files, http, sockets, values
 from clonos.core.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
 from clonos_chaos import user_world
@@ -174,8 +174,6 @@ def test_a_failed_assertion_in_a_stand_in_is_no_answer() -> None:
 
 
 def test_answers_are_statuses_bodies_or_errors() -> None:
-    from clonos import http
-
     answers = {"/0": 404, "/1": (500, "broken"), "/2": b"bytes", "/3": {"a": 1}}
 
     def answer(request: Any) -> Any:
@@ -207,8 +205,6 @@ def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
         return idempotency_key
 
     def ordering(number: int) -> tuple[int, str]:
-        from clonos import CallInDoubt
-
         try:
             return number, jobs.order(number)  # type: ignore[call-arg]
         except CallInDoubt as doubt:
@@ -229,6 +225,25 @@ def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
             assert {key: number for number, key in outputs.rows if key in orders} == orders
 
     crash_test(job, seeds=SEEDS, check=check, services={"order": place}, compare=lambda row: row[0])
+
+
+def test_calls_that_run_side_by_side_have_stand_ins_and_are_heard_of() -> None:
+    def price(number: int, idempotency_key: str) -> tuple[int, int, int]:
+        return number, http.get(f"http://prices/{number}").json(), jobs.rate(number)
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(outputs.rows) == [(number, len(f"http://prices/{number}"), -number) for number in range(15)]
+        assert len({call.key for call in outputs.calls}) == 15
+
+    job = Job("beside")
+    job.source(values(range(15))).rebalance().map_async(price, capacity=4).rebalance().map(tuple).sink(collect())
+    answers: dict[str, Any] = {
+        "http": lambda request: len(request.url),
+        "services": {jobs.rate: lambda number: -number},
+    }
+    crash_test(job, seeds=SEEDS, check=check, **answers)
+    with pytest.raises(CrashTestFailed, match="NobodyAnswers: GET http://prices/"):
+        crash_test(job)
 
 
 # ------------------------------------------------------------------ ends of a job
