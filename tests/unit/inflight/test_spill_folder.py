@@ -17,7 +17,9 @@ from clonos.core.ids import ChannelId, CheckpointId
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.inflight_log import InflightLog
 from clonos.core.options import SpillPolicy
+from clonos.io.fault_points import FaultPoints
 from clonos.io.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
+from clonos_chaos.ambush import Ambush
 from tests.unit.inflight.hand_disk import options_of
 
 ANSWER_TIMEOUT_S = 20.0
@@ -131,6 +133,23 @@ def test_b9_a_full_disk_is_told_and_the_next_write_is_tried(disk: Disk) -> None:
     assert not disk.file(2).is_symlink()  # nothing of it stays behind
     disk.store.write_segment(2, PAYLOADS)
     assert disk.answer()[3] == ""
+
+
+def test_where_fault_points_are_armed_a_segment_waits_there_before_it_is_written(tmp_path: Path) -> None:
+    answers: SimpleQueue[int] = SimpleQueue()
+    with Ambush() as ambush:
+        trap = ambush.lay("spilling", nth=2)
+        store = SpillFolder(
+            tmp_path / "spill", lambda *outcome: answers.put(outcome[0]), lambda *_: None, FaultPoints(ambush.address)
+        )
+        store.write_segment(1, PAYLOADS)
+        assert answers.get(timeout=ANSWER_TIMEOUT_S) == 1
+        store.write_segment(2, PAYLOADS)
+        assert trap.wait(ANSWER_TIMEOUT_S).detail == "2"
+        assert [path.name for path in (tmp_path / "spill").iterdir()] == ["00000001.segment"]
+        trap.release()
+        assert answers.get(timeout=ANSWER_TIMEOUT_S) == 2
+        store.close()
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
