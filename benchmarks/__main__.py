@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.comparing import PAIRS, PAIRS_QUICK, Session
 
-NAMES: Final = ("throughput", "stages", "logging_overhead", "latency", "failover")
+NAMES: Final = ("throughput", "stages", "logging_overhead", "latency", "failover", "footprint")
 SIDES: Final = ("bare",)
 
 

@@ -1,0 +1,119 @@
+"""What it costs to be there: the import, a slot and a standby that do nothing, the first output of a job."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.comparing import Session
+from benchmarks.ledger import Ledger, entries, ledger_of
+from benchmarks.tally import WrongResult
+from clonos import Job, values
+
+IMPORTS: Final = 7
+STARTS: Final = 3
+IDLE_S: Final = 5.0
+BYTES_A_MB: Final = 1_000_000
+TIME_OF_IMPORT: Final = "import time; begun = time.perf_counter(); import clonos; print(time.perf_counter() - begun)"
+
+
+class Silent:
+    """A source with one record, behind which there is nothing for a long time."""
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """One a task."""
+        return [b"%d" % number for number in range(parallelism)]
+
+    def reader(self) -> SilentReader:
+        """Of one split."""
+        return SilentReader()
+
+
+class SilentReader:
+    """Gives a word, then nothing."""
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """The word has been given when there is a mark behind it."""
+        self._is_given = mark == b"1"
+
+    def read(self, records_max: int) -> list[str]:
+        """The word, once."""
+        given, self._is_given = self._is_given, True
+        return [] if given else ["word"]
+
+    def mark(self) -> bytes:
+        """Whether it was given."""
+        return b"1" if self._is_given else b"0"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def run(session: Session) -> None:
+    """All of it."""
+    imports = [_import_ms() for _ in range(IMPORTS)]
+    session.figure("import clonos", min(imports), "ms, best", "<= 50")
+    session.figure("import clonos, median", statistics.median(imports), "ms")
+    starts = [_first_output_s() for _ in range(1 if session.is_quick else STARTS)]
+    session.figure("first output of a job on process slots", min(starts), "s, best", "<= 1.5")
+    session.figure("first output, median", statistics.median(starts), "s")
+    _idle(session)
+
+
+def _import_ms() -> float:
+    done = subprocess.run([sys.executable, "-c", TIME_OF_IMPORT], capture_output=True, check=True)
+    return float(done.stdout) * 1e3
+
+
+def _first_output_s() -> float:
+    """From ``run`` to the first row outside."""
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
+        job = Job("first")
+        job.source(values(["word"])).key_by(lambda word: word).count(name="count").sink(Ledger(name))
+        begun_ns = time.monotonic_ns()
+        job.run(slots="process", store=f"{name}/store", standbys=1, checkpoint_every="1s")
+        written = list(entries(ledger_of(Path(name), "count/0")))
+        if [(entry.rows, entry.weight) for entry in written] != [(1, 1)]:
+            raise WrongResult(f"one word came out as {written}")
+        return (written[0].at_ns - begun_ns) / 1e9
+
+
+def _idle(session: Session) -> None:
+    """Memory and processor time of slots with a task, its standby and keeper that have nothing to do."""
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
+        job = Job("idle")
+        job.source(Silent()).key_by(lambda word: word).count(name="count").sink(Ledger(name))
+        options: dict[str, Any] = {"standbys": 1, "spare_slots": 1, "checkpoint_every": "1s"}
+        with job.start(slots="process", store=f"{name}/store", **options) as handle:
+            while handle.status().checkpoint < 2 or not all(task.standbys for task in handle.status().tasks):
+                time.sleep(0.05)
+            pids = sorted({slot.pid for slot in handle.status().slots})
+            active = {task.pid for task in handle.status().tasks}
+            before = {pid: _used_s(pid) for pid in pids}
+            begun_s = time.monotonic()
+            time.sleep(IDLE_S)
+            taken_s = time.monotonic() - begun_s
+            shares = {pid: (_used_s(pid) - before[pid]) / taken_s * 100 for pid in pids}
+            memory = [_pss_bytes(pid) / BYTES_A_MB for pid in pids]
+            handle.stop(drain=False)
+            handle.wait()
+    session.figure("idle slot, memory (PSS)", max(memory), "MB, largest", "<= 90")
+    for name, wanted, goal in (("standbys only", set(pids) - active, "<= 0.5"), ("a task", active, "")):
+        most = max((shares[pid] for pid in wanted), default=float("nan"))
+        session.figure(f"idle slot with {name}, processor", most, "% of a core", goal)
+
+
+def _pss_bytes(pid: int) -> int:
+    """The process's own memory and its share of what it has in common with others."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024
+
+
+def _used_s(pid: int) -> float:
+    """Processor time of all threads."""
+    return sum(int(path.read_text("ascii").split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9

@@ -1,0 +1,87 @@
+"""Word count in Spark Structured Streaming on two cores: ``python -m ... FOLDER REPEATS LINES native|arrow|udf``.
+
+Files of lines as a stream, several a micro-batch, so that one lasts about a second; state in RocksDB with changelog,
+two shuffle partitions, checkpoints on. Each batch gives the changed counts. The first two batches are not timed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.compute
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, StringType
+
+from benchmarks.peers.telling import line_files, tell
+from benchmarks.words import POOL_LINES, WORDS_A_LINE, Workload
+
+FILES_A_BATCH = 2
+BATCHES_WARM = 2
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.driver.memory": "2g",
+}
+
+
+def split_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """For ``mapInArrow``."""
+    for batch in batches:
+        words = pyarrow.compute.list_flatten(pyarrow.compute.split_pattern(batch.column(0), " "))
+        yield pyarrow.record_batch({"word": words})
+
+
+def words_of(lines: DataFrame, kind: str) -> DataFrame:
+    """One row a word."""
+    if kind == "arrow":
+        return lines.mapInArrow(split_batches, "word string")
+    if kind == "udf":
+        split = f.udf(str.split, ArrayType(StringType()))
+        return lines.select(f.explode(split("value")).alias("word"))
+    return lines.select(f.explode(f.split("value", " ")).alias("word"))
+
+
+def main() -> None:
+    folder, kind = Path(sys.argv[1]), sys.argv[4]
+    workload = Workload(str(folder), int(sys.argv[2]), int(sys.argv[3]))
+    builder = SparkSession.builder.master("local[2]").appName("words")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    files = folder / f"spark-{kind}-{workload.repeats}"
+    line_files(workload, files)
+    finals: dict[str, int] = {}
+    lines = spark.readStream.option("maxFilesPerTrigger", FILES_A_BATCH).text(str(files))
+    query = (
+        words_of(lines, kind)
+        .groupBy("word")
+        .count()
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(folder / f"spark-{kind}-checkpoint"))
+        .foreachBatch(lambda batch, _: finals.update((row["word"], row["count"]) for row in batch.collect()))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    full = FILES_A_BATCH * POOL_LINES
+    timed = [one for one in progress[BATCHES_WARM:] if one["numInputRows"] == full] or progress[-1:]
+    seconds = sum(one["durationMs"]["triggerExecution"] for one in timed) / 1e3
+    tell(sum(one["numInputRows"] for one in timed) * WORDS_A_LINE, seconds, finals)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

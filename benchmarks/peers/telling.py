@@ -1,0 +1,27 @@
+"""What a peer's process prints at its end, and the files that peers read which read files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from benchmarks.words import Workload
+
+
+def tell(words: int, seconds: float, finals: dict[str, int]) -> None:
+    """``words`` were counted in ``seconds``, warm; ``finals``: each word's last count."""
+    print(json.dumps({"words": words, "seconds": seconds, "finals": finals}), flush=True)
+
+
+def line_files(workload: Workload, folder: Path) -> int:
+    """Writes the workload as text files, the pool as often as it is read, the words that end it last; how many."""
+    folder.mkdir()
+    pool = folder / "00000.txt"
+    lines = (Path(workload.folder) / "pool.txt").read_text("utf-8").split("\n")[: workload.lines]
+    pool.write_text("\n".join(lines) + "\n", "utf-8")
+    for number in range(1, workload.repeats):
+        shutil.copy(pool, folder / f"{number:05}.txt")
+    for number in range(workload.repeats, workload.repeats + workload.readers):
+        shutil.copy(Path(workload.folder) / "epilogue.txt", folder / f"{number:05}.txt")
+    return workload.repeats + workload.readers
