@@ -78,6 +78,33 @@ def test_what_the_namenode_refuses_is_a_failure_with_its_words_and_without_its_s
     assert "\\tat " not in str(caught.value)
 
 
+SITE = """<configuration>
+<property><name>dfs.ha.namenodes.cluster</name><value>gone,there</value></property>
+<property><name>dfs.namenode.rpc-address.cluster.gone</name><value>127.0.0.1:1</value></property>
+<property><name>dfs.namenode.rpc-address.cluster.there</name><value>{address}</value></property>
+</configuration>
+"""
+
+
+def test_the_namenodes_of_a_service_come_from_the_configuration_and_one_of_them_may_be_gone(
+    cluster: MiniHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hdfs-site.xml").write_text(SITE.format(address=cluster.rpc_address), "utf-8")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    files = HadoopFiles(f"hdfs://cluster/stores/{tmp_path.name}")
+    assert files.create_if_absent("chain/1", b"1")
+    assert not files.create_if_absent("chain/1", b"2")
+    assert files.read("chain/1") == b"1"
+
+
+def test_who_writes_says_the_environment(cluster: MiniHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The namenode keeps strangers out of what is not theirs."""
+    monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+    for address in (f"hdfs://{cluster.rpc_address}", f"webhdfs://{cluster.http_address}"):
+        with pytest.raises(StoreFailed, match=r"Permission denied: user=stranger"):
+            HadoopFiles(f"{address}/private-{tmp_path.name}").write("objects/1", b"state")
+
+
 def test_a_namenode_that_is_paused_or_gone_is_a_failure_of_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
