@@ -45,12 +45,13 @@ class Comparison:
         """Those that are compared."""
         return tuple(self._identities)
 
-    def complaints(self, outputs: Outputs) -> list[str]:
-        """What is wrong with a world's outputs."""
+    def complaints(self, outputs: Outputs, expected: Outputs | None = None) -> list[str]:
+        """What is wrong with a world's outputs. ``expected``: those of a run without failures, if not the first."""
+        wanted = self._first if expected is None else expected
         return [
             text
             for sink, identify in self._identities.items()
-            for text in differences(sink, self._first[sink], outputs[sink], identify)
+            for text in differences(sink, wanted[sink], outputs[sink], identify)
         ]
 
     def settle(self) -> bool:

@@ -15,7 +15,7 @@ from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.comparing import Compare, Comparison
 from clonos_chaos.faults import Luck
 from clonos_chaos.shrinking import Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.story import story_of
+from clonos_chaos.story import story_of, with_short_slots
 from clonos_chaos.user_calls import HttpAnswer, Services, StandIns
 from clonos_chaos.user_graph import Inputs, JobLike, Ready, given_inputs, ready
 from clonos_chaos.user_world import Check, Judging, Outputs, UserWorld, Weather
@@ -102,6 +102,7 @@ class _CrashTest:
         self._compare = compare
         self._weather = Weather()
         self._calm_ms: list[int] = []
+        self._expected_of: dict[int, Outputs | None] = {}
         self._is_made_anew = callable(job)
         self._known: dict[int | None, Ready] = {}
         self.report = CrashReport(self._ready(None).image.plan.job_name)
@@ -123,7 +124,11 @@ class _CrashTest:
                     world = make(None, None)
                     failure = failure_of(world)
                 whole = self._ready(None).records
-                shrunk = None if failure is None else shrink(make, failure, whole, SHRINK_SECONDS_MAX)
+                shrunk = (
+                    None
+                    if failure is None
+                    else shrink(partial(self._smaller, seed), failure, whole, SHRINK_SECONDS_MAX)
+                )
             if shrunk is not None:
                 raise self._failed(shrunk, seeds) from _cause_of(shrunk.failure)
             self.report.add(_users(world))
@@ -140,18 +145,37 @@ class _CrashTest:
         return self._known[records]
 
     def _world(self, seed: int, only_faults: Mapping[int, Luck] | None, records: int | None) -> UserWorld:
-        # With fewer records there is nothing to compare with.
-        judging = self._judging if records is None else replace(self._judging, compare=Judging.compare)
+        judging = self._judging
+        if records is not None:
+            expected = self._expected(records)
+            compare = Judging.compare if expected is None else partial(self._comparison.complaints, expected=expected)
+            judging = replace(judging, compare=compare)
         return UserWorld(seed, self._ready(records), judging, self._weather, only_faults)
 
     def _run_calm(self, number: int) -> Outputs:
-        judging = replace(self._judging, compare=Judging.compare)
-        world = UserWorld(-1 - number, self._ready(None), judging, Weather(is_calm=True))
+        world = self._calm_world(number, None)
         failure = failure_of(world)
         if failure is not None:
             raise self._failed(Shrunk(failure, (), None, 0), []) from _cause_of(failure)
         self._calm_ms.append(world.outcome.virtual_ms)
         return world.outputs()
+
+    def _calm_world(self, number: int, records: int | None) -> UserWorld:
+        judging = replace(self._judging, compare=Judging.compare)
+        return UserWorld(-1 - number, self._ready(records), judging, Weather(is_calm=True))
+
+    def _smaller(self, seed: int, only_faults: Mapping[int, Luck] | None, records: int | None) -> World | None:
+        """A world to shrink to: none where the check does not hold for so few records even if nothing fails."""
+        if records is not None and self._expected(records) is None:
+            return None
+        return self._world(seed, only_faults, records)
+
+    def _expected(self, records: int) -> Outputs | None:
+        """What sinks get of so many records where nothing fails; None if even that goes wrong."""
+        if records not in self._expected_of:
+            world = self._calm_world(0, records)
+            self._expected_of[records] = None if failure_of(world) is not None else world.outputs()
+        return self._expected_of[records]
 
     def _compared(self, outputs: Outputs) -> list[str]:
         return self._comparison.complaints(outputs)
@@ -180,7 +204,7 @@ class _CrashTest:
             ]
             lines += ["see it again:", *(f"  {line}" for line in _again(seed, shrunk))]
         lines += ["its story (virtual milliseconds):", story_of(failure.world, failure.complaint)]
-        told = "\n".join(lines)
+        told = with_short_slots("\n".join(lines))
         return CrashTestFailed(name, seed, complaint, shrunk.faults, shrunk.records, told)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.faults import Luck
 from clonos_chaos.shrinking import SECONDS_MAX, Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.story import story_of
+from clonos_chaos.story import story_of, with_short_slots
 from clonos_chaos.weather import Swarm
 from clonos_chaos.world import World
 
@@ -39,11 +39,13 @@ def told(failure: Failure) -> str:
     """What failed, in which weather, and the story of the tasks concerned."""
     world = failure.world
     kind = "" if type(failure.error).__name__ == "WorldFailed" else f"{type(failure.error).__name__}: "
-    return "\n".join(
-        (
-            f"seed {world.seed} ({world.job.name}): {kind}{failure.complaint}",
-            f"{world.options}\n{world.settings}\n{world.plan.vertices}",
-            story_of(world, failure.complaint),
+    return with_short_slots(
+        "\n".join(
+            (
+                f"seed {world.seed} ({world.job.name}): {kind}{failure.complaint}",
+                f"{world.options}\n{world.settings}\n{world.plan.vertices}",
+                story_of(world, failure.complaint),
+            )
         )
     )
 

@@ -22,6 +22,9 @@ MANNER_WORDS_MAX: Final = 8
 MakeWorld = Callable[[Mapping[int, Luck] | None, int | None], World]
 """From the faults that may strike (None: all) and the most records (None: all) to a world that has not run."""
 
+MakeSmaller = Callable[[Mapping[int, Luck] | None, int | None], World | None]
+"""The same; None where such a world would say nothing."""
+
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}")
 _VARIABLE = re.compile(r"b?'[^']*'|b?\"[^\"]*\"|[\w-]+/\d+|0x[0-9a-f]+|\S*\d\S*")
 
@@ -85,13 +88,13 @@ def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None)
     return make({number: lucks[number] for number in faults if number in lucks}, records)
 
 
-def shrink(make: MakeWorld, whole: Failure, records: int | None, seconds_max: float = SECONDS_MAX) -> Shrunk:
+def shrink(make: MakeSmaller, whole: Failure, records: int | None, seconds_max: float = SECONDS_MAX) -> Shrunk:
     """Smaller worlds that fail as the whole one has. ``records``: how many it has; None where they cannot be fewer."""
     return _Shrinking(make, whole, seconds_max).run(records)
 
 
 class _Shrinking:
-    def __init__(self, make: MakeWorld, whole: Failure, seconds_max: float) -> None:
+    def __init__(self, make: MakeSmaller, whole: Failure, seconds_max: float) -> None:
         self._make = make
         self._manner = whole.manner
         self._smallest = whole
@@ -110,7 +113,8 @@ class _Shrinking:
 
     def _fails(self, faults: tuple[int, ...], records: int | None) -> bool:
         self._tries += 1
-        found = failure_of(self._make({number: self._lucks[number] for number in faults}, records))
+        world = self._make({number: self._lucks[number] for number in faults}, records)
+        found = None if world is None else failure_of(world)
         if found is None or found.manner != self._manner:
             return False
         self._smallest = found

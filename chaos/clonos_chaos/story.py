@@ -30,11 +30,15 @@ def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
 
 
 def story_of(world: World, complaint: str) -> str:
-    """The last lines about the tasks concerned, about faults, and about the job; slots get short names."""
+    """The last lines about the tasks concerned, about faults, and about the job."""
     concerned = tasks_concerned(world, complaint)
+    return "\n".join([line for line in world.story if _is_about(world, line, concerned)][-LINES_MAX:])
+
+
+def with_short_slots(text: str) -> str:
+    """The same text with slots as s1, s2, ... in the order in which they appear."""
     names: dict[str, str] = {}
-    lines = [line for line in world.story if _is_about(world, line, concerned)][-LINES_MAX:]
-    return "\n".join(_SLOT.sub(lambda slot: names.setdefault(slot[0], f"s{len(names) + 1}"), line) for line in lines)
+    return _SLOT.sub(lambda slot: names.setdefault(slot[0], f"s{len(names) + 1}"), text)
 
 
 def _is_about(world: World, line: str, concerned: set[TaskId]) -> bool:

@@ -144,6 +144,19 @@ def test_a_failure_names_the_smallest_world_and_how_to_see_it_again() -> None:
     assert " start " in failure.told.partition("its story")[2]
 
 
+def test_a_check_that_wants_all_records_does_not_shrink_to_fewer() -> None:
+    job = jobs.spread(jobs.asking)
+    failure = failing(job, check=few, http=lambda request: {"answer": 1}, compare=False)
+    assert failure.records is None
+    assert failure.faults
+
+
+def test_what_is_lost_is_shrunk_to_few_records_of_which_some_are_lost() -> None:
+    failure = failing(lambda: jobs.spread(lambda number: number, jobs.CarelessTable()))
+    assert failure.records is not None
+    assert failure.records < jobs.RECORDS
+
+
 def test_a_failure_is_the_same_when_it_is_shown_again() -> None:
     failure = failing(jobs.spread(jobs.secretly_lucky))
     again = failing(jobs.spread(jobs.secretly_lucky), seeds=[failure.seed])
