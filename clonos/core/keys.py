@@ -100,6 +100,11 @@ def state_key(key: object) -> object:
 
 def state_keys(keys: list[Any]) -> list[Any]:
     """``state_key`` of each: the same list where all keys stand for themselves. KeyUnsupported."""
+    if not keys:
+        return keys
+    first = type(keys[0])
+    if first in SAFE and [*map(type, keys)].count(first) == len(keys):  # quicker than the set of their types
+        return keys
     level = keys
     for _ in range(KEY_DEPTH_MAX + 1):
         classes = {*map(type, level)}
@@ -118,17 +123,26 @@ def key_of(state_key: object) -> object:
 
 
 class Router:
-    """Partitions batches by key over the tasks of a vertex; remembers the targets of recent keys."""
+    """Partitions batches by key over the tasks of a vertex; remembers the targets of recent keys.
 
-    __slots__ = ("_parallelism", "_targets")
+    The targets are a plain dict of state keys. It forgets all when it is full: that costs less than knowing which was
+    used last.
+    """
+
+    __slots__ = ("_cached_keys_max", "_parallelism", "_targets", "_tasks_of_groups")
 
     def __init__(self, parallelism: int, max_parallelism: int, cached_keys_max: int = CACHED_KEYS_MAX) -> None:
         self._parallelism = parallelism
-        self._targets = _Targets(parallelism, max_parallelism, cached_keys_max)
+        groups = range(max_parallelism)
+        self._tasks_of_groups = [task_of_group(group, parallelism, max_parallelism) for group in groups]
+        self._cached_keys_max = cached_keys_max
+        self._targets: dict[object, int] = {}
 
     def target(self, key: object) -> int:
         """The index of the task that a key belongs to. KeyUnsupported."""
-        return self._targets[state_key(key)]
+        stored = state_key(key)
+        found = self._targets.get(stored)
+        return self._learn(stored) if found is None else found
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """The rows for each task, by its index, in their order. ``keys[i]`` is the key of ``rows[i]``.
@@ -136,29 +150,35 @@ class Router:
         KeyUnsupported, ValueBeyondLimit; ValueError: more or fewer keys than rows.
         """
         parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
-        targets = map(self._targets.__getitem__, state_keys(keys if type(keys) is list else list(keys)))
-        for target, row in zip(targets, rows, strict=True):
-            parts[target].append(row)
-        return parts
+        stored = state_keys(keys if type(keys) is list else list(keys))
+        targets = self._targets
+        # A key that is not known yet stops the quick loop, which goes on behind it.
+        if stored is rows:
+            remaining = iter(stored)
+            while True:
+                try:
+                    for key in remaining:
+                        parts[targets[key]].append(key)
+                    return parts
+                except KeyError:
+                    pass
+                parts[self._learn(key)].append(key)
+        pairs = zip(stored, rows, strict=True)
+        while True:
+            try:
+                for key, row in pairs:
+                    parts[targets[key]].append(row)
+                return parts
+            except KeyError:
+                pass
+            parts[self._learn(key)].append(row)
 
-
-class _Targets(dict[object, int]):
-    """State key -> index of its task. Forgets all when it is full: that costs less than knowing which was used last."""
-
-    __slots__ = ("_parallelism", "_max_parallelism", "_cached_keys_max")
-
-    def __init__(self, parallelism: int, max_parallelism: int, cached_keys_max: int) -> None:
-        super().__init__()
-        self._parallelism = parallelism
-        self._max_parallelism = max_parallelism
-        self._cached_keys_max = cached_keys_max
-
-    def __missing__(self, key: object) -> int:
-        group = key_group(encode_key(key), self._max_parallelism)
-        target = task_of_group(group, self._parallelism, self._max_parallelism)
-        if len(self) >= self._cached_keys_max:
-            self.clear()
-        self[key] = target
+    def _learn(self, key: object) -> int:
+        """The target of a state key that was not remembered."""
+        group = key_group(encode_key(key), len(self._tasks_of_groups))
+        if len(self._targets) >= self._cached_keys_max:
+            self._targets.clear()
+        target = self._targets[key] = self._tasks_of_groups[group]
         return target
 
 

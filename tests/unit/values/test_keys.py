@@ -166,6 +166,8 @@ def test_a_router_splits_like_its_dumb_twin(batches: list[list[Any]], parallelis
     for batch in batches:
         rows = list(range(len(batch)))
         assert router.split(batch, rows) == dumb_split(batch, rows, parallelism)
+        by_themselves = list(map(repr, itertools.chain.from_iterable(router.split(batch, batch))))
+        assert by_themselves == list(map(repr, itertools.chain.from_iterable(dumb_split(batch, batch, parallelism))))
         assert [router.split([key], [0]).index([0]) for key in batch] == [router.target(key) for key in batch]
 
 
