@@ -109,13 +109,31 @@ LOST: dict[str, JournalScene] = {
 }
 """What loses the journal."""
 
+
+def kills_all_but_the_sources_keepers(world: World, reached: Reached) -> None:
+    """The slots of an immediate sink, of its keepers and of the source die at one instant."""
+    source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
+    slots = dict.fromkeys((source.slot, sink.slot, *sink.keepers))
+    world.faults.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
+
+
+def kills_all_but_the_source(world: World, reached: Reached) -> None:
+    """The slots of an immediate sink, of its keepers and of the source's die at one instant."""
+    source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
+    slots = dict.fromkeys((sink.slot, *sink.keepers, *source.keepers))
+    world.faults.kill_together([world.slots[slot] for slot in slots if slot != source.slot and slot in world.slots])
+
+
+def _struck_at_the_sink(strike: Strike) -> JournalScene:
+    aim = Aim("outside written", strike, about("sink/0"), 9)
+    return lambda seed, goes_back: pushed_stage(
+        seed, goes_back, [replace(aim)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS
+    )
+
+
 ROLLED_BACK: dict[str, JournalScene] = {
-    "an immediate sink and its keeper die together": lambda seed, goes_back: pushed_stage(
-        seed,
-        goes_back,
-        [Aim("outside written", kills_with_keepers("sink/0"), about("sink/0"), 9)],
-        sink=IMMEDIATE,
-        options=SLOW_CHECKPOINTS,
-    ),
+    "an immediate sink and its keeper die together": _struck_at_the_sink(kills_with_keepers("sink/0")),
+    "an immediate sink, its keeper and that of the source die together": _struck_at_the_sink(kills_all_but_the_source),
+    "an immediate sink, its keeper and the source die together": _struck_at_the_sink(kills_all_but_the_sources_keepers),
 }
 """What costs another log, but no journal."""

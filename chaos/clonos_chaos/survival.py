@@ -28,14 +28,33 @@ class Survival:
         self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all they should
         self._keepers: dict[TaskId, set[SlotId]] = {}  # that hold all of what their task has let out
         self._filled: dict[TaskId, set[SlotId]] = {}  # and those that did when they died, of which nobody knows yet
+        self._staying: set[TaskId] = set()  # sources whose journal is safe in their slot while they begin anew
         self._dead: set[SlotId] = set()
 
     def begin(self, view: View) -> None:
-        """A generation begins: nothing has been let out yet."""
+        """A generation begins: nothing has been let out yet. A journal stays with those that keep it, and with the
+        source itself where it lives on in its slot."""
+        named = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
+        self._staying.clear()
+        for task, complete in self._keepers.items():
+            if self.world.plan.is_journalled(task):
+                named[task] &= complete
+                if self._stays(task, view):
+                    self._staying.add(task)
+                elif not named[task]:
+                    self.effects_exposed.add(task)
         self.why_permitted = ""
         self._up.clear()
-        self._keepers = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
-        self._filled = {task: set(keepers) for task, keepers in self._keepers.items()}
+        self._keepers = named
+        self._filled = {task: set(keepers) for task, keepers in named.items()}
+
+    def _stays(self, task: TaskId, view: View) -> bool:
+        """Whether a new generation finds the journal of a source where its last incarnation lived."""
+        slot = self.world.slots.get(view.placements[task].slot)
+        if slot is None or slot.is_dead or slot.slot.view.number != view.number - 1:
+            return False
+        hosted = slot.slot.hosted.get(task)
+        return hosted is not None and not isinstance(hosted.state, Recovering)
 
     def look(self, view: View) -> None:
         """Who holds everything now."""
@@ -44,6 +63,8 @@ class Survival:
             hosted = self._hosted(task, placement.slot, placement.incarnation)
             if hosted is not None and self._up.get(task) != placement.incarnation and _holds_all(hosted):
                 self._up[task] = placement.incarnation
+            if hosted is not None and not isinstance(hosted.state, Recovering):
+                self._staying.discard(task)
         for task, complete in self._keepers.items():
             placement = view.placements[task]
             for slot_id in placement.keepers:
@@ -73,6 +94,7 @@ class Survival:
         if before.number:
             self.look(before)
         present = {address.slot for address in view.slots}
+        self._staying -= {task for task in self._staying if not self._has_heard(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
             let_go = {slot for slot in complete - named if slot in present}
@@ -83,13 +105,18 @@ class Survival:
                 self.world.fail(f"view {view.number:x} lets the last keepers go that hold all of {name}: {let_go}")
         self._judge(view)
 
+    def _has_heard(self, task: TaskId, view: View) -> bool:
+        slot = self.world.slots.get(view.placements[task].slot)
+        return slot is not None and slot.slot.view.number >= view.number
+
     def _judge(self, view: View) -> None:
         plan = self.world.plan
         for task, complete in self._keepers.items():
             complete -= self._dead
             placement = view.placements[task]
             hosted = self._hosted(task, placement.slot, placement.incarnation)
-            if not complete and (hosted is None or isinstance(hosted.state, Recovering)):
+            is_safe = task in self._staying and placement.slot not in self._dead
+            if not (complete or is_safe) and (hosted is None or isinstance(hosted.state, Recovering)):
                 self.effects_exposed.add(task)
                 self._permit(f"{plan.task_name(task)} is dead and so are its keepers")
         depth = plan.sharing_depth

@@ -98,6 +98,8 @@ class Effects:
     def meet(self, slots: tuple[SlotId, ...]) -> None:
         """A view names the keepers: a new one beside the old gets all since the last checkpoint."""
         self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot) for slot in slots if slot > 0}
+        if self.journal is not None:
+            self.journal.met = self.hosted.slot.view.number
         for link in self.keepers.values():
             if not link.is_ready:
                 self._keep_all(link)
@@ -193,4 +195,4 @@ class Effects:
         if self.outside is not None:
             self.outside.log.close()
         if self.journal is not None:
-            self.hosted.shell.intakes.close(self.hosted.task, self.hosted.incarnation)
+            self.journal.close()

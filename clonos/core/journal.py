@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from clonos.core.causal_log import check_overlap
 from clonos.core.chain import JournalledChain
 from clonos.core.errors import EnvironmentFault
 from clonos.core.failures import failure_of
-from clonos.core.ids import ChannelId, journal_of, view_name
+from clonos.core.gather import choose_longest
+from clonos.core.ids import ChannelId, ViewNumber, journal_of, view_name
 from clonos.core.messages import Delta
 from clonos.core.ports import Journalled, TaskPort
 
@@ -53,6 +55,7 @@ class Journal:
         self.is_open = False
         self.is_held = False
         self.is_stopping = False  # the job ends behind a last checkpoint: what is not released by now never is
+        self.met = ViewNumber(0)  # the view that was installed last while this incarnation lived
         self._opened_ns = 0
         self._failing_ns: int | None = None  # since when, if no connection has lasted since
 
@@ -72,12 +75,16 @@ class Journal:
         return self.hosted.logs.replicas[self.id].start_bytes
 
     def adopt(self, found: Delta | None) -> None:
-        """Begins where the restored state ends, with what a keeper had."""
+        """Begins where the restored state ends, with what a keeper had, or this incarnation's forerunner here."""
         hosted = self.hosted
         start = hosted.snapshot.journal_offset_bytes if hosted.snapshot is not None else 0
+        left = hosted.slot.journals.pop(hosted.task, None)
+        if found is not None and left is not None:
+            check_overlap(self.id, found.offset_bytes, found.data, left.offset_bytes, left.data)
         data = b""
-        if found is not None and found.offset_bytes <= start:
-            data = found.data[start - found.offset_bytes :]
+        if copies := [copy for copy in (found, left) if copy is not None and copy.offset_bytes <= start]:
+            longest = choose_longest(copies)
+            data = longest.data[start - longest.offset_bytes :]
         elif not hosted.placement.is_first:
             hosted.shell.warn(
                 f"no keeper has the journal of {hosted.plan.task_name(hosted.task)}: what came in behind byte {start},"
@@ -99,6 +106,16 @@ class Journal:
         start = self.start_bytes
         data = self.hosted.logs.replicas[self.id].data
         return bytes(memoryview(data)[offset_bytes - start : self.released_bytes - start])
+
+    def close(self) -> None:
+        """The incarnation is over. What was released stays for a successor in this slot, should no keeper live; but not
+        when a view was skipped, by which it may have lived, and received other bytes, elsewhere."""
+        hosted, slot = self.hosted, self.hosted.slot
+        hosted.shell.intakes.close(hosted.task, hosted.incarnation)
+        slot.journals.pop(hosted.task, None)
+        is_succeeded_here = slot.view.placements[hosted.task].slot == slot.id and slot.view.number == self.met + 1
+        if is_succeeded_here and self.released_bytes > self.start_bytes:
+            slot.journals[hosted.task] = Delta(self.id, self.start_bytes, False, self.recovered)
 
     # ------------------------------------------------------------------ what comes in
 

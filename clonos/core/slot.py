@@ -40,6 +40,7 @@ class Slot(LocalEvents):
         self.hosted: dict[TaskId, Hosted] = {}
         self.standbys: dict[TaskId, Standby] = {}
         self.keepers: dict[TaskId, Keeper] = {}
+        self.journals: dict[TaskId, m.Delta] = {}  # left by an incarnation for its successor here
         self.pressure = Pressure(self)
         self.status_is_due = False
         self._early: list[tuple[SlotId, m.Message]] = []

@@ -110,6 +110,14 @@ def _forget_at_a_rollback(planting: Planting) -> None:
     planting.swap(Keeper, "begin_generation", begin_generation)
 
 
+def _leave_nothing_for_the_successor_here(planting: Planting) -> None:
+    def close(right: Any, self: Journal) -> None:
+        right(self)
+        self.hosted.slot.journals.clear()
+
+    planting.wrap(Journal, "close", close)
+
+
 def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
     def position(right: Any, self: journal_head.JournalHead) -> bytes:
         records, self._records = self._records, type(self._records)()
@@ -144,7 +152,10 @@ WRONG: dict[Callable[[Planting], None], JournalScene] = {
     _release_at_once: SURVIVED["the source dies when bytes have come in"],
     _adopt_nothing: SURVIVED["the source dies when the pusher is told"],
     _adopt_half: SURVIVED["the source dies when the pusher is told"],
-    _forget_at_a_rollback: ROLLED_BACK["an immediate sink and its keeper die together"],
+    _forget_at_a_rollback: ROLLED_BACK["an immediate sink, its keeper and the source die together"],
+    _leave_nothing_for_the_successor_here: ROLLED_BACK[
+        "an immediate sink, its keeper and that of the source die together"
+    ],
     _leave_what_is_unread_out_of_the_snapshot: SURVIVED["the keeper, then the source, dies when records are read"],
     _truncate_at_the_barrier: SURVIVED["the source dies, and nobody has heard of its snapshot"],
     _keep_only_what_is_new: SURVIVED["the source dies when the pusher is told"],
