@@ -26,7 +26,7 @@ job = "described"
 spare_slots = 0
 parallelism = 1
 [job_options]
-records = 240
+records = 900
 per_second = 240
 [limits]
 seconds = 50
@@ -67,13 +67,15 @@ def test_the_driver_is_killed_and_another_one_resumes(tmp_path: Path) -> None:
     assert len(record.generations) == 2
 
 
-def test_a_service_that_hangs_and_flipped_bits_and_a_pause_cost_nothing(tmp_path: Path) -> None:
+def test_a_service_that_hangs_flipped_bits_a_pause_a_failing_disk_and_an_error_cost_nothing(tmp_path: Path) -> None:
     service = 'kind = "service_hang"\nat = { seconds = 0.2 }\nlasts = "300ms"\n'
     bits = (
         '[[faults]]\nkind = "corrupt"\nvictim = "window"\nat = { seconds = 0.6 }\nlasts = "300ms"\nevery_bytes = 500\n'
     )
     pause = '[[faults]]\nkind = "pause"\nvictim = "tell"\nat = { seconds = 0.8 }\nlasts = "500ms"\n'
-    record = _run(service + bits + pause, tmp_path)
+    disk = '[[faults]]\nkind = "disk_failing"\nvictim = "ask"\nat = { seconds = 1.0 }\nlasts = "400ms"\n'
+    error = '[[faults]]\nkind = "user_error"\nvictim = "window"\nat = { seconds = 1.2 }\n'
+    record = _run(service + bits + pause + disk + error, tmp_path)
     assert not _bad(record)
     assert record.checks[0].name == "bits flipped"
 
