@@ -38,7 +38,16 @@ def run(arguments: Sequence[str]) -> int:
     scenarios = read_scenarios(find_scenario(parsed.scenario))
     where = parsed.where or Where.PROCESSES
     wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
-    return GOOD if run_scenarios(scenarios, wishes, _tell) else BAD
+    verdicts: list[bool] = []
+
+    def tell(record: Record) -> None:
+        verdicts.append(record.is_good)
+        _tell(record)
+
+    is_good = run_scenarios(scenarios, wishes, tell)
+    if len(verdicts) > 1:
+        print(f"{sum(verdicts)} of {len(verdicts)} runs came to what they should")
+    return GOOD if is_good else BAD
 
 
 def soak(arguments: Sequence[str]) -> int:
