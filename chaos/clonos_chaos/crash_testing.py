@@ -18,7 +18,7 @@ from clonos_chaos.shrinking import Failure, Shrunk, chosen, failure_of, shrink
 from clonos_chaos.story import story_of, with_short_slots
 from clonos_chaos.user_calls import HttpAnswer, Services, StandIns
 from clonos_chaos.user_graph import Inputs, JobLike, Ready, given_inputs, ready
-from clonos_chaos.user_world import Check, Judging, Outputs, UserWorld, Weather
+from clonos_chaos.user_world import Check, Judging, Outputs, UserWorld
 from clonos_chaos.world import World, WorldFailed
 
 SEEDS_USUAL: Final = range(200)
@@ -100,8 +100,6 @@ class _CrashTest:
         self._inputs = given_inputs(job, inputs)
         self._judging = Judging(stand_ins, check, self._compared)
         self._compare = compare
-        self._weather = Weather()
-        self._calm_ms: list[int] = []
         self._expected_of: dict[int, Outputs | None] = {}
         self._is_made_anew = callable(job)
         self._known: dict[int | None, Ready] = {}
@@ -110,7 +108,6 @@ class _CrashTest:
     def run(self, seeds: list[int], faults: tuple[int, ...] | None, records: int | None) -> CrashReport:
         """All worlds, up to the first that fails. CrashTestFailed."""
         self._comparison = Comparison(self.report.job, self._compare, self._run_calm)
-        self._weather = Weather(tuple(sorted(set(self._calm_ms))))
         for seed in seeds:
             make = partial(self._world, seed)
             if faults is not None or records is not None:
@@ -150,19 +147,18 @@ class _CrashTest:
             expected = self._expected(records)
             compare = Judging.compare if expected is None else partial(self._comparison.complaints, expected=expected)
             judging = replace(judging, compare=compare)
-        return UserWorld(seed, self._ready(records), judging, self._weather, only_faults)
+        return UserWorld(seed, self._ready(records), judging, only_faults)
 
     def _run_calm(self, number: int) -> Outputs:
         world = self._calm_world(number, None)
         failure = failure_of(world)
         if failure is not None:
             raise self._failed(Shrunk(failure, (), None, 0), []) from _cause_of(failure)
-        self._calm_ms.append(world.outcome.virtual_ms)
         return world.outputs()
 
     def _calm_world(self, number: int, records: int | None) -> UserWorld:
         judging = replace(self._judging, compare=Judging.compare)
-        return UserWorld(-1 - number, self._ready(records), judging, Weather(is_calm=True))
+        return UserWorld(-1 - number, self._ready(records), judging, is_calm=True)
 
     def _smaller(self, seed: int, only_faults: Mapping[int, Luck] | None, records: int | None) -> World | None:
         """A world to shrink to: none where the check does not hold for so few records even if nothing fails."""

@@ -186,9 +186,11 @@ class CallWatch:
             if (call.key, call.incarnation) in lives:
                 found.append(f"{call.task} has made the call {call.service} with the key {call.key} twice in one life")
             lives.add((call.key, call.incarnation))
+            if call.task in exposed:
+                continue
             if requests.setdefault(call.key, (call.service, call.request)) != (call.service, call.request):
                 found.append(f"{call.task} has given the key {call.key} to two different calls of {call.service}")
-            if call.is_effect and call.task not in exposed:
+            if call.is_effect:
                 effects.setdefault((call.task, call.generation, call.place), []).append(call)
         for (task, _, index), calls in effects.items():
             service = calls[0].service

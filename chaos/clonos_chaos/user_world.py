@@ -21,7 +21,7 @@ from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks
 from clonos.operators.image import JobImage
 from clonos_chaos.channel_watch import Content
-from clonos_chaos.clockwork import SECOND_NS
+from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.faults import HESITATE, KINDS, Luck
 from clonos_chaos.pushers import SimPusher
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
@@ -33,6 +33,13 @@ from clonos_chaos.world import Outcome, Settings, World, draw_options
 VIRTUAL_SECONDS_MAX: Final = 300
 HESITATIONS: Final = 8
 """In worlds without faults so often a process stands still for a while."""
+
+DEATHS: Final = ("kill", "kill", "kill", "kill_linked", "kill_domain", "false_suspicion", "pause")
+"""Faults behind most of which a task has a successor."""
+
+RECORDS_USUAL: Final = 100
+STEPS_WANTED: Final = 40
+"""Of each source, as far as its records are known."""
 
 LOOK_EVERY: Final = 8
 """Messages between two looks at all logs: jobs of tests are small."""
@@ -65,14 +72,6 @@ class Outputs(Mapping[str, list[Any]]):
 
     def __repr__(self) -> str:
         return f"Outputs({self._rows!r})"
-
-
-@dataclass(frozen=True)
-class Weather:
-    """How worlds of a test are drawn. ``lasts_ms``: what the job takes where nothing goes wrong."""
-
-    lasts_ms: tuple[int, ...] = (100,)
-    is_calm: bool = False
 
 
 def _nothing(_outputs: Outputs) -> list[str]:
@@ -153,19 +152,20 @@ class UserWorld(World):
         seed: int,
         job: Ready,
         judging: Judging,
-        weather: Weather = Weather(),
         only_faults: Mapping[int, Luck] | None = None,
+        is_calm: bool = False,
     ) -> None:
+        """``is_calm``: nothing fails; processes only stand still for a while."""
         luck = Random(f"test world {seed}")
         self.watch = CallWatch(lambda error: self.crashes.append(error))
         self.judging = judging
         self.check_error: Exception | None = None
         self._commit_luck = Random(f"commits of {seed}")
-        options = _options(job, luck, weather)
+        options = _options(job, luck)
         super().__init__(
             seed,
             options=options,
-            settings=_settings(luck, weather),
+            settings=_settings(luck, is_calm),
             job=lambda _: UserJob(job, self.watch, options),
             only_faults=only_faults,
         )
@@ -280,13 +280,17 @@ def _hidden_luck(seed: int) -> Iterator[None]:
         random.setstate(before)
 
 
-def _options(job: Ready, luck: Random, weather: Weather) -> Options:
+def _options(job: Ready, luck: Random) -> Options:
     """What steers the runtime is drawn; what a job promises by an option stays as it says."""
     own, named = job.settings.core, job.settings.origins
     drawn = draw_budgets(draw_options(luck), luck)
+    records = RECORDS_USUAL if job.records is None else job.records
+    step_records = luck.choice((1, 1, 2, 4, 8)) * max(1, records // STEPS_WANTED)
     return replace(
         drawn,
-        checkpoint_every_ms=max(20, luck.choice(weather.lasts_ms) // luck.choice((2, 4, 8))),
+        step_records_first=step_records,
+        step_records_max=step_records,
+        checkpoint_every_ms=luck.choice((10, 20, 20, 50)),
         keepers=own.keepers,
         standbys=own.standbys if "standbys" in named else drawn.standbys,
         sharing_depth=own.sharing_depth,
@@ -296,11 +300,18 @@ def _options(job: Ready, luck: Random, weather: Weather) -> Options:
     )
 
 
-def _settings(luck: Random, weather: Weather) -> Settings:
+def _settings(luck: Random, is_calm: bool) -> Settings:
+    """Slow steps and a quick store, so that there are checkpoints for a successor to begin from."""
     mix = luck.sample(sorted(set(KINDS)), luck.choice((1, 2, 4)))
-    kinds = luck.choice((KINDS, KINDS, ("kill",), tuple(mix)))
-    drawn = replace(Settings.draw(luck), disk=DiskWeather.draw(luck), look_every=LOOK_EVERY)
-    if weather.is_calm:
-        return replace(drawn, fault_counts=(HESITATIONS,), fault_span_ms=(30, 100, 300), fault_kinds=(HESITATE,))
-    spans_ms = tuple(max(10, lasts_ms // part) for lasts_ms in weather.lasts_ms for part in (1, 2))
-    return replace(drawn, fault_counts=(1, 1, 2, 2, 3, 5, 8), fault_span_ms=spans_ms, fault_kinds=kinds)
+    drawn = replace(
+        Settings.draw(luck),
+        disk=DiskWeather.draw(luck),
+        look_every=LOOK_EVERY,
+        step_ns_max=luck.choice((5, 10, 20)) * MILLISECOND_NS,
+        store_ns_max=luck.choice((1, 5, 20)) * MILLISECOND_NS,
+        fault_span_ms=(50, 100, 200, 400),
+    )
+    if is_calm:
+        return replace(drawn, fault_counts=(HESITATIONS,), fault_kinds=(HESITATE,))
+    kinds = luck.choice((KINDS, DEATHS, DEATHS, tuple(mix)))
+    return replace(drawn, fault_counts=(1, 2, 2, 3, 4, 6, 8), fault_kinds=kinds)
