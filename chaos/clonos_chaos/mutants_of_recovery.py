@@ -244,6 +244,17 @@ def keepers_acknowledge_the_dead(planting: Planting) -> None:
     planting.wrap(Keeper, "keep", keep)
 
 
+@mutant("3")
+def keepers_take_what_follows_a_lost_message(planting: Planting) -> None:
+    """A keeper that has missed a message takes a whole one first: it holds no entry without its causes."""
+
+    def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
+        self.next_ordinal = message.ordinal
+        return right(self, message, slot)
+
+    planting.wrap(Keeper, "keep", keep)
+
+
 @mutant("7")
 def keeper_is_replaced_in_one_phase(planting: Planting) -> None:
     """The old keeper goes when the new one holds everything."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from clonos.core.plan import Partitioning
-from clonos_chaos.aims import Aim, Reached
+from clonos_chaos.aims import Aim, Reached, Where
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.stage import (
     BOTH,
@@ -103,6 +103,30 @@ def _all_but_the_keeper(seed: int) -> World:
 @scene("37 sink and keeper die together")
 def _sink_and_keeper(seed: int) -> World:
     return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("outside written", kills_with_keepers("sink/0"), nth=8)])
+
+
+@scene("37 message to the keeper is lost that had the causes of the next one")
+def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
+    def bears(of_sink: bool, of_task: bool) -> Where:
+        def where(world: World, reached: Reached) -> bool:
+            message: Any = reached.message
+            borne = {world.plan.task_name(delta.task) for delta in message.deltas}
+            return world.plan.task_name(message.task) == "sink/0" and ("sink/0" in borne, "a/0" in borne) == (
+                of_sink,
+                of_task,
+            )
+
+        return where
+
+    causes = lost("keep", bears(False, True), nth=2)
+    kill = Aim("keep delivered", kills("a/0", "sink/0"), both(bears(True, False), after(causes)))
+    return stage(
+        seed,
+        line(RICH, RICH, sink=IMMEDIATE),
+        [causes, kill],
+        options={"standbys": 0},
+        settings={"spare_slots": 2},
+    )
 
 
 @scene("37 sink dies while its keeper is replaced")

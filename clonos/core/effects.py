@@ -12,7 +12,7 @@ from clonos.core.ids import SlotId, TaskId, view_name
 from clonos.core.inflight_log import InflightLog
 from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
-from clonos.core.messages import Keep, Kept
+from clonos.core.messages import Kept
 from clonos.core.ports import Output
 from clonos.core.snapshots import Snapshot
 
@@ -138,8 +138,8 @@ class Effects:
     def _keep(self, link: KeeperLink, is_whole: bool) -> None:
         hosted, journal = self.hosted, self.journal
         start_bytes = journal.start_bytes if journal is not None else 0
-        deltas = link.deltas(hosted.logs)
-        hosted.shell.send(link.slot, Keep(hosted.task, hosted.incarnation, is_whole, deltas, start_bytes))
+        message = link.message(hosted.task, hosted.incarnation, is_whole, hosted.logs, start_bytes)
+        hosted.shell.send(link.slot, message)
 
     def _keep_all(self, link: KeeperLink) -> None:
         link.rewind(self.hosted.logs)

@@ -20,7 +20,7 @@ Requirement = dict[TaskId, int]
 class KeeperLink:
     """The task's end: what one keeper has acknowledged."""
 
-    __slots__ = ("acknowledged", "dirty", "is_ready", "shipped", "slot")
+    __slots__ = ("acknowledged", "dirty", "is_ready", "ordinal", "shipped", "slot")
 
     def __init__(self, slot: SlotId) -> None:
         self.slot = slot
@@ -28,6 +28,14 @@ class KeeperLink:
         self.shipped: dict[TaskId, int] = {}
         self.dirty: dict[TaskId, None] = {}
         self.is_ready = False  # has acknowledged a whole ``Keep``, so holds all that its task held then
+        self.ordinal = 0  # of the next message
+
+    def message(
+        self, task: TaskId, incarnation: Incarnation, is_whole: bool, logs: CausalLogs, journal_start_bytes: int = 0
+    ) -> Keep:
+        """What has not been shipped yet, as the next message."""
+        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        return Keep(task, incarnation, is_whole, self.deltas(logs), journal_start_bytes, ordinal)
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What has not been shipped yet."""
@@ -64,12 +72,13 @@ class KeeperLink:
 class Keeper:
     """The keeper's end, for one task: its log and every log that it holds."""
 
-    __slots__ = ("incarnation", "is_ready", "logs", "task")
+    __slots__ = ("incarnation", "is_ready", "logs", "next_ordinal", "task")
 
     def __init__(self, task: TaskId, incarnation: Incarnation) -> None:
         self.task = task
         self.incarnation = incarnation
         self.is_ready = False
+        self.next_ordinal = 0
         self.logs = CausalLogs()
 
     def meet(self, incarnation: Incarnation) -> None:
@@ -88,13 +97,15 @@ class Keeper:
     def keep(self, message: Keep, slot: SlotId) -> Kept | None:
         """Appends and acknowledges; None for a message of another incarnation.
 
-        A keeper that is new to the incarnation takes a whole message first: what was lost with an earlier one leaves
-        no gap where logs begin anew behind a completed checkpoint.
+        A keeper that is new to the incarnation takes a whole message first, and so does one that has missed a message:
+        what was lost need not leave a gap in the logs that the next one bears.
         """
         if message.incarnation != self.incarnation:
             return None
-        if not (self.is_ready or message.is_whole) or any(map(self.logs.has_gap, message.deltas)):
+        follows = self.is_ready and message.ordinal == self.next_ordinal
+        if not (follows or message.is_whole) or any(map(self.logs.has_gap, message.deltas)):
             return self.kept(slot)
+        self.next_ordinal = message.ordinal + 1
         for delta in message.deltas:
             self.logs.receive(delta)
         self.logs.truncate(journal_of(self.task), message.journal_start_bytes)

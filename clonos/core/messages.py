@@ -115,7 +115,8 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     """A task with effects outside to its keeper: deltas of its own log and of every log that it holds.
 
     ``is_whole``: they are all that the keeper lacks of all that the task holds. ``journal_start_bytes``: what lies
-    before it in the task's journal is in completed checkpoints.
+    before it in the task's journal is in completed checkpoints. ``ordinal``: number of the message on its way to this
+    keeper; behind one that was lost only a whole one counts, or an entry would be held without its causes.
     """
 
     task: TaskId
@@ -123,6 +124,7 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     is_whole: bool
     deltas: tuple[Delta, ...]
     journal_start_bytes: Count = 0
+    ordinal: Count = 0
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag="kept"):

@@ -74,6 +74,11 @@ def test_g37_a_keeper_that_lives_saves_what_has_left(name: str) -> None:
         assert world.outcome.rollbacks == 0
 
 
+def test_g37_a_keeper_holds_no_entry_without_its_causes() -> None:
+    for world in played(37, "message to the keeper is lost that had the causes of the next one"):
+        assert world.outcome.rollbacks == 0
+
+
 def test_g37_a_keeper_holds_all_logs_that_its_task_held() -> None:
     for world in played(37, "all but the keeper die"):
         assert world.outcome.rollbacks == 0

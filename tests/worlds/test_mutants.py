@@ -73,6 +73,10 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "calls_leave_before_the_keepers_have_them": ("47 task dies between the call and CALL", 0),
     "keepers_get_only_the_own_log": ("37 all but the keeper die", 0),
     "keepers_acknowledge_the_dead": ("24 suspected task calls on", 0),
+    "keepers_take_what_follows_a_lost_message": (
+        "37 message to the keeper is lost that had the causes of the next one",
+        0,
+    ),
     "keeper_is_replaced_in_one_phase": ("24 suspected sink writes on", 0),
     "no_repeated_keeps": ("37 sink dies while its keeper has not heard", 0),
     "sinks_acknowledge_before_the_outside_has": ("31 sink dies behind a complete checkpoint", 0),

@@ -221,9 +221,11 @@ class Dialogue:
         self.hear(slot, m.Answer(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
 
     def do_keep(self, words: list[str], given: Given) -> None:
-        """``keep c.1 all has=c[0!:s3] journal=0``"""
+        """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
-        self.hear(9, m.Keep(*self.life(words[0]), "all" in words, deltas, start))
+        task, incarnation = self.life(words[0])
+        ordinal = self.slot.keepers[task].next_ordinal
+        self.hear(9, m.Keep(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:
         """``kept c.1 from=7 has=c:3,a:2``"""

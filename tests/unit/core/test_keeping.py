@@ -29,12 +29,12 @@ def held(**logs: bytes) -> CausalLogs:
 def whole(link: KeeperLink, logs: CausalLogs, life: Incarnation = LIFE) -> Keep:
     """What a task sends to a keeper that is new to it, and to any at the heartbeat."""
     link.rewind(logs)
-    return Keep(SINK, life, True, link.deltas(logs))
+    return link.message(SINK, life, True, logs)
 
 
 def more(link: KeeperLink, logs: CausalLogs) -> Keep:
     """What a task sends when its logs have grown."""
-    return Keep(SINK, LIFE, False, link.deltas(logs))
+    return link.message(SINK, LIFE, False, logs)
 
 
 def grow(link: KeeperLink, logs: CausalLogs, task: TaskId, data: bytes) -> None:
@@ -110,6 +110,20 @@ def test_a_keeper_whose_first_message_was_lost_is_not_ready_though_later_ones_le
     assert kept is not None
     link.acknowledge(kept)
     assert link.meets({SINK: 4, MAP: 4})
+
+
+def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() -> None:
+    """The lost one had the map's log, the next one only the sink's: a step of elements that nobody could make again."""
+    link, logs, keeper = ready()
+    grow(link, logs, MAP, b"M")
+    more(link, logs)  # lost
+    grow(link, logs, SINK, b"S")
+    keeper.keep(more(link, logs), HERE)
+    assert keeper.logs.end_bytes(SINK) == 3
+    kept = keeper.keep(whole(link, logs), HERE)
+    assert kept is not None
+    link.acknowledge(kept)
+    assert link.meets({SINK: 4, MAP: 5})
 
 
 def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None:

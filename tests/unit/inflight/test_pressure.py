@@ -229,7 +229,8 @@ def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
     bench.tick()
     assert bench.says_over()
     assert bench.status.tasks == ()
-    bench.slot.on_message(SlotId(11), m.Keep(TaskId(1), LIFE, False, (m.Delta(TaskId(1), 900, False, b"d" * 200),)))
+    more = m.Keep(TaskId(1), LIFE, False, (m.Delta(TaskId(1), 900, False, b"d" * 200),), ordinal=1)
+    bench.slot.on_message(SlotId(11), more)
     bench.tick()
     failed = bench.budget_failures[0]
     assert (failed.task, failed.incarnation, failed.is_fatal) == (1, LIFE, True)
