@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.comparing import PAIRS, PAIRS_QUICK, Session
+from benchmarks.peers.running import PEERS
 
-NAMES: Final = ("throughput", "stages", "logging_overhead", "latency", "failover", "footprint")
-SIDES: Final = ("bare",)
+NAMES: Final = ("throughput", "stages", "logging_overhead", "latency", "failover", "footprint", "snapshot", "growth")
+SIDES: Final = ("bare", *PEERS)
 
 
 def main() -> int:
@@ -28,7 +29,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file")
     parser.add_argument("--quick", action="store_true", help="short runs and two pairs: to see whether it works")
     given = parser.parse_args()
-    against = SIDES if given.against == "all" else tuple(given.against.split(","))
+    against = SIDES if given.against == "all" else _sides(given.against.split(","))
     for kind, chosen, known in (("benchmark", given.names, NAMES), ("side", against, SIDES)):
         for name in chosen:
             if name not in known:
@@ -43,6 +44,11 @@ def main() -> int:
             session.write(given.json)  # after each: what was found is not lost with what comes
     session.say(f"done in {time.monotonic() - begun_s:.0f} s")
     return 0
+
+
+def _sides(names: list[str]) -> tuple[str, ...]:
+    """``spark`` stands for all its kinds."""
+    return tuple(side for name in names for side in (SIDES if name == "spark" else (name,)) if side.startswith(name))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Final
 from benchmarks import word_job, words
 from benchmarks.comparing import Session
 from benchmarks.tally import Measured
-from benchmarks.throughput import WORDS_FIRST, compare_runs, sized
+from benchmarks.throughput import WORDS_FIRST, in_turn, sized, tell_core_rates, tell_rates
 from clonos import clock, random, service
 
 OUTCOME: Final = "an outcome of a hundred bytes, as a lookup in a table of a few columns would have for its answer...."
@@ -82,8 +82,10 @@ def run(session: Session) -> None:
             name = f"{case.name}, logged/not"
             logged = sized(session, Path(folder), partial(_count, case, True), case.words_first)
             unlogged = sized(session, Path(folder), partial(_count, case, False), case.words_first)
-            runs = compare_runs(session, name, logged, unlogged, {name: case.goal})
-            bytes_a_word = max(run.determinant_bytes / run.words for run in runs)
+            found = in_turn(session, name, logged, unlogged)
+            tell_rates(session, name, found, {name: case.goal})
+            tell_core_rates(session, name, found)
+            bytes_a_word = max(run.determinant_bytes / run.words for run in found[0])
             goal = BYTES_GOAL if case.touch is None else ""
             session.figure(f"{case.name}, determinants", bytes_a_word, "bytes a word", goal)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 from benchmarks import bare, word_job, words
 from benchmarks.comparing import Session
+from benchmarks.peers import running as peers
+from benchmarks.peers.running import PEERS
 from benchmarks.tally import Measured
 
 SHAPES: Final = ("rows", "columns")
@@ -19,10 +20,23 @@ SECONDS_QUICK: Final = 1.5
 WORDS_FIRST: Final = 2e6
 """Of the run from which the length of the others follows."""
 
-GOALS: Final = {"rows/bare": ">= 0.85", "columns/bare": ">= 0.70"}
+GOALS: Final = {
+    "rows/bare": ">= 0.85",
+    "columns/bare": ">= 0.70",
+    "rows/spark-udf": ">= 3.5",
+    "rows/spark-arrow": ">= 2.5",
+    "rows/spark-native": ">= 2",
+    "rows/pathway": ">= 3",
+    "rows/bytewax": ">= 4",
+    "rows/pyflink": ">= 90",
+    "columns/spark-udf": ">= 7",
+    "columns/spark-arrow": ">= 5",
+    "columns/spark-native": ">= 4",
+    "columns/pathway": ">= 6",
+    "columns/bytewax": ">= 8",
+    "columns/pyflink": ">= 190",
+}
 
-WORDS_PER_S: Final = attrgetter("words_per_s")
-WORDS_PER_CPU_S: Final = attrgetter("words_per_cpu_s")
 Runner = Callable[[words.Workload], Measured]
 
 
@@ -32,15 +46,32 @@ def run(session: Session) -> None:
         folder = Path(name)
         words.prepare(folder)
         for shape in SHAPES:
+            job = sized(session, folder, partial(word_job.run, shape=shape))
             if "bare" in session.against:
-                _against_bare(session, folder, shape)
+                _against_bare(session, folder, shape, job)
+            for peer in session.against:
+                if peer in PEERS:
+                    _against_peer(session, folder, shape, job, peer)
 
 
-def _against_bare(session: Session, folder: Path, shape: str) -> None:
+def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], Measured]) -> None:
     targets = word_job.targets(words.vocabulary(), 2)
-    job = sized(session, folder, lambda workload: word_job.run(workload, shape))
     limit = sized(session, folder, lambda workload: bare.run(workload, shape, targets))
-    compare_runs(session, f"{shape}/bare", job, limit, GOALS)
+    name = f"{shape}/bare"
+    found = in_turn(session, name, job, limit)
+    tell_rates(session, name, found, GOALS)
+    tell_core_rates(session, name, found)
+
+
+def _against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
+    name = f"{shape}/{peer}"
+    workload = words.Workload(str(folder)).of_words(PEERS[peer].words)
+    try:
+        found = in_turn(session, name, job, partial(peers.run, peer, workload))
+    except peers.PeerMissing as missing:
+        session.leave_out(name, str(missing))
+        return
+    tell_rates(session, name, found, GOALS)
 
 
 def sized(session: Session, folder: Path, runner: Runner, words_first: float = WORDS_FIRST) -> Callable[[], Measured]:
@@ -50,22 +81,30 @@ def sized(session: Session, folder: Path, runner: Runner, words_first: float = W
     return partial(runner, workload.of_words(max(words_first, seconds * runner(workload).words_per_s)))
 
 
-def compare_runs(
-    session: Session,
-    name: str,
-    one: Callable[[], Measured],
-    other: Callable[[], Measured],
-    goals: Mapping[str, str],
-) -> list[Measured]:
-    """Both sides in turn; they were warmed up when they were sized. Answers the runs of the first."""
+def in_turn(
+    session: Session, name: str, one: Callable[[], Measured], other: Callable[[], Measured]
+) -> tuple[list[Measured], list[Measured]]:
+    """Runs of both sides, A B A B ...; they were warmed up when they were sized."""
     found: tuple[list[Measured], list[Measured]] = ([], [])
     for pair in range(session.pairs):
         for side, runs in zip((one, other), found, strict=True):
             runs.append(side())
         told = " and ".join(f"{runs[-1].words_per_s / 1e6:.2f}" for runs in found)
         session.say(f"{name}: pair {pair + 1} of {session.pairs}: {told} M words/s")
-    for suffix, rate, goal in (("", WORDS_PER_S, goals.get(name, "")), (" per core", WORDS_PER_CPU_S, "")):
-        session.compared(f"{name}{suffix}", [rate(run) for run in found[0]], [rate(run) for run in found[1]], goal)
-    for part, runs in zip(name.split("/"), found, strict=True):
-        session.figure(f"{name}, {part.rpartition(', ')[2]}", max(run.words_per_s for run in runs), "words/s, best")
-    return found[0]
+    return found
+
+
+def tell_rates(
+    session: Session, name: str, found: tuple[list[Measured], list[Measured]], goals: Mapping[str, str]
+) -> None:
+    """The ratio, and the best rate of each side."""
+    of_one, of_other = ([run.words_per_s for run in runs] for runs in found)
+    session.compared(name, of_one, of_other, goals.get(name, ""))
+    for part, rates in zip(name.split("/"), (of_one, of_other), strict=True):
+        session.figure(f"{name}, {part.rpartition(', ')[2]}", max(rates), "words/s, best")
+
+
+def tell_core_rates(session: Session, name: str, found: tuple[list[Measured], list[Measured]]) -> None:
+    """The ratio of what a second of processor time did: other load on the machine disturbs it less."""
+    of_one, of_other = ([run.words_per_cpu_s for run in runs] for runs in found)
+    session.compared(f"{name} per core", of_one, of_other)

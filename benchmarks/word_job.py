@@ -95,6 +95,7 @@ class TallySink:
 
     workload: Workload
     rows: list[int]
+    is_columnar: bool = True
     committed: dict[int, list[Part]] = field(default_factory=dict)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:

@@ -55,7 +55,12 @@ def run(name: str, workload: Workload) -> Measured:
         done = subprocess.run(
             [python, "-m", f"benchmarks.peers.{peer.module}", *arguments],
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)},
+            env=os.environ
+            | {
+                "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",  # PyFlink's workers take what is there
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": str(python),
+            },
             capture_output=True,
             timeout=LIMIT_S,
         )

@@ -1,0 +1,167 @@
+"""What grows with the number of tasks: a job of four stages in the simulated world, P tasks a stage, all to all.
+
+Every task reads at the same rate whatever P is. Counted, not timed, but for the coordinator's processor time: bytes of
+determinants made and sent along a record, log memory of a task, messages of a fail-over and its virtual time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from benchmarks import plots
+from benchmarks.comparing import Session
+from clonos.core import coordination as c
+from clonos.core import messages as m
+from clonos.core.coordinator import Coordinator
+from clonos.core.ids import SlotId
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.fuzz_chain import Work
+from clonos_chaos.fuzz_jobs import FuzzJob
+from clonos_chaos.world import Settings, World
+
+STAGES: Final = 4
+WIDTHS: Final = (2, 4, 8, 16)
+WIDTHS_QUICK: Final = (2, 4, 8)
+RECORDS_A_SOURCE: Final = 1_000
+SEED: Final = 11
+KILL_NS: Final = 300 * MILLISECOND_NS
+TASKS_OF_TICK: Final = 2_000
+TICKS: Final = 20
+RECOVERY_MESSAGES: Final = (m.Question, m.Answer, m.View)
+SETTINGS: Final = Settings(
+    step_ns_max=20 * MILLISECOND_NS,
+    network_ns_max=MILLISECOND_NS // 5,
+    domains=10_000,
+    fault_counts=(0,),
+    look_every=1 << 60,
+)
+
+
+@dataclass
+class Counted:
+    """What a world's network has seen."""
+
+    messages: Counter[str] = field(default_factory=Counter)
+    delta_bytes: int = 0
+    coordinator_ns: int = 0
+    log_bytes_max: int = 0
+    killed_ns: int = 0
+    caught_up_ns: int = 0
+    recovery_messages: int = 0
+
+
+def run(session: Session) -> None:
+    """Full sharing and one hop, by width; then the coordinator's tick."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for depth in (None, 1):
+        name = "full sharing" if depth is None else f"sharing depth {depth}"
+        for width in WIDTHS_QUICK if session.is_quick else WIDTHS:
+            session.say(f"{name}, {width} tasks a stage")
+            world, counted = _world(width, depth)
+            begun_s = time.process_time()
+            outcome = world.run()  # its oracle has compared everything with what must come out
+            taken_s = time.process_time() - begun_s
+            records = STAGES * len(world.job.expected())
+            figures = {
+                "determinants sent along": (counted.delta_bytes / records, "bytes a record and task"),
+                "log memory of a task, most": (counted.log_bytes_max, "bytes"),
+                "messages of a fail-over": (counted.recovery_messages, ""),
+                "fail-over, virtual": ((counted.caught_up_ns - counted.killed_ns) / 1e6, "ms"),
+                "coordinator": (counted.coordinator_ns / outcome.virtual_ms / 1e3, "ms a virtual second"),
+                "the world itself": (taken_s, "s"),
+            }
+            for what, (value, unit) in figures.items():
+                session.figure(f"{name}, P={width}: {what}", value, unit)
+                if what.startswith(("determinants", "log", "messages")):
+                    curves.setdefault(f"{what} ({name})", []).append((width, max(value, 1e-3)))
+    plots.lines(session.results / "growth.png", curves, "growth with P", ("tasks a stage", ""), is_logarithmic=True)
+    session.figure(f"coordinator tick for {TASKS_OF_TICK} tasks", _tick_ms(), "ms", "<= 10")
+
+
+def _build(job: FuzzJob, width: int) -> None:
+    vertices = [job.add(f"stage{number}", Work(ports=(0,)), width) for number in range(STAGES - 1)]
+    vertices.append(job.add_sink(Work(is_sink=True), width))
+    for giver, taker in itertools.pairwise(vertices):
+        job.connect(giver, taker, Partitioning.REBALANCE)
+
+
+def _world(width: int, depth: int | None) -> tuple[World, Counted]:
+    counted = Counted()
+    options = Options(
+        checkpoint_every_ms=200, sharing_depth=depth, step_records_max=16, step_records_first=16, standbys=1, keepers=0
+    )
+    records = RECORDS_A_SOURCE * width
+    world = World(
+        SEED,
+        options=options,
+        settings=SETTINGS,
+        job=lambda luck: FuzzJob("growth", luck, records, depth, lambda job: _build(job, width)),
+        aims=(),
+    )
+    _listen(world, counted)
+    world.clock.after(KILL_NS, _kill, world, counted)
+    return world, counted
+
+
+def _listen(world: World, counted: Counted) -> None:
+    send, handle = world.network.send, world.coordinator.handle
+
+    def counting(sender: int, receiver: int, message: m.Message, payload: Any) -> None:
+        counted.messages[type(message).__name__] += 1
+        if isinstance(message, m.Batch | m.Position):
+            counted.delta_bytes += sum(len(delta.data) for delta in message.deltas)
+        if counted.killed_ns and not counted.caught_up_ns:
+            counted.recovery_messages += isinstance(message, RECOVERY_MESSAGES)
+            _look(world, counted)
+        send(sender, receiver, message, payload)  # type: ignore[arg-type]
+
+    def handling(event: c.Event) -> None:
+        begun_ns = time.process_time_ns()
+        handle(event)
+        counted.coordinator_ns += time.process_time_ns() - begun_ns
+
+    world.network.send = counting  # type: ignore[method-assign]
+    world.coordinator.handle = handling  # type: ignore[method-assign]
+
+
+def _kill(world: World, counted: Counted) -> None:
+    """The process of a task in the middle; before that, a look at the memory of all."""
+    for slot in world.living():
+        for hosted in slot.slot.hosted.values():
+            counted.log_bytes_max = max(counted.log_bytes_max, hosted.logs.size_bytes)
+    victim = world.slot_of(next(task for task in world.plan.tasks if world.plan.task_name(task) == "stage1/0"))
+    assert victim is not None, "it lives when it is killed"
+    counted.killed_ns = world.clock.now_ns
+    world.faults.kill_together([victim])
+
+
+def _look(world: World, counted: Counted) -> None:
+    recoveries = world.coordinator.machine.recoveries
+    if recoveries and all(c.Milestone.CAUGHT_UP in dict(one.reached) for one in recoveries):
+        counted.caught_up_ns = world.clock.now_ns
+
+
+def _tick_ms() -> float:
+    """Of a machine with all slots registered and their statuses heard once."""
+    width = TASKS_OF_TICK // STAGES
+    vertices = tuple(Vertex(f"stage{number}", width, is_source=number == 0) for number in range(STAGES))
+    edges = tuple(Edge(number, number + 1, Partitioning.FORWARD, 0) for number in range(STAGES - 1))
+    machine = Coordinator(Plan("growth", vertices, edges, TASKS_OF_TICK, 1), Options())
+    machine.handle(c.Begin(1, "growth", TASKS_OF_TICK))
+    for slot in map(SlotId, range(1, TASKS_OF_TICK + 1)):
+        register = m.Register(slot, f"domain{slot}", "host", "", "", b"", "", slot, ())
+        machine.handle(c.Received(slot, register, 1))
+    assert machine.view is not None, "all slots that are needed have registered"
+    taken_ns = []
+    for tick in range(TICKS):
+        now_ns = 2 + tick * 50 * MILLISECOND_NS
+        begun_ns = time.process_time_ns()
+        machine.handle(c.Ticked(now_ns))
+        taken_ns.append(time.process_time_ns() - begun_ns)
+    return sorted(taken_ns)[TICKS // 2] / 1e6
