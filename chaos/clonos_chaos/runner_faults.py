@@ -16,6 +16,7 @@ from clonos.io.local_folder import default_root
 from clonos.status import SlotState, Status
 from clonos_chaos.ambush import Ambush
 from clonos_chaos.false_clock import FalseClock
+from clonos_chaos.hosts import Hosts
 from clonos_chaos.relay import Relay
 from clonos_chaos.scenario import NETWORK, SERVICE, Fault, Kind, Pattern
 from clonos_chaos.scenario_service import ServiceProcess
@@ -37,6 +38,7 @@ class Tools:
     service: ServiceProcess
     ambush: Ambush | None = None
     clock: FalseClock | None = None
+    hosts: Hosts | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
 
@@ -85,6 +87,10 @@ def strike(
             assert clock is not None, "a scenario that sets the clock has one to set"
             clock.set(fault.step_ms)
             return Lasting(lambda: clock.set(0), detail=f"by {fault.step_ms} ms")
+        case Kind.PARTITION:
+            hosts = tools.hosts
+            assert hosts is not None, "a scenario with a partition has hosts"
+            return Lasting(hosts.heal, detail=f"host {', '.join(hosts.cut(pids))}")
         case Kind.DISK_FULL:
             return _fill_disk([slot.slot for slot in slots])
         case Kind.DISK_FAILING:

@@ -15,11 +15,13 @@ from typing import Any, Final
 import msgspec
 import psutil
 
+from clonos.core.errors import JobError
 from clonos.io.local_folder import default_root, sweep
 from clonos.io.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
 from clonos_chaos.ambush import Ambush
 from clonos_chaos.false_clock import FalseClock
+from clonos_chaos.hosts import Hosts
 from clonos_chaos.relay import Relay
 from clonos_chaos.runner_course import Course
 from clonos_chaos.runner_driven import Driven, child_environment, status_of
@@ -32,7 +34,7 @@ from clonos_chaos.scenario import TASKLESS, Fault, Kind, Pattern, Scenario
 from clonos_chaos.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED, find_object
 from clonos_chaos.scenario_oracle import Findings, judge_folder
-from clonos_chaos.scenario_service import ServiceProcess
+from clonos_chaos.scenario_service import LOOPBACK, ServiceProcess
 from clonos_chaos.toxics import Toxiproxy
 from clonos_chaos.toxiproxy_server import find_server
 
@@ -120,9 +122,12 @@ class ProcessRun:
     def _open_tools(self, stack: ExitStack) -> Tools:
         scenario = self.scenario
         toxiproxy_server = find_server() if scenario.needs_toxiproxy else None
+        hosts = self._divide(stack) if scenario.needs_hosts else None
+        address = hosts.address if hosts is not None else LOOPBACK
         tools = Tools(
             self.folder,
-            ServiceProcess(self.folder / "calls.jsonl", child_environment()),
+            ServiceProcess(self.folder / "calls.jsonl", child_environment(), address),
+            hosts=hosts,
             ambush=Ambush() if scenario.needs_fault_points else None,
             clock=FalseClock(self.folder) if scenario.needs_false_clock else None,
             relay=Relay(Random(self.seed)) if scenario.needs_relay else None,
@@ -132,11 +137,20 @@ class ProcessRun:
             tools.toxiproxy = Toxiproxy(toxiproxy_server, self.folder / "toxiproxy.log")
         return tools
 
+    def _divide(self, stack: ExitStack) -> Hosts:
+        if self.slots != "spark":
+            raise JobError(f"{self.scenario.name}: a partition is one of hosts on Spark. Run it with --spark.")
+        hosts = Hosts(self.folder, child_environment())
+        stack.callback(hosts.close)
+        return hosts
+
     def _make_spec(self) -> Spec:
         tools = self._tools
         options = {**DEFAULT_OPTIONS, "store": str(self.folder / "store"), "slots": self.slots}
         if self.slots == "process":
             options["domains"] = 0
+        if tools.hosts is not None:
+            options["master"] = tools.hosts.master
         if tools.ambush is not None:
             options["fault_points"] = tools.ambush.address
         return Spec(
@@ -150,8 +164,9 @@ class ProcessRun:
         )
 
     def _start_driver(self, spec: Spec) -> Driven:
-        clock = self._tools.clock
-        return Driven(spec, self.folder, clock.environment if clock is not None else {})
+        clock, hosts = self._tools.clock, self._tools.hosts
+        environment = clock.environment if clock is not None else {}
+        return Driven(spec, self.folder, environment | (hosts.driver_environment if hosts is not None else {}))
 
     def _watch(self) -> None:
         deadline_s = time.monotonic() + self.scenario.limits.seconds
@@ -345,7 +360,7 @@ def _befallen(fault: Fault, status: Status, tasks: list[str], others: list[int])
     """All tasks that may get a new life by it: who shares a process or a domain with those named."""
     slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
     domains = {slot.domain for slot in status.slots if slot.slot in slots}
-    if fault.kind is Kind.KILL_DOMAIN:
+    if fault.kind in (Kind.KILL_DOMAIN, Kind.PARTITION):
         return [task.name for task in status.tasks if task.domain in domains]
     return [task.name for task in status.tasks if task.slot in slots]
 

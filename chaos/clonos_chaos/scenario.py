@@ -18,6 +18,7 @@ class Kind(StrEnum):
     KILL_DOMAIN = "kill_domain"  # for all processes that die together, an executor
     KILL_DRIVER = "kill_driver"  # for the driver, then resume
     PAUSE = "pause"  # SIGSTOP, after a while SIGCONT
+    PARTITION = "partition"  # the whole host of a task, on Spark: no packet goes in or out
     CUT = "cut"  # no connection, and none can be made
     HALF_OPEN = "half_open"  # connections stand, what the victim sends vanishes
     RESET = "reset"  # connections break by RST, new ones are let through
@@ -66,14 +67,14 @@ SERVICE: Final = (Kind.SERVICE_ERROR, Kind.SERVICE_SLOW, Kind.SERVICE_HANG, Kind
 """Their victim is the step whose calls fail; empty: all steps."""
 
 DISK: Final = (Kind.DISK_FULL, Kind.DISK_FAILING, Kind.DISK_SLOW)
-LASTING: Final = (*NETWORK, *SERVICE, *DISK, Kind.CORRUPT, Kind.PAUSE, Kind.CLOCK_STEP)
+LASTING: Final = (*NETWORK, *SERVICE, *DISK, Kind.PARTITION, Kind.CORRUPT, Kind.PAUSE, Kind.CLOCK_STEP)
 """What ends by itself after ``lasts``."""
 
 VICTIMLESS: Final = (Kind.KILL_DRIVER, Kind.CLOCK_STEP)
 TASKLESS: Final = (*VICTIMLESS, *SERVICE, Kind.USER_ERROR)
 """They befall no process."""
 
-LEAVES_ZOMBIES: Final = (Kind.PAUSE, *NETWORK, Kind.CORRUPT)
+LEAVES_ZOMBIES: Final = (Kind.PAUSE, Kind.PARTITION, *NETWORK, Kind.CORRUPT)
 """After them, a task that was replaced may go on for a moment, and ask the service once more."""
 
 STATUS_POINTS: Final = {
@@ -200,6 +201,11 @@ class Scenario:
     def needs_fault_points(self) -> bool:
         """Whether processes must wait at points."""
         return any(is_fault_point(fault.at.point) or fault.kind is Kind.DISK_SLOW for fault in self.faults)
+
+    @property
+    def needs_hosts(self) -> bool:
+        """Whether a host is cut off."""
+        return any(fault.kind is Kind.PARTITION for fault in self.faults)
 
     @property
     def needs_false_clock(self) -> bool:

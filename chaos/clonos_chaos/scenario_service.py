@@ -4,9 +4,9 @@
 for each question, written before anything is on the wire: ``{step, path, source, offset, answer, status, key, at_ns}``;
 status 0: no answer.
 
-Run as ``python -m clonos_chaos.scenario_service LOG``. It prints its port, takes words on its standard input, and ends
-when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one step when its name follows
-(``slow MS STEP``), and ``down``.
+Run as ``python -m clonos_chaos.scenario_service LOG ADDRESS``. It prints its port, takes words on its standard input,
+and ends when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one step when its name
+follows (``slow MS STEP``), and ``down``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ ANSWER_BITS = 40
 
 
 ALL_STEPS = "*"
+LOOPBACK = "127.0.0.1"
 
 
 class Service:
@@ -122,10 +123,10 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-async def _serve(log_fd: int) -> None:
+async def _serve(log_fd: int, address: str) -> None:
     loop = asyncio.get_running_loop()
     service = Service(log_fd)
-    server = await loop.create_server(lambda: Connection(service), "127.0.0.1", 0, backlog=256)
+    server = await loop.create_server(lambda: Connection(service), address, 0, backlog=256)
     over = asyncio.Event()
 
     def hear() -> None:
@@ -148,16 +149,16 @@ async def _serve(log_fd: int) -> None:
 def main() -> None:
     """Serves until the standard input ends, which it does when whoever started this is gone."""
     log_fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    asyncio.run(_serve(log_fd))
+    asyncio.run(_serve(log_fd, sys.argv[2]))
     os.close(log_fd)
 
 
 class ServiceProcess:
     """The service as a child process."""
 
-    def __init__(self, log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, log: Path, environment: dict[str, str], address: str = LOOPBACK) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "clonos_chaos.scenario_service", str(log)],
+            [sys.executable, "-m", "clonos_chaos.scenario_service", str(log), address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -167,7 +168,7 @@ class ServiceProcess:
         port = self._process.stdout.readline().strip()
         if not port:
             raise EnvironmentFault(f"the scenario's HTTP service did not start: exit code {self._process.wait()}.")
-        self.url = f"http://127.0.0.1:{int(port)}/ask"
+        self.url = f"http://{address}:{int(port)}/ask"
 
     def tell(self, words: str) -> None:
         """What it shall do from now on."""

@@ -1,0 +1,26 @@
+"""A partition of hosts is run for real or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clonos.core.errors import JobError
+from clonos_chaos.hosts import Hosts, HostsRefused
+from clonos_chaos.runner_processes import ProcessRun
+from clonos_chaos.scenario_file import find_scenario, read_scenarios
+
+
+def test_a_machine_that_cannot_be_divided_says_that_the_scenario_was_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostsRefused, match=r"it was not run\. It needs Linux, root"):
+        Hosts(tmp_path, {})
+
+
+def test_a_partition_without_spark_is_refused(tmp_path: Path) -> None:
+    (scenario,) = read_scenarios(find_scenario("partition"))
+    with pytest.raises(JobError, match="Run it with --spark"):
+        ProcessRun(scenario, 1, tmp_path).run()
