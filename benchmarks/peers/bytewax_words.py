@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import bytewax.operators as op
+import bytewax.operators as operators
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import StatefulBatchLogic
@@ -90,9 +90,9 @@ def main() -> None:
     folder = Path(sys.argv[1])
     workload = Workload(str(folder), int(sys.argv[2]), int(sys.argv[3]))
     flow = Dataflow("words")
-    words = op.flat_map("split", op.input("lines", flow, Lines(workload)), str.split)
-    counts = op.stateful_batch("count", op.key_on("key", words, lambda word: word), Count)
-    op.output("tally", counts, Counted())
+    words = operators.flat_map("split", operators.input("lines", flow, Lines(workload)), str.split)
+    counts = operators.stateful_batch("count", operators.key_on("key", words, lambda word: word), Count)
+    operators.output("tally", counts, Counted())
     recovery = folder / f"bytewax-{time.monotonic_ns()}"
     recovery.mkdir()
     init_db_dir(recovery, 1)
