@@ -33,6 +33,7 @@ class LogWatch:
         self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
         self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
         self._floor = CheckpointId(0)
+        self._floor_before = CheckpointId(0)  # the one before it: a copy that was handed on may be one checkpoint older
         self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
         self._must_know = CheckpointId(0)  # what was complete long ago
         self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in the views without a break
@@ -56,7 +57,8 @@ class LogWatch:
         floor = self._next_floor(view)
         for slot in self.world.living():
             self._look_at_slot(slot, view, owners)
-        self._floor = floor
+        if floor != self._floor:
+            self._floor_before, self._floor = self._floor, floor
 
     def _look_who_has_heard(self, view: View) -> None:
         """Whoever has been there for long has heard of what was complete long ago, or it would keep logs for ever."""
@@ -93,7 +95,7 @@ class LogWatch:
         known = owners if installed.number == view.number else self._known(installed, view, owners)
         if self._heard.get(slot.id, -1) != machine.completed:
             self._heard[slot.id] = machine.completed
-            self._floors[slot.id] = self._floor
+            self._floors[slot.id] = self._floor_before
         floors = self._offsets[self._floors[slot.id]]
         for hosted in machine.hosted.values():
             if hosted.incarnation != view.placements[hosted.task].incarnation:
