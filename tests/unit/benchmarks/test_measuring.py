@@ -1,0 +1,110 @@
+"""What the benchmarks say: ratios of pairs, and no figure for a side that has counted wrong."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks import words
+from benchmarks.comparing import Session
+from benchmarks.latency import percentile
+from benchmarks.ledger import LedgerFile, entries, ledger_of
+from benchmarks.paced import Pace, PacedReader
+from benchmarks.tally import Part, Tally, WrongResult, measured
+from clonos import OutsideFenced, OutsideIdentity
+
+
+def _workload(folder: Path) -> words.Workload:
+    words.prepare(folder)
+    return words.Workload(str(folder), repeats=2, lines=1_000)
+
+
+def _counted(workload: words.Workload, tally: Tally) -> None:
+    counts: Counter[str] = Counter()
+    for reader in range(workload.readers):
+        share = workload.share(reader)
+        position = 0
+        while lines := share.after(position, 300):
+            position += len(lines)
+            rows = []
+            for word in " ".join(lines).split():
+                counts[word] += 1
+                rows.append((word, counts[word]))
+            tally.add(rows)
+
+
+def test_ratios_are_those_of_pairs_and_the_file_has_the_median(tmp_path: Path) -> None:
+    session = Session(("bare",), pairs=3)
+    session.compared("rows/bare", [1.0, 4.0, 9.0], [2.0, 4.0, 3.0])
+    session.write(tmp_path / "found.json")
+    (found,) = json.loads((tmp_path / "found.json").read_text("utf-8"))["comparisons"]
+    assert (found["name"], found["ratio_median"], found["ratio_min"], found["ratio_max"], found["pairs"]) == (
+        "rows/bare",
+        1.0,
+        0.5,
+        3.0,
+        3,
+    )
+
+
+def test_a_tally_reads_every_final_count_from_the_rows_that_it_has_kept(tmp_path: Path) -> None:
+    workload = _workload(tmp_path)
+    tally = Tally(workload.words)
+    _counted(workload, tally)
+    part = tally.part()
+    assert part.finals == dict(workload.finals())
+    assert measured(workload, [part], [part]).words == workload.words
+
+
+@pytest.mark.parametrize("change", [1, -1])
+def test_a_wrong_final_count_is_no_measurement(tmp_path: Path, change: int) -> None:
+    workload = _workload(tmp_path)
+    finals = dict(workload.finals())
+    word = next(iter(finals))
+    part = Part(workload.words, 1, 2, 1, finals | {word: finals[word] + change})
+    with pytest.raises(WrongResult, match=word):
+        measured(workload, [part], [part])
+
+
+def test_a_row_too_many_is_no_measurement(tmp_path: Path) -> None:
+    workload = _workload(tmp_path)
+    part = Part(workload.words + 1, 1, 2, 1, dict(workload.finals()))
+    with pytest.raises(WrongResult, match="counts came out"):
+        measured(workload, [part], [part])
+
+
+def test_a_ledger_takes_a_row_once_and_drops_half_an_entry(tmp_path: Path) -> None:
+    path = ledger_of(tmp_path, "count/0")
+    first = LedgerFile(tmp_path)
+    first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
+    first.write(0, [("a", 1), ("@0.7", 1)])
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:30])
+    second = LedgerFile(tmp_path)
+    assert second.register(OutsideIdentity("job", "count/0", 1, 2), 0).next_number == 2
+    assert second.write(1, [("@0.7", 1), ("b", 1)]) == 3
+    with pytest.raises(OutsideFenced):
+        first.write(2, [("b", 1)])
+    first.close()
+    second.close()
+    assert [(entry.rows, entry.weight, entry.marks) for entry in entries(path)] == [(2, 2, [(0, 7)]), (1, 1, [])]
+
+
+def test_a_paced_reader_gives_the_same_lines_from_a_mark_as_before(tmp_path: Path) -> None:
+    words.prepare(tmp_path)
+    pace = Pace(str(tmp_path), 0, 50, 7)
+    whole, rest = PacedReader(pace), PacedReader(pace)
+    whole.open(b"1", None)
+    lines = whole.read(20)
+    mark = whole.mark()
+    following = whole.read(100)
+    rest.open(b"1", mark)
+    assert rest.read(100) == following
+    marks = [line.split()[0] for line in (*(lines or ()), *(following or ())) if line.startswith("@")]
+    assert marks == [f"@1.{number}" for number in range(8)]
+
+
+def test_a_percentile_is_the_value_below_which_so_many_lie() -> None:
+    assert percentile([float(number) for number in range(100)], 99) == 99.0
+    assert percentile([3.0], 50) == 3.0
