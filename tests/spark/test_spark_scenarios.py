@@ -29,7 +29,7 @@ outcome = "rollback"
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(150)
 def test_a_driver_on_spark_dies_and_another_one_resumes_and_alarms_number_what_may_come_again(tmp_path: Path) -> None:
     (scenario,) = parse_scenarios(DRIVER_DIES, "driver.toml")
     record = ProcessRun(scenario, 1, tmp_path, "spark").run()
