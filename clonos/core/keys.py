@@ -144,6 +144,13 @@ class Router:
         found = self._targets.get(stored)
         return self._learn(stored) if found is None else found
 
+    def targets(self, keys: list[Any]) -> list[int]:
+        """``target`` of each. KeyUnsupported, ValueBeyondLimit."""
+        try:
+            return list(map(self._targets.__getitem__, state_keys(keys)))
+        except KeyError:
+            return list(map(self.target, keys))
+
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """The rows for each task, by its index, in their order. ``keys[i]`` is the key of ``rows[i]``.
 
@@ -152,6 +159,7 @@ class Router:
         parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
         stored = state_keys(keys if type(keys) is list else list(keys))
         targets = self._targets
+        key = row = None
         # A key that is not known yet stops the quick loop, which goes on behind it.
         if stored is rows:
             remaining = iter(stored)

@@ -9,6 +9,7 @@ from typing import Any
 
 from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
+from clonos.core.column_keys import split_columns
 from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.keys import Router
 from clonos.core.plan import Channel, Edge, Partitioning, Plan
@@ -118,7 +119,10 @@ class InputQueue:
 
 def _joined(kind: int, parts: list[Any]) -> Any:
     if kind == Kind.ROWS:
-        return [row for part in parts for row in part]
+        rows: list[Any] = []
+        for part in parts:
+            rows += part
+        return rows
     import pyarrow as pa
 
     return pa.concat_batches(parts)
@@ -183,7 +187,7 @@ class Outlet:
             parts = [batch]
         elif self._router is not None:
             assert keys is not None, self.channels
-            parts = [batch.take(rows) for rows in self._router.split(keys, list(range(batch.num_rows)))]
+            parts = split_columns(self._router, batch, keys, width)
         else:
             import pyarrow as pa
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -140,8 +139,5 @@ _MISSING: Final = _Missing()
 
 
 def _add_all(table: Table, terms: dict[Any, Any]) -> None:
-    entries = table.entries
-    get = entries.get
-    for key, term in terms.items():
-        entries[key] = get(key, 0) + term
-    table.changed.update(zip(terms, repeat(None)))
+    get = table.entries.get
+    table.update({key: get(key, 0) + term for key, term in terms.items()})

@@ -124,7 +124,11 @@ class WriterContext(NamedTuple):
 
 @runtime_checkable
 class TransactionalSink(Protocol):
-    """Output is prepared at each barrier and committed when its checkpoint is complete."""
+    """Output is prepared at each barrier and committed when its checkpoint is complete.
+
+    One with the attribute ``is_columnar`` set prefers columns: a ``count()`` by a key column then gives it batches of
+    that column and ``count`` instead of tuples. From other steps it gets what they give.
+    """
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """In the driver at the job's start: refuses an output in use, or clears it."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from clonos.core.chain import ChainContext, Collector
+from clonos.core.column_keys import keys_of
 from clonos.core.keys import KeyUnsupported, encode_key
 from clonos.core.values import ValueBeyondLimit
 from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
@@ -97,7 +98,7 @@ class ToColumnKeys(Operator):
         raise AssertionError("rows reached an edge of columns")
 
     def columns(self, batch: Any) -> None:
-        batches, _ = self.guard.each(lambda batch: batch.column(self._column).to_pylist(), [batch])
+        batches, _ = self.guard.each(lambda batch: keys_of(batch.column(self._column)), [batch])
         for keys in batches:
             for port in self._ports:
                 self._collector.columns(port, batch, keys)
@@ -109,6 +110,7 @@ class ToSink(Operator):
     def __init__(self, sink: TransactionalSink, number: int, sinks: Sequence[TransactionalSink]) -> None:
         """``sinks``: all of the chain, of which this one is ``number``: parts name it where there are several."""
         self._sink = sink
+        self.takes_columns = bool(getattr(sink, "is_columnar", False))
         self._number = number if len(sinks) > 1 else None
         self._writer: TransactionalWriter | None = None
 

@@ -7,13 +7,21 @@ stand for themselves; the user's functions always see the user's keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count, repeat
 from typing import Any, Final
 
+from clonos.core.column_keys import ColumnKeys, keys_of, running_counts
 from clonos.core.keys import state_keys
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state import Table
 
 STATE_NAME: Final = "state"
+
+COUNT_COLUMN: Final = "count"
+"""Beside the key, in what a running count gives to those that take columns."""
+
+COUNTERS_MAX: Final = 1 << 14
+"""Where there are so many, the table is brought up to date before new ones are made."""
 
 
 class Keyed(Operator):
@@ -83,24 +91,59 @@ class Reduce(Keyed):
 
 
 class RunningCount(Keyed):
-    """(key, number of its records so far), after each record."""
+    """(key, number of its records so far), after each record.
+
+    Each key that comes has a counter of its own until the next barrier: so a record costs calls into C only, and state
+    is brought up to date once a key.
+    """
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._counters: dict[Any, count[int]] = {}
 
     def rows(self, rows: list[Any]) -> None:
         self.keys([key for key, _ in rows])
 
     def keys(self, keys: list[Any]) -> None:
-        entries, changed = self._table.entries, self._table.changed
-        get = entries.get
-        results: list[Any] = []
-        append = results.append
         stored = state_keys(keys)
-        for key in stored:
-            entries[key] = count = get(key, 0) + 1
-            changed[key] = None
-            append((key, count))
-        if stored is not keys:  # results bear the user's keys
-            results = [(key, count) for key, (_, count) in zip(keys, results, strict=True)]
-        self.out.rows(results)
+        try:
+            found = list(map(self._counters.__getitem__, stored))
+        except KeyError:
+            self._begin(stored)
+            found = list(map(self._counters.__getitem__, stored))
+        self.out.rows(list(zip(keys, map(next, found), strict=True)))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
-        self.keys(batch.column(column).to_pylist())
+        """Once a distinct key in Python. What takes columns gets the key and ``count``, others get tuples."""
+        keys = keys_of(batch.column(column))
+        if not isinstance(keys, ColumnKeys):
+            self.keys(keys)
+            return
+        if self._counters:
+            self._keep()
+        before = list(map(self._table.entries.get, keys.stored, repeat(0)))
+        running, totals = running_counts(keys, before)
+        self._table.update(dict(zip(keys.stored, totals, strict=True)))
+        if self.out.takes_columns and column != COUNT_COLUMN:
+            import pyarrow  # where there are columns, it is loaded
+
+            self.out.columns(pyarrow.record_batch({column: batch.column(column), COUNT_COLUMN: running}))
+        else:
+            self.out.rows(list(zip(keys.tolist(), running.tolist(), strict=True)))
+
+    def prepare(self, checkpoint: int) -> None:
+        self._keep()
+
+    def _begin(self, stored: list[Any]) -> None:
+        """Counters for those that have none, in the order of their arrival."""
+        if len(self._counters) >= COUNTERS_MAX:
+            self._keep()
+        counters, get = self._counters, self._table.entries.get
+        for key in dict.fromkeys(stored):
+            if key not in counters:
+                counters[key] = count(get(key, 0) + 1)
+
+    def _keep(self) -> None:
+        """Brings the table up to date."""
+        self._table.update({key: next(counter) - 1 for key, counter in self._counters.items()})
+        self._counters.clear()

@@ -34,6 +34,8 @@ class Operator:
 
     has_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
+    takes_columns: bool = False
+    """A step before it that has both gives it columns, not rows."""
 
     out: Operator
     guard: Guard

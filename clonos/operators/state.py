@@ -120,6 +120,11 @@ class Table:
         self.entries[key] = value
         self.changed[key] = None
 
+    def update(self, values: Entries) -> None:
+        """Sets many entries, new ones in their order."""
+        self.entries.update(values)
+        self.changed.update(dict.fromkeys(values))
+
     def delete(self, key: Any) -> None:
         """Deletes one entry, if there is one."""
         if self.entries.pop(key, self) is not self:

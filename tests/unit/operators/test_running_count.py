@@ -1,0 +1,146 @@
+"""Running counts, on rows and on columns, and the partitioning of columns, against plain Python."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, cast
+
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core.column_keys import ColumnKeys, keys_of, split_columns
+from clonos.core.keys import KeyUnsupported, Router, encode_key
+from clonos.operators import keyed
+from clonos.operators.keyed import RunningCount
+from clonos.operators.operator import Operator, Scope
+from clonos.operators.state import StateBackend, StateImage
+
+COLLIDING = [1, True, 0, False, None, "a", "b", ("a", True), ("a", 1), (), b"a"]
+COLUMNS = [
+    pyarrow.array(["a", None, "b", "a", "", "b", "a"]),
+    pyarrow.array([True, None, False, True]),
+    pyarrow.array([3, 1, 3, None, -(2**63)]),
+    pyarrow.array([b"a", b"", b"a"]),
+    pyarrow.array([datetime.date(2024, 1, 2), None, datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]),
+    pyarrow.array([0, 5, 86_400_000, 86_400_000], pyarrow.date64()),
+    pyarrow.array([None, None], pyarrow.null()),
+    pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1, None, 2]), pyarrow.array(["x", "y", "x", "never"])),
+    pyarrow.array([], pyarrow.string()),
+]
+
+
+class Taken(Operator):
+    def __init__(self, takes_columns: bool = False) -> None:
+        self.takes_columns = takes_columns
+        self.records: list[Any] = []
+
+    def rows(self, rows: list[Any]) -> None:
+        self.records += rows
+
+    def columns(self, batch: Any) -> None:
+        self.records += [tuple(row.values()) for row in batch.to_pylist()]
+
+
+def counting(backend: StateBackend, takes_columns: bool = False) -> tuple[RunningCount, Taken]:
+    made, taken = RunningCount("words"), Taken(takes_columns)
+    made.out = taken
+    made.open(Scope(cast(Any, None), backend))
+    return made, taken
+
+
+def dumb_counts(counts: dict[bytes, int], keys: list[Any]) -> list[tuple[Any, int]]:
+    found = []
+    for key in keys:
+        counts[encode_key(key)] = counts.get(encode_key(key), 0) + 1
+        found.append((key, counts[encode_key(key)]))
+    return found
+
+
+def same_results(one: list[Any], other: list[Any]) -> bool:
+    return repr(one) == repr(other)  # True and 1 are two keys
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.one_of(st.lists(st.sampled_from(COLLIDING), max_size=9), st.sampled_from(["barrier", "restore"]))),
+    st.integers(1, 4),
+)
+def test_counts_are_those_of_the_plain_loop_through_barriers_and_restores(actions: list[Any], counters: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "COUNTERS_MAX", counters)
+        backend, image, twin = StateBackend(None, 128), StateImage(), dict[bytes, int]()
+        made, taken = counting(backend)
+        image.apply(backend.changes(True))
+        for action in actions:
+            if isinstance(action, list):
+                taken.records = []
+                made.keys(action)
+                assert same_results(taken.records, dumb_counts(twin, action))
+                continue
+            made.prepare(1)
+            image.apply(backend.changes(False))
+            (entries,) = image.tables.values() or ({},)
+            assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+            if action == "restore":
+                backend, image = StateBackend(image, 128), StateImage()
+                made, taken = counting(backend)
+                image.apply(backend.changes(True))
+
+
+def of_columns(column: Any) -> list[Any]:
+    return cast(list[Any], column.to_pylist())
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(COLUMNS), st.booleans(), st.integers(0, 3)), max_size=8), st.booleans())
+def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool) -> None:
+    backend, twin = StateBackend(None, 128), dict[bytes, int]()
+    made, taken = counting(backend, takes_columns)
+    for column, as_rows, start in batches:
+        part = column.slice(start)
+        taken.records = []
+        if as_rows:
+            made.keys(of_columns(part))
+        elif len(part):
+            made.keyed_columns(pyarrow.record_batch({"word": part, "rest": pyarrow.array(range(len(part)))}), "word")
+        assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
+    made.prepare(1)
+    entries = backend.table("words/state").entries
+    assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+
+
+def test_a_column_that_is_called_as_the_count_is_leaves_in_rows() -> None:
+    made, taken = counting(StateBackend(None, 128), takes_columns=True)
+    made.keyed_columns(pyarrow.record_batch({"count": ["a", "a"]}), "count")
+    assert taken.records == [("a", 1), ("a", 2)]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(COLUMNS), st.lists(st.integers(0, 8), max_size=30), st.integers(1, 5), st.integers(1, 4))
+def test_columns_are_partitioned_like_their_rows(column: Any, places: list[int], width: int, cached: int) -> None:
+    column = column.take(pyarrow.array([place % len(column) for place in places if len(column)], pyarrow.int64()))
+    batch = pyarrow.record_batch({"key": column, "place": pyarrow.array(range(len(column)), pyarrow.int64())})
+    keys = keys_of(column)
+    assert same_results(list(keys), of_columns(column))
+    parts = split_columns(Router(width, 128, cached), batch, keys, width)
+    expected = Router(width, 128).split(of_columns(column), list(range(len(column))))
+    assert [part.column("place").to_pylist() for part in parts] == expected
+    assert same_results(
+        [of_columns(part.column("key")) for part in parts],
+        [[of_columns(column)[place] for place in part] for part in expected],
+    )
+
+
+def test_a_column_of_what_is_no_key_is_refused() -> None:
+    for column in ([1.0, float("nan")], [[1]], [{"a": 1}], [datetime.datetime(2024, 1, 1)]):
+        batch = pyarrow.record_batch({"key": column})
+        with pytest.raises(KeyUnsupported):
+            split_columns(Router(2, 128), batch, keys_of(batch.column("key")), 2)
+
+
+def test_what_is_known_of_keys_is_kept_once_a_distinct_key() -> None:
+    keys = keys_of(pyarrow.array(["a", "b", "a"]))
+    assert isinstance(keys, ColumnKeys)
+    assert (keys.distinct, keys.tolist(), len(keys), keys[2]) == (["a", "b"], ["a", "b", "a"], 3, "a")
