@@ -22,7 +22,7 @@ CALM_S: Final = 0.5
 CHECKPOINTS: Final = 2
 """The first one may have begun before input rested."""
 
-REST_S_MAX: Final = 30.0
+REST_S_MAX: Final = 60.0
 LOOKS_APART_S_MAX: Final = 1.0
 WAIT_S_MAX: Final = 30.0
 """For a fault whose moment does not come, when all input was read."""
