@@ -31,9 +31,13 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Slots of an earlier coordinator may live: hears who hosts what, until a lease has passed (protocol 9)."""
+    """Slots of an earlier coordinator may live: hears who hosts what, until a lease has passed (protocol 9).
+
+    Who has spoken, but not said yet by which view, is waited for, until ``last_ns`` at most.
+    """
 
     until_ns: int
+    last_ns: int
     heard: View | None  # the highest view that a slot has installed
 
 

@@ -36,6 +36,9 @@ from clonos.core.succession import (
     update_life,
 )
 
+ANSWER_HEARTBEATS = 2
+"""What a slot that has spoken has to say by which view: whatever is lost of it, its next heartbeat asks for again."""
+
 ASK_ELSEWHERE_EVERY_MS = 2_000
 """How often slots in another domain are asked for while all that came share one."""
 
@@ -67,7 +70,8 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     if completed.checkpoint > 0 and completed.is_final:
         state.phase = Closing()
     elif event.awaits_slots:
-        state.phase = Listening(state.awake_ns + state.limits.lease_ns, None)
+        lease_ns = state.limits.lease_ns
+        state.phase = Listening(state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns, None)
     else:
         _await_slots(state)
 
@@ -248,11 +252,15 @@ def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
 
 
 def hear_status(state: CoordinatorState, event: Received) -> None:
-    """What a living slot hosts. Until it has said which view that is by, it is asked: a slot answers an older view with
-    its own."""
+    """What a living slot hosts. Until it has said which view that is by, it is asked, and waited for: a slot answers an
+    older view with its own."""
+    phase = state.phase
     assert isinstance(event.message, SlotStatus)
+    assert isinstance(phase, Listening)
     state.statuses[event.slot] = event.message
     if event.slot not in state.addresses:
+        soon_ns = state.awake_ns + ANSWER_HEARTBEATS * state.options.heartbeat_ms * NANOSECONDS
+        state.phase = replace(phase, until_ns=max(phase.until_ns, min(soon_ns, phase.last_ns)))
         state.emit(Send(event.slot, View(ViewNumber(0), 0, state.job_id, (), ())))
 
 

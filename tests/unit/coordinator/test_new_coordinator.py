@@ -52,6 +52,23 @@ def test_a_new_coordinator_replaces_what_has_not_spoken_for_a_lease() -> None:
     assert [slot for slot, _ in sent(again.say(silent, late.status()), Release)] == [silent]
 
 
+def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_but_not_for_ever() -> None:
+    for heard_ms, is_replaced in ((5_300, False), (10_500, True)):
+        desk = _desk()
+        desk.complete(1)
+        before = desk.view
+        again = Desk(desk.plan, Options())
+        again.do(c.Ticked(0))
+        again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+        again.slots = desk.slots
+        silent = again.slots[desk.of(2).slot]
+        silent.is_deaf = True  # it is heard, but the question by which view never gets there
+        again.tick(heard_ms)
+        silent.is_deaf = False
+        again.tick(500)
+        assert (again.of(2).incarnation != before.placements[2].incarnation) is is_replaced
+
+
 def test_a_new_coordinator_that_hears_nobody_starts_like_a_resume() -> None:
     desk = _desk()
     desk.complete(1)
