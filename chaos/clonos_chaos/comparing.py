@@ -29,6 +29,7 @@ class Comparison:
     """What runs without failures have in common."""
 
     def __init__(self, job: str, compare: Compare, run_calm: RunCalm) -> None:
+        __tracebackhide__ = True
         self._job = job
         self._run_calm = run_calm
         self._is_settled = False

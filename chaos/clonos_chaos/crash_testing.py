@@ -87,6 +87,7 @@ def crash_test(
     records: int | None = None,
 ) -> CrashReport:
     """Runs the job in one simulated world per seed; see ``clonos.testing`` for the arguments."""
+    __tracebackhide__ = True  # pytest then shows where the test called, and the message
     return _CrashTest(job, inputs, check, StandIns(http, services or {}), compare).run(
         list(seeds), None if only_faults is None else tuple(only_faults), records
     )
@@ -107,6 +108,7 @@ class _CrashTest:
 
     def run(self, seeds: list[int], faults: tuple[int, ...] | None, records: int | None) -> CrashReport:
         """All worlds, up to the first that fails. CrashTestFailed."""
+        __tracebackhide__ = True
         self._comparison = Comparison(self.report.job, self._compare, self._run_calm)
         for seed in seeds:
             make = partial(self._world, seed)
@@ -150,6 +152,7 @@ class _CrashTest:
         return UserWorld(seed, self._ready(records), judging, only_faults)
 
     def _run_calm(self, number: int) -> Outputs:
+        __tracebackhide__ = True
         world = self._calm_world(number, None)
         failure = failure_of(world)
         if failure is not None:
@@ -192,7 +195,8 @@ class _CrashTest:
         complaint = _complaint_of(failure)
         lines = [*head, f"  {complaint}"]
         if seed >= 0:
-            size = f"{len(shrunk.faults)} faults" + ("" if shrunk.records is None else f", {shrunk.records} records")
+            size = _counted(len(shrunk.faults), "fault")
+            size += "" if shrunk.records is None else f" and {_counted(shrunk.records, 'record')}"
             lines.append(f"the smallest world that fails so has {size} (found in {shrunk.tries} tries):")
             lines += [
                 f"  fault {number}: {struck.kind} at {struck.at_ns // MILLISECOND_NS} ms{_whom(failure, struck.task)}"
@@ -200,7 +204,7 @@ class _CrashTest:
             ]
             lines += ["see it again:", *(f"  {line}" for line in _again(seed, shrunk))]
         lines += ["its story (virtual milliseconds):", story_of(failure.world, failure.complaint)]
-        told = with_short_slots("\n".join(lines))
+        told = with_short_slots(failure.world, "\n".join(lines))
         return CrashTestFailed(name, seed, complaint, shrunk.faults, shrunk.records, told)
 
 
@@ -221,19 +225,23 @@ def _complaint_of(failure: Failure) -> str:
     return _told(crashes[0])
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _cause_of(failure: Failure) -> BaseException:
-    """The user's own error, where there is one."""
+def _cause_of(failure: Failure) -> BaseException | None:
+    """The error that a world's story does not tell better: the user's own, or that of a machine."""
     world = _users(failure.world)
     if world.check_error is not None:
         return world.check_error
     cause = failure.error.__cause__
     while isinstance(cause, StepFailed) and cause.__cause__ is not None:
         cause = cause.__cause__
-    return failure.error if cause is None else cause
+    return cause if isinstance(failure.error, WorldFailed) else failure.error
 
 
 def _whom(failure: Failure, task: int) -> str:

@@ -40,13 +40,14 @@ def told(failure: Failure) -> str:
     world = failure.world
     kind = "" if type(failure.error).__name__ == "WorldFailed" else f"{type(failure.error).__name__}: "
     return with_short_slots(
+        world,
         "\n".join(
             (
                 f"seed {world.seed} ({world.job.name}): {kind}{failure.complaint}",
                 f"{world.options}\n{world.settings}\n{world.plan.vertices}",
                 story_of(world, failure.complaint),
             )
-        )
+        ),
     )
 
 

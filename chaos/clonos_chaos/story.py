@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LINES_MAX: Final = 60
 
-_SLOT = re.compile(r"\b\d{12,20}\b")
+_NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]\d)")
 _TASKS = re.compile(r"with tasks \[([\d, ]*)\]")
 _NUMBERED = re.compile(r"\btask (\d+)\b")
 _CHANNEL = re.compile(r"\bchannel (\d+)\b")
@@ -35,10 +35,14 @@ def story_of(world: World, complaint: str) -> str:
     return "\n".join([line for line in world.story if _is_about(world, line, concerned)][-LINES_MAX:])
 
 
-def with_short_slots(text: str) -> str:
-    """The same text with slots as s1, s2, ... in the order in which they appear."""
+def with_short_slots(world: World, text: str) -> str:
+    """The same text with the world's slots as s1, s2, ... in the order in which they appear."""
     names: dict[str, str] = {}
-    return _SLOT.sub(lambda slot: names.setdefault(slot[0], f"s{len(names) + 1}"), text)
+
+    def named(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"s{len(names) + 1}") if int(found[0]) in world.slots else found[0]
+
+    return _NUMBER.sub(named, text)
 
 
 def _is_about(world: World, line: str, concerned: set[TaskId]) -> bool:

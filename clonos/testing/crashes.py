@@ -42,6 +42,7 @@ def crash_test(
     CrashTestFailed, an AssertionError: the first world that shows a fault, made smaller, and how to see it again.
     JobError: the test is not one, for example since its job ends before anything can strike.
     """
+    __tracebackhide__ = True
     if wishes.seed is not None:
         seeds, only_faults, records = [wishes.seed], wishes.faults, wishes.records
     elif wishes.seeds is not None:

