@@ -36,6 +36,10 @@ CALM_CHECKPOINTS: Final = 2
 SECONDS_A_KILL: Final = 4.5
 SECONDS_MAX: Final = 150.0
 LOOK_EVERY_S: Final = 0.02
+UNIT: Final = "ms behind it"
+MILESTONES: Final = ("detected", "view", "gathered", "replayed", "caught_up")
+"""Of a recovery; with the log gathered, a standby has been promoted."""
+
 NORMAL_MS: Final = 50.0
 """A latency is back to normal when no mark takes longer than this and twice the median before the kill."""
 
@@ -61,8 +65,7 @@ class Found:
     output_ms: list[float] = field(default_factory=list)
     normal_ms: list[float] = field(default_factory=list)
     others_ms: list[float] = field(default_factory=list)
-    promoted_ms: list[float] = field(default_factory=list)
-    detected_ms: list[float] = field(default_factory=list)
+    milestones_ms: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in MILESTONES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +173,11 @@ def _tell(
     found = _found(pace, kills, recoveries, outside)
     session.figure(f"{case.name}: kills", len(kills), "")
     output_p50, output_p99, normal = case.goals
+    for name, values in found.milestones_ms.items():
+        if values:
+            goal = "<= 40" if name == "gathered" and dict(case.options).get("standbys", 1) else ""
+            session.figure(f"{case.name}: {name.replace('_', ' ')} p50", percentile(values, 50), UNIT, goal)
     for name, values, share, goal in (
-        ("detected", found.detected_ms, 50, ""),
-        ("promoted", found.promoted_ms, 50, "<= 40" if dict(case.options).get("standbys", 1) else ""),
         ("first new output", found.output_ms, 50, output_p50),
         ("first new output", found.output_ms, 99, output_p99),
         ("back to normal", found.normal_ms, 50, normal),
@@ -180,7 +185,7 @@ def _tell(
         ("silence of others beyond before", found.others_ms, 99, ""),
     ):
         if values:
-            session.figure(f"{case.name}: {name} p{share}", percentile(values, share), "ms after the kill", goal)
+            session.figure(f"{case.name}: {name} p{share}", percentile(values, share), UNIT, goal)
     if case.is_half_load:
         file = session.results / f"failover-{case.name.split(',')[0].replace(' ', '-')}.png"
         begun_ns = pace.begun_ns()
@@ -216,7 +221,7 @@ def _found(
             found.others_ms[-1] -= _silence_ms(others, kill.at_ns - 10**9, kill.at_ns)
         found.normal_ms.append(_back_to_normal_ms(marks, kill.at_ns))
         recovery = recoveries.get((kill.tasks[0], kill.incarnations[0]))
-        for name, values in (("detected", found.detected_ms), ("view", found.promoted_ms)):
+        for name, values in found.milestones_ms.items():
             if recovery is not None and name in recovery.reached:
                 values.append((recovery.reached[name] - kill.wall_ns) / 1e6)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -105,6 +106,13 @@ def tell_rates(
 
 
 def tell_core_rates(session: Session, name: str, found: tuple[list[Measured], list[Measured]]) -> None:
-    """The ratio of what a second of processor time did: other load on the machine disturbs it less."""
+    """The ratio of what a second of processor time did: other load on the machine disturbs it less.
+
+    With how many cores each side had: where that is less than there are, the ratio by the clock on the wall says more
+    about who else was running.
+    """
     of_one, of_other = ([run.words_per_cpu_s for run in runs] for runs in found)
     session.compared(f"{name} per core", of_one, of_other)
+    for part, runs in zip(name.split("/"), found, strict=True):
+        had = statistics.median(run.cpu_s / run.seconds for run in runs)
+        session.figure(f"{name}, {part.rpartition(', ')[2]} had", had, "cores, median")
