@@ -36,6 +36,9 @@ CALM_CHECKPOINTS: Final = 2
 SECONDS_A_KILL: Final = 4.5
 SECONDS_MAX: Final = 150.0
 LOOK_EVERY_S: Final = 0.02
+LAST_NS: Final = 1_000_000_000
+"""A kill so shortly before the input's end does not count: little is due behind it."""
+
 UNIT: Final = "ms behind it"
 MILESTONES: Final = ("detected", "view", "gathered", "replayed", "caught_up")
 """Of a recovery; with the log gathered, a standby has been promoted."""
@@ -170,6 +173,8 @@ def _tell(
     session: Session, case: Case, pace: Pace, kills: list[Kill], recoveries: Mapping[Any, Any], status: Status
 ) -> None:
     outside = paced.written(pace, status)
+    end_ns = pace.begun_ns() + round(pace.lines / pace.lines_per_s * 1e9)
+    kills = [kill for kill in kills if kill.at_ns < end_ns - LAST_NS]
     found = _found(pace, kills, recoveries, outside)
     session.figure(f"{case.name}: kills", len(kills), "")
     output_p50, output_p99, normal = case.goals
