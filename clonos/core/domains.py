@@ -12,14 +12,16 @@ from clonos.core.plan import Partitioning, Plan
 def what_is_not_survived(
     plan: Plan, wishes: Sequence[Wishes], seats: Sequence[Seats], domains: Mapping[SlotId, str]
 ) -> str:
-    """What the death of one domain would cost, in a sentence; empty when nothing."""
-    without_standby, without_keeper = [], []
+    """What the death of one domain would cost, in a sentence, and what waits already; empty when nothing."""
+    without_standby, without_keeper, held_back = [], [], []
     for task, (wish, seat) in enumerate(zip(wishes, seats, strict=True)):
         own = domains.get(seat.slot, "")
         elsewhere = [sum(domains[s] != own for s in riders) for riders in (seat.standbys, seat.keepers)]
         if elsewhere[0] < wish.standbys:
             without_standby.append(task)
-        if elsewhere[1] < wish.keepers:
+        if wish.keepers and seat.slot in domains and not seat.keepers:
+            held_back.append(task)
+        elif elsewhere[1] < wish.keepers:
             without_keeper.append(task)
     said = []
     if without_standby:
@@ -31,6 +33,11 @@ def what_is_not_survived(
         said.append(
             f"{len(without_keeper)} tasks ({_names(plan, without_keeper)}) have too few keepers in another domain:"
             " if task and keeper die together, effects outside may be repeated with other content"
+        )
+    if held_back:
+        said.append(
+            f"{len(held_back)} tasks ({_names(plan, held_back)}) have no keeper at all: what they would let out waits,"
+            " and with it every checkpoint, until there is another slot"
         )
     return "; ".join(said)
 

@@ -263,3 +263,9 @@ def test_what_the_death_of_a_domain_costs_is_said_by_name() -> None:
     assert "keepers" not in said
     assert what_is_not_survived(plan, wishes, seats, _slots("aba")) != ""
     assert what_is_not_survived(plan, wishes, [_seat(1, [3]), _seat(2, [3]), _seat(3, [1], [1])], _slots("aab")) == ""
+
+
+def test_a_task_whose_output_waits_for_a_keeper_is_told_apart() -> None:
+    plan = chain_plan(1, has_effects=True)
+    said = what_is_not_survived(plan, wishes_of(plan, 0, 1), [_seat(1), _seat(1), _seat(1)], _slots("a"))
+    assert said.startswith("1 tasks (sink/0) have no keeper at all: what they would let out waits")
