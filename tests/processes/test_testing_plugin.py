@@ -14,7 +14,7 @@ import pytest
 from clonos.testing import Harness, OutputDiverged
 from tests.tidy.source import PACKAGE_FOLDERS, ROOT
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 
 DOCUMENT = ROOT / "docs" / "testing.md"
 TESTS = """
