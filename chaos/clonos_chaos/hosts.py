@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -135,9 +136,7 @@ class Hosts:
         return port
 
     def _start(self, name: str, within: list[str], arguments: list[str], address: str) -> None:
-        import pyspark
-
-        home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+        home = _spark_home()
         environment = self._environment | {
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": address,
@@ -161,6 +160,17 @@ class Hosts:
             if time.monotonic() > deadline_s:
                 raise EnvironmentFault(f"Spark's {name} did not start within {START_TIMEOUT_S:g} s: {log} says why.")
             time.sleep(0.05)
+
+
+def _spark_home() -> Path:
+    """The one that is named, or that of the installed package."""
+    named = os.environ.get("SPARK_HOME")
+    if named:
+        return Path(named)
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise HostsRefused("there is no Spark")
+    return Path(found.origin).parent
 
 
 def _ip(*arguments: str) -> None:
