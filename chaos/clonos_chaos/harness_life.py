@@ -15,6 +15,7 @@ from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.options import Options
 from clonos.core.plan import Plan
 from clonos.core.ports import Activation, Command, Emission, Finished, TaskStopped
+from clonos.core.room import UNLIMITED
 from clonos.core.task import Task
 
 
@@ -90,8 +91,8 @@ class Life:
     def emit(self, emission: Emission) -> None:
         self.emissions.append(emission)
 
-    def is_gated(self) -> bool:
-        return False
+    def room_bytes(self) -> int:
+        return UNLIMITED
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         pass

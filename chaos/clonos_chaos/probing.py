@@ -22,7 +22,6 @@ def world(seed: int) -> World:
         step_records_max=luck.choice((1, 3, 8)),
         step_records_first=luck.choice((1, 3)),
         credit_window_bytes=luck.choice((1, 600, 1 << 20)),
-        channel_backlog_bytes=1 << 20,
         snapshot_chain_max=luck.choice((2, 16)),
         failures_per_epoch_max=30,
     )

@@ -373,7 +373,7 @@ def _huge_element(seed: int) -> World:
                 nth=8,
             )
         ],
-        options={"credit_window_bytes": 300, "channel_backlog_bytes": 300},
+        options={"credit_window_bytes": 300},
     )
 
 

@@ -9,6 +9,7 @@ from clonos.core import messages as m
 from clonos.core.chain import Mirror
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports import Activation, TaskHandle
+from clonos.core.room import UNLIMITED
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos_chaos.clockwork import MILLISECOND_NS
@@ -88,7 +89,7 @@ class SimSlot:
         stopped = self.tasks.pop((task, incarnation), None)
         if stopped is not None:
             self.clock.at(self.clock.now_ns, stopped.kill)
-            stopped.gated = True
+            stopped.room.allow(-UNLIMITED, 0)  # no further step
 
     def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
         self.tasks[task, incarnation].release()
@@ -100,10 +101,10 @@ class SimSlot:
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
         self.tasks[task, incarnation].note()
 
-    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
+    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
         found = self.tasks.get((task, incarnation))
         if found is not None:
-            found.gated = closed
+            found.room.allow(room_bytes, handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
         return self.world.job.new_mirror(self.world.plan.vertex_of[task])

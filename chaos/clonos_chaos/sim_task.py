@@ -10,7 +10,8 @@ from greenlet import getcurrent, greenlet
 
 from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports import Activation, Command, Emission, Finished, TaskStopped
+from clonos.core.ports import Activation, Command, Emission, Finished, GateMoved, TaskStopped
+from clonos.core.room import Room
 from clonos.core.task import Task
 from clonos_chaos.clockwork import MILLISECOND_NS
 
@@ -26,7 +27,7 @@ class SimTask:
         self.task, self.incarnation = task, incarnation
         self.commands: deque[Command] = deque()
         self.is_dead = False
-        self.gated = False
+        self.room = Room(lambda: self.put(GateMoved()))
         self._activation = activation
         self._life: greenlet | None = None
         self._awaited = 0  # number of the wake-up that is waited for
@@ -145,11 +146,12 @@ class SimTask:
         snapshot = emission.snapshot
         point = "emission" if snapshot is None else "end of stream" if snapshot.final else "aligned"
         self.world.reach(point, self.task)
+        self.room.spend(emission.cost_bytes)
         self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
 
-    def is_gated(self) -> bool:
-        return self.gated
+    def room_bytes(self) -> int:
+        return self.room.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         self.host.later(self.host.slot.on_needs, self.task, self.incarnation, channel, next_seq)

@@ -134,7 +134,7 @@ def draw_options(luck: Random) -> Options:
         step_records_max=luck.choice((1, 3, 8, 64)),
         step_records_first=luck.choice((1, 3, 8)),
         credit_window_bytes=luck.choice((1, 500, 1 << 20)),
-        channel_backlog_bytes=luck.choice((100, 1 << 20)),
+        channel_delay_ms=luck.choice((5, 200)),
         snapshot_chain_max=luck.choice((1, 3, 16)),
         failures_per_epoch_max=1_000,
         clock_tick_ms=luck.choice((0, 0, 0, 5)),

@@ -33,7 +33,8 @@ from clonos.core.messages import (
     TaskStatus,
     View,
 )
-from clonos.core.ports import Activation, Command, Emission, GateMoved, TaskHandle, Triggered
+from clonos.core.ports import Activation, Command, Emission, TaskHandle, Triggered
+from clonos.core.room import UNLIMITED
 from clonos.core.sessions import Sending, compare_claims
 from clonos.core.settling import Settling, Unsettled
 from clonos.core.snapshots import Snapshot
@@ -63,6 +64,7 @@ class Hosted:
         self.failed: TaskFailed | None = None
         self.approaching: Approaching | None = None  # what a cautious task waits to have noted
         self.is_final = self.is_gated = False
+        self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.counters: dict[str, int] = {}
         self.state: recovery.State = recovery.Recovering(
             begin_gathering(self.plan, slot.view, self.task), not placement.objects
@@ -197,8 +199,7 @@ class Hosted:
         )
         self.mirror = None
         self.handle = self.shell.start_task(self.task, self.incarnation, activation)
-        if self.is_gated:
-            self.shell.set_gate(self.task, self.incarnation, True)
+        self.update_gate()
         for command in self.queued:
             self.handle.put(command)
         self.queued.clear()
@@ -291,18 +292,17 @@ class Hosted:
             self.effects.journal.read(emission.journal_read_bytes)
         if emission.records_in:  # not told in mid-step
             self.counters["records_in"] = emission.records_in
+        self.handled_bytes += emission.cost_bytes
         self.update_gate()
 
     def update_gate(self) -> None:
-        """No new step while a channel with a live session has too much unsent; sources stop at the soft limit too."""
-        backlog = self.slot.options.channel_backlog_bytes
-        full = [sending for sending in self.sendings.values() if sending.unsent_bytes > backlog and sending.session]
-        gated = bool(full) or (self.slot.pressure.pauses_sources and not self.plan.inputs[self.task])
-        if gated != self.is_gated:
-            self.is_gated = gated
-            self.shell.set_gate(self.task, self.incarnation, gated)
-            if not gated:
-                self.command(GateMoved())
+        """No new step while the credit of a live session is used up; sources stop at the soft limit too."""
+        room_bytes = min((each.room_bytes for each in self.sendings.values() if each.session), default=UNLIMITED)
+        if self.slot.pressure.pauses_sources and not self.plan.inputs[self.task]:
+            room_bytes = 0
+        self.shell.set_room(self.task, self.incarnation, room_bytes, self.handled_bytes)
+        if self.is_gated != (room_bytes <= 0):
+            self.is_gated = room_bytes <= 0
             if self.effects.journal is not None:
                 self.effects.journal.update_hold()
 

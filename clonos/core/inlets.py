@@ -28,11 +28,11 @@ class Inlets:
         hosted = self.hosted
         starts = dict(snapshot.inputs) if snapshot else {}
         channels = hosted.plan.inputs[hosted.task]
-        window_bytes = hosted.slot.options.credit_window_bytes
+        window_bytes_max = hosted.slot.options.credit_window_bytes
         covered = claims_of(bytes(hosted.logs.replicas[hosted.task].data), len(channels))
         for channel, count in zip(channels, covered, strict=True):
             start = starts.get(channel.id, 0)
-            self.receivings[channel.id] = Receiving(channel, start, start + count, window_bytes)
+            self.receivings[channel.id] = Receiving(channel, start, start + count, window_bytes_max)
 
     def meet(self, view: View) -> None:
         """A sender that a view names anew gets a new session."""
@@ -114,13 +114,15 @@ class Inlets:
     def freed(self, channel: ChannelId, freed_bytes: int) -> None:
         """The task has processed what it had queued."""
         receiving = self.receivings[channel]
-        receiving.queued_bytes -= freed_bytes
+        receiving.freed(freed_bytes)
         if receiving.grant():
             self.state_to(receiving)
 
     def tick(self) -> None:
         """At the heartbeat, to whoever has been quiet: a lost statement is healed by the next."""
+        options = self.hosted.slot.options
         for receiving in self.receivings.values():
+            receiving.adapt(options.heartbeat_ms, options.channel_delay_ms)
             if receiving.is_quiet:
                 self.state_to(receiving)
             receiving.is_quiet = True

@@ -173,7 +173,7 @@ class Journal:
         """Nothing more is taken in while the task cannot read, or has too much to read."""
         hosted = self.hosted
         unread_bytes = self.end_bytes - self.read_bytes
-        held = hosted.is_gated or self.is_stopping or unread_bytes > hosted.slot.options.channel_backlog_bytes
+        held = hosted.is_gated or self.is_stopping or unread_bytes > hosted.slot.options.credit_window_bytes
         if held != self.is_held:
             self.is_held = held
             if self.is_open:

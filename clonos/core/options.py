@@ -31,8 +31,8 @@ class Options:
     step_cost_us: int = 5_000  # a step aims at this much work
     step_records_max: int = 8_192
     step_records_first: int = 64
-    credit_window_bytes: int = 4 << 20  # per channel
-    channel_backlog_bytes: int = 1 << 20
+    credit_window_bytes: int = 4 << 20  # per channel, at most
+    channel_delay_ms: int = 200  # a channel's queue aims at this much work of its receiver
     inflight_memory_bytes: int = 128 << 20
     inflight_disk_bytes: int = 4 << 30  # soft limit at 80 %, hard at 100 %
     log_memory_bytes: int = 64 << 20

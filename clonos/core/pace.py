@@ -24,16 +24,23 @@ class Pace:
         self._has_approached = False
         self._barriers = 0  # since then
         self._cost_ns = 0.0  # of one element
+        self._output_bytes = 0.0  # for one element, to the channel that gets most
+        self._last = 0  # limit
 
-    def limit(self, room: int) -> int:
-        """How many elements the next step may take; ``room``: no more than this."""
+    def limit(self, room_bytes: int, calls_room: int) -> int:
+        """How many elements the next step may take: its output shall fit into ``room_bytes``, and each may ask for one
+        of ``calls_room`` asynchronous calls."""
         options = self._options
         if self._is_cautious:
-            return min(1, room)
-        if not self._cost_ns:
-            return min(options.step_records_first, room)
-        affordable = int(options.step_cost_us * 1_000 / self._cost_ns)
-        return min(max(1, affordable), options.step_records_max, room)
+            return min(1, calls_room)
+        limit = options.step_records_first
+        if self._cost_ns:
+            limit = min(max(1, int(options.step_cost_us * 1_000 / self._cost_ns)), options.step_records_max)
+        if self._output_bytes:
+            # What is left of the room makes no tiny step: it may be passed by half a step.
+            limit = min(limit, max(1, self._last // 2, int(room_bytes / self._output_bytes)))
+        self._last = limit
+        return min(limit, calls_room)
 
     def begin(self) -> int:
         """A step begins; for ``measure``."""
@@ -43,6 +50,11 @@ class Pace:
         """A step has taken so many elements."""
         cost_ns = (self._port.cost_clock_ns() - began_ns) / count
         self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
+
+    def produced(self, count: int, cost_bytes: int) -> None:
+        """A step over so many elements has added so much to the channel that got most."""
+        output_bytes = cost_bytes / count
+        self._output_bytes = output_bytes if not self._output_bytes else 0.7 * self._output_bytes + 0.3 * output_bytes
 
     def approach(self, channel: ChannelId, first_seq: int) -> None:
         """Tells, while it is cautious, what may be the task's end."""

@@ -46,6 +46,7 @@ class Emission(NamedTuple):
     prepared: tuple[bytes, ...] = ()
     records_in: int = 0
     journal_read_bytes: int = 0  # offset up to which a source has read its journal
+    cost_bytes: int = 0  # of what it adds to the channel that gets most, as credit counts
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -84,7 +85,7 @@ class Stopped(NamedTuple):
 
 
 class GateMoved(NamedTuple):
-    """Slot to task: the backlog gate may have opened, or credit for outside has come; look again."""
+    """Shell to task: there may be room for a step again."""
 
 
 Command = Delivered | Triggered | Journalled | Finished | Stopped | GateMoved
@@ -118,8 +119,9 @@ class TaskPort(Protocol):
     def emit(self, emission: Emission) -> None:
         """Hands over without waiting."""
 
-    def is_gated(self) -> bool:
-        """True while the backlog of an output (or a limit of the slot) forbids a new step."""
+    def room_bytes(self) -> int:
+        """How much the next step may add to a channel, as credit counts; no step where it is 0 or less: ``GateMoved``
+        comes when there is room again."""
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Replay waits until all elements below ``next_seq`` are there: grant credit until then."""
@@ -233,8 +235,8 @@ class SlotShell(Protocol):
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
         """Releases a task blocked in ``TaskPort.approach``."""
 
-    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
-        """What ``TaskPort.is_gated`` answers."""
+    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
+        """What ``TaskPort.room_bytes`` is to answer behind the first ``handled_bytes`` of cost that were emitted."""
 
     def new_mirror(self, task: TaskId) -> Mirror:
         """An empty image of the state of the task's chain."""

@@ -66,7 +66,7 @@ class Reading:
             return False
         return True
 
-    def live_step(self) -> None:
+    def live_step(self, room_bytes: int) -> None:
         """Takes what is there, up to the limit of a step."""
         task = self.task
         if self.is_paused or self.has_read_all:
@@ -78,7 +78,7 @@ class Reading:
         if self.watch is not None and (splits := self.watch.look(task.port.now_ns())):
             task.log.append(d.blob(d.SPLITS, splits))
             self.watch.learn(splits)
-        limit = task.pace.limit(task.log.open_calls.room)
+        limit = task.pace.limit(room_bytes, task.log.open_calls.room)
         found = task.chain.poll(limit) if limit else None
         if found is None:
             due_ns = task.chain.next_timer_ns()
@@ -105,7 +105,7 @@ class Reading:
         task.chain.read(split, count)
         task.pace.measure(count, began_ns)
         task.records_in += count
-        task.emit()
+        task.pace.produced(count, task.emit())
 
     def _end(self) -> None:
         self.has_read_all = True

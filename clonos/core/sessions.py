@@ -15,7 +15,18 @@ from clonos.core.messages import Batch, Delta, Length, Position, Statement
 from clonos.core.plan import Channel
 
 MESSAGE_OVERHEAD_BYTES = 64
-"""What a batch costs of its credit besides its payload."""
+"""What a batch costs of its credit besides its elements."""
+
+ELEMENT_OVERHEAD_BYTES = 16
+"""What an element costs of the credit besides its bytes: in memory even the least of them is an object."""
+
+WINDOW_BYTES_FIRST = 16 << 10
+WINDOW_BYTES_MIN = 256
+
+
+def cost_bytes(count: int, payload_bytes: int) -> int:
+    """What a batch costs of the credit of its channel."""
+    return payload_bytes + count * ELEMENT_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES
 
 
 class Sending:
@@ -125,8 +136,15 @@ class Sending:
 
     def _account(self, chunk: Chunk) -> None:
         self.cursor = chunk.first_seq + chunk.count
-        self.sent_bytes += len(chunk.payload) + MESSAGE_OVERHEAD_BYTES
+        self.sent_bytes += cost_bytes(chunk.count, len(chunk.payload))
         self.unsent_bytes = max(0, self.unsent_bytes - len(chunk.payload))
+
+    @property
+    def room_bytes(self) -> int:
+        """What may be produced for a live session before its credit is used up; a step while nothing waits to be sent,
+        so that the next one is there when credit comes, and barriers that take all of it starve nobody."""
+        room_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
+        return room_bytes if self.unsent_bytes else max(room_bytes, 1)
 
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
         """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
@@ -139,6 +157,7 @@ class Receiving:
 
     __slots__ = (
         "channel",
+        "freed_bytes",
         "granted_bytes",
         "is_confirmed",
         "is_quiet",
@@ -151,14 +170,21 @@ class Receiving:
         "session",
         "session_bytes",
         "stated_bytes",
+        "ticks",
+        "was_empty",
         "window_bytes",
+        "window_bytes_max",
     )
 
-    def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes: int) -> None:
+    def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes_max: int) -> None:
         self.channel = channel
         self.next_seq = next_seq
         self.recovered_claim = claim  # what the own log has steps for
-        self.window_bytes = window_bytes
+        self.window_bytes_max = window_bytes_max
+        self.window_bytes = min(WINDOW_BYTES_FIRST, window_bytes_max)
+        self.freed_bytes = 0  # worked off since the window was last adapted
+        self.ticks = 0  # since then
+        self.was_empty = False  # the queue, at some time since then
         self.sender = Incarnation(0)
         self.session = 0
         self.next_ordinal = 0  # of the next message of this session
@@ -193,12 +219,36 @@ class Receiving:
 
     def grant(self) -> bool:
         """Brings the credit up to date; whether it has grown enough to be stated at once."""
-        free_bytes = self.window_bytes
+        free_bytes = self.window_bytes_max
         if self.next_seq >= self.needed_seq:
-            free_bytes -= min(self.queued_bytes, free_bytes)
+            free_bytes = max(0, self.window_bytes - self.queued_bytes)
         self.granted_bytes = max(self.granted_bytes, self.session_bytes + free_bytes)
         starved = self.stated_bytes <= self.session_bytes < self.granted_bytes
         return starved or self.granted_bytes - self.stated_bytes >= self.window_bytes // 4
+
+    def freed(self, freed_bytes: int) -> None:
+        """The task has worked something off. One that has nothing left, while its sender has no credit, could have had
+        more."""
+        self.queued_bytes -= freed_bytes
+        self.freed_bytes += freed_bytes
+        if not self.queued_bytes:
+            self.was_empty = True
+            if self.stated_bytes <= self.session_bytes:
+                self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
+
+    def adapt(self, heartbeat_ms: int, delay_ms: int) -> None:
+        """At the heartbeat: lets no more come than is worked off in ``delay_ms``, since a barrier waits behind it."""
+        self.ticks += 1
+        if not self.freed_bytes:
+            return
+        fair_bytes = self.freed_bytes * delay_ms // (self.ticks * heartbeat_ms)
+        if self.was_empty:  # it could have worked off more
+            wanted_bytes = max(self.window_bytes, fair_bytes)
+        else:
+            wanted_bytes = max(WINDOW_BYTES_MIN, (self.window_bytes + fair_bytes) // 2)
+        self.window_bytes = min(wanted_bytes, self.window_bytes_max)
+        self.freed_bytes = self.ticks = 0
+        self.was_empty = not self.queued_bytes
 
     def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> Statement:
         """What to tell the sender now; ``lengths`` until the session is confirmed."""
@@ -234,13 +284,14 @@ class Receiving:
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
         """Moves on behind ``batch``, which has no gap; how many of its elements are known already (None: all)."""
-        self.session_bytes += payload_bytes + MESSAGE_OVERHEAD_BYTES
+        cost = cost_bytes(batch.count, payload_bytes)
+        self.session_bytes += cost
         end = batch.first_seq + batch.count
         if end <= self.next_seq:
             return None
         skip = self.next_seq - batch.first_seq
         self.next_seq = end
-        self.queued_bytes += payload_bytes + MESSAGE_OVERHEAD_BYTES
+        self.queued_bytes += cost
         return skip
 
 

@@ -17,6 +17,7 @@ from clonos.core.plan import Plan
 from clonos.core.ports import Activation, Delivered, Emission, Finished, Journalled, TaskPort, Triggered
 from clonos.core.reading import Reading
 from clonos.core.recorder import running
+from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
 from clonos.core.task_log import TaskLog
@@ -161,19 +162,20 @@ class Task:
             self.take(command)
             if self.is_final or (self.is_source and isinstance(command, Triggered)):
                 return
-        if self.port.is_gated():
+        room_bytes = self.port.room_bytes()
+        if room_bytes <= 0:
             self.take(self.port.receive(None))
             return
         if self._take_finished() or self._fire_if_due():
             return
         if self.reading is not None:
-            self.reading.live_step()
+            self.reading.live_step(room_bytes)
             return
         for offset in range(len(self.inputs)):
             index = (self._turn + offset) % len(self.inputs)
             queue = self.inputs[index]
             if queue.pieces and queue.blocked_by is None:
-                limit = self.pace.limit(self.log.open_calls.room)
+                limit = self.pace.limit(room_bytes, self.log.open_calls.room)
                 if queue.pieces[0].kind < Kind.BARRIER:
                     if not limit:
                         continue
@@ -233,7 +235,7 @@ class Task:
             self.chain.process_columns(queue.port, batch)
         self.pace.measure(count, began_ns)
         self.records_in += count
-        self.emit()
+        self.pace.produced(count, self.emit())
 
     def _fire(self, instant_ns: int) -> None:
         self.at = (-1, 0, 0)
@@ -336,11 +338,16 @@ class Task:
 
     # ------------------------------------------------------------------ emission
 
-    def emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> None:
-        """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier."""
+    def emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> int:
+        """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier.
+
+        Answers what it adds to the channel that gets most."""
         outputs = self.outputs.drain()
+        cost = max((cost_bytes(output.count, len(output.payload)) for output in outputs), default=0)
         consumed = tuple(freed for queue in self.inputs if (freed := queue.take_freed()) is not None)
         log = self.log.drain()
         snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
         read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
-        self.port.emit(Emission(log, outputs, consumed, snapshot, self.collected.parts(), self.records_in, read_bytes))
+        parts = self.collected.parts()
+        self.port.emit(Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost))
+        return cost

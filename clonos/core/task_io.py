@@ -14,7 +14,7 @@ from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.keys import Router
 from clonos.core.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports import Delivered, Output
-from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
+from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import Snapshot
 from clonos.core.task_log import TaskLog
 from clonos.core.values import ValueUnsupported, decode_columns, decode_rows, encode_columns, encode_rows
@@ -33,7 +33,7 @@ class _Piece:
         self.skip = delivered.skip
         self.checkpoint = delivered.checkpoint
         self.payload = delivered.payload
-        self.freed_bytes = len(delivered.payload) + MESSAGE_OVERHEAD_BYTES
+        self.freed_bytes = cost_bytes(delivered.count, len(delivered.payload))
         self.batch: Any = None
 
     def take(self, count: int) -> Any:

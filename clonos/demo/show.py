@@ -159,12 +159,6 @@ def _options(wishes: Wishes, folder: Path) -> dict[str, Any]:
         "standbys": 1,
         "spare_slots": SPARE_SLOTS,
         "domains": DOMAINS,
-        # A barrier waits behind the words before it, and each takes a call: what is on its way must be asked within
-        # a fraction of a second.
-        "credit_window": "2KiB",
-        "channel_backlog": "1KiB",
-        "step_records_max": 8,
-        "step_records_first": 4,
     }
 
 

@@ -260,10 +260,10 @@ class SlotHost:
         if (found := self._tasks.get((task, incarnation))) is not None:
             found.note()
 
-    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
-        """Whether a new step is forbidden."""
+    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
+        """How much the next step may produce."""
         if (found := self._tasks.get((task, incarnation))) is not None:
-            found.is_gate_closed = closed
+            found.room.allow(room_bytes, handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
         """Of the task's vertex."""

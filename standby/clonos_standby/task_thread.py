@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 from clonos.core.failures import describe_failure, failure_of
 from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
-from clonos.core.ports import Activation, Command, Emission, Finished, Stopped, TaskStopped
+from clonos.core.ports import Activation, Command, Emission, Finished, GateMoved, Stopped, TaskStopped
+from clonos.core.room import Room
 from clonos.core.slot import Slot
 from clonos.core.task import Task
 from clonos.io.entropy import random_bytes
@@ -58,7 +59,7 @@ class TaskThread:
         self._kept_moved = Event()
         self._noted = Event()
         self._kept_bytes = -1
-        self.is_gate_closed = False
+        self.room = Room(lambda: self._commands.put(GateMoved()))
         self._running: Task | None = None
         self.name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         self._calls = CallThreads(self.name)
@@ -153,12 +154,13 @@ class TaskThread:
         """Hands over; is held up only when the I/O thread has far too much to do."""
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
+        self.room.spend(emission.cost_bytes)
         self._inbox.put(self._slot.on_emission, self._task, self._incarnation, emission)
         self._inbox.wait_for_room()
 
-    def is_gated(self) -> bool:
+    def room_bytes(self) -> int:
         """Whether a new step is forbidden."""
-        return self.is_gate_closed
+        return self.room.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Asks for credit up to ``next_seq``."""

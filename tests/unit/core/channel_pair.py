@@ -14,7 +14,7 @@ from clonos.core.messages import Batch, Position, Statement
 from clonos.core.options import Options
 from clonos.core.plan import Channel
 from clonos.core.ports import SpillStore
-from clonos.core.sessions import Receiving, Sending
+from clonos.core.sessions import Receiving, Sending, cost_bytes
 from tests.unit.core.plans import number
 
 SENDER, RECEIVER = TaskId(0), TaskId(1)
@@ -157,7 +157,7 @@ class ChannelPair:
             skip = receiving.accept(message, len(payload))
             if skip is not None:
                 self.accepted += [payload] * (message.count - skip)
-                self.unconsumed.append(len(payload) + 64)
+                self.unconsumed.append(cost_bytes(message.count, len(payload)))
             if receiving.grant():
                 self.state()
         return True
@@ -165,7 +165,7 @@ class ChannelPair:
     def consume(self, count: int = 1) -> None:
         """The task processes the oldest batches."""
         for _ in range(count):
-            self.receiving.queued_bytes -= self.unconsumed.popleft()
+            self.receiving.freed(self.unconsumed.popleft())
             if self.receiving.grant():
                 self.state()
 

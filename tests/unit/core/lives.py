@@ -16,6 +16,7 @@ from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.options import Options
 from clonos.core.plan import Plan
 from clonos.core.ports import Activation, Command, Delivered, Emission, Finished, TaskPort, TaskStopped, Triggered
+from clonos.core.room import UNLIMITED
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.task import Task
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
@@ -209,8 +210,8 @@ class Life(TaskPort):
         if self.emissions == self._dies_at_emission:
             raise TaskStopped
 
-    def is_gated(self) -> bool:
-        return False
+    def room_bytes(self) -> int:
+        return UNLIMITED
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         assert self.live_at is None

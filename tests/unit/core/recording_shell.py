@@ -149,6 +149,7 @@ class RecordingShell(SlotShell):
     def __init__(self, plan: Plan) -> None:
         self.words = Words(plan)
         self.said: list[str] = []
+        self.closed: dict[tuple[TaskId, Incarnation], bool] = {}
         self.written: dict[str, Snapshot] = {}
         self.now = 0
         self._intakes = RecordingIntakes(self)
@@ -189,8 +190,11 @@ class RecordingShell(SlotShell):
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
         self.said.append(f"{self.words.life(task, incarnation)} is noted")
 
-    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
-        self.said.append(f"gate of {self.words.life(task, incarnation)} {'closed' if closed else 'open'}")
+    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
+        is_closed = room_bytes <= 0
+        if is_closed != self.closed.get((task, incarnation), False):
+            self.closed[task, incarnation] = is_closed
+            self.said.append(f"gate of {self.words.life(task, incarnation)} {'closed' if is_closed else 'open'}")
 
     def new_mirror(self, task: TaskId) -> Mirror:
         return TellingMirror()

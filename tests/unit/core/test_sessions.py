@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clonos.core.chain import Kind
 from clonos.core.ids import Incarnation
 from clonos.core.messages import Batch, Position
-from clonos.core.sessions import MESSAGE_OVERHEAD_BYTES
+from clonos.core.sessions import cost_bytes
 from tests.unit.core.channel_pair import SENDER, ChannelPair
 from tests.unit.core.plans import number
 
@@ -198,8 +198,8 @@ def test_a_log_that_begins_behind_what_the_receiver_has_restarts_its_replica() -
 def test_credit_bounds_what_is_on_its_way_to_the_window_and_one_element_more() -> None:
     pair = opened(window_bytes=1000)
     pair.produce(*[b"x" * 100] * 50)
-    on_its_way = sum(len(payload) + MESSAGE_OVERHEAD_BYTES for _, payload in pair.forward)
-    assert 1000 <= on_its_way < 1000 + 164
+    on_its_way = sum(cost_bytes(1, len(payload)) for _, payload in pair.forward)
+    assert 1000 <= on_its_way < 1000 + cost_bytes(1, 100)
 
 
 def test_g42_one_huge_element_passes_whatever_the_window() -> None:
@@ -249,7 +249,7 @@ def test_credit_counts_from_the_sessions_beginning() -> None:
 
 
 def test_barriers_take_credit_and_heartbeats_do_not() -> None:
-    pair = opened(window_bytes=MESSAGE_OVERHEAD_BYTES)
+    pair = opened(window_bytes=cost_bytes(1, 0))
     pair.produce(b"", kind=Kind.BARRIER)
     pair.produce(b"", kind=Kind.BARRIER)
     assert len(pair.forward) == 1

@@ -18,6 +18,7 @@ from clonos.core.messages import TaskFailed
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports import Command, Delivered, GateMoved, TaskStopped, Triggered
+from clonos.core.room import UNLIMITED
 from tests.unit.core.lives import (
     END,
     Element,
@@ -79,8 +80,8 @@ class Scripted(Life):
                 return command
         raise TaskStopped
 
-    def is_gated(self) -> bool:
-        return self.gated
+    def room_bytes(self) -> int:
+        return 0 if self.gated else UNLIMITED
 
     @property
     def story(self) -> list[Any]:

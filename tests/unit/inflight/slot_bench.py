@@ -35,8 +35,8 @@ class BenchShell(RecordingShell):
     def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
         self.sent.append((slot, message, bytes(payload)))
 
-    def set_gate(self, task: TaskId, incarnation: Incarnation, closed: bool) -> None:
-        self.gates[task] = closed
+    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
+        self.gates[task] = room_bytes <= 0
 
     def warn(self, text: str, **fields: str | int) -> None:
         self.warnings.append(text)

@@ -14,6 +14,7 @@ from clonos.core.determinants import INTENT, LogReader
 from clonos.core.outcomes import CallInDoubt
 from clonos.core.ports import Command, Emission, TaskPort
 from clonos.core.recorder import running
+from clonos.core.room import UNLIMITED
 from clonos.core.task_log import EffectUndeclared, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
@@ -63,8 +64,8 @@ class Port(TaskPort):
     def emit(self, emission: Emission) -> None:
         self.log += emission.log
 
-    def is_gated(self) -> bool:
-        return False
+    def room_bytes(self) -> int:
+        return UNLIMITED
 
     def needs(self, channel: int, next_seq: int) -> None: ...
 
