@@ -1,4 +1,4 @@
-"""Pictures of what was measured, into benchmarks/results/; without matplotlib there are none."""
+"""Pictures of what was measured, into benchmarks/results/. matplotlib comes with the extra ``bench``."""
 
 from __future__ import annotations
 
