@@ -62,10 +62,10 @@ def split_columns(router: Router, batch: Any, keys: Sequence[Any], width: int) -
     import pyarrow
 
     if isinstance(keys, ColumnKeys):
-        targets_of_keys = numpy.array(router.targets(keys.distinct), numpy.int16)
+        targets_of_keys = numpy.array(router.targets(keys.stored), numpy.int16)
         targets = targets_of_keys[keys.numbers]
     else:
-        targets = numpy.array(router.targets(list(keys)), numpy.int16)
+        targets = numpy.array(router.targets(state_keys(list(keys))), numpy.int16)
     ordered = batch.take(pyarrow.array(numpy.argsort(targets, kind="stable")))
     ends = numpy.cumsum(numpy.bincount(targets, minlength=width)).tolist()
     return [ordered.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]

@@ -144,12 +144,10 @@ class Router:
         found = self._targets.get(stored)
         return self._learn(stored) if found is None else found
 
-    def targets(self, keys: list[Any]) -> list[int]:
-        """``target`` of each. KeyUnsupported, ValueBeyondLimit."""
-        try:
-            return list(map(self._targets.__getitem__, state_keys(keys)))
-        except KeyError:
-            return list(map(self.target, keys))
+    def targets(self, stored: list[Any]) -> list[int]:
+        """The index of the task of each of some state keys."""
+        get = self._targets.get
+        return [self._learn(key) if (target := get(key)) is None else target for key in stored]
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """The rows for each task, by its index, in their order. ``keys[i]`` is the key of ``rows[i]``.
