@@ -16,6 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Final
 
 from clonos.core.errors import EnvironmentFault, JobError, PeerError
+from clonos.core.places import place_of
 from clonos.core.values import decode_value, encode_value
 
 OUTCOME_BYTES_MAX: Final = 16 << 20
@@ -227,8 +228,7 @@ def _notes_of(exception: Exception) -> list[str]:
 def _innermost_frames(traceback: TracebackType | None) -> str:
     frames: list[str] = []
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        frames.append(f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}")
+        frames.append(place_of(traceback))
         traceback = traceback.tb_next
     return ", called from ".join(reversed(frames[-FRAMES_MAX:]))
 

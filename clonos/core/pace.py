@@ -14,6 +14,9 @@ CAUTIOUS_BARRIERS = 2
 """Barriers after which a cautious task is an ordinary one, if it has taken an element before the first: so the
 checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
 
+CAUTIOUS_ELEMENTS_MAX = 4_096
+"""Elements after which it is one in any case: what has piled up meanwhile would take minutes one by one."""
+
 
 class Pace:
     """Of one incarnation. Nothing of it is logged: how long a step was, is."""
@@ -21,7 +24,7 @@ class Pace:
     def __init__(self, options: Options, port: TaskPort, is_cautious: bool) -> None:
         self._options, self._port = options, port
         self._is_cautious = is_cautious
-        self._has_approached = False
+        self._approached = 0
         self._barriers = 0  # since then
         self._cost_ns = 0.0  # of one element
         self._output_bytes = 0.0  # for one element, to the channel that gets most
@@ -60,9 +63,10 @@ class Pace:
         """Tells, while it is cautious, what may be the task's end."""
         if self._is_cautious:
             self._port.approach(channel, first_seq)
-            self._has_approached = True
+            self._approached += 1
+            self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX
 
     def barrier(self) -> None:
         """An epoch has ended."""
-        self._barriers += self._has_approached
+        self._barriers += self._approached > 0
         self._is_cautious = self._is_cautious and self._barriers < CAUTIOUS_BARRIERS

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from clonos.core.chain import Collector, FailedAt, StepFailed
 from clonos.core.errors import ClonosError, EnvironmentFault
+from clonos.core.places import place_of
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 
 RECORD_CHARACTERS_MAX: Final = 500
@@ -141,9 +142,8 @@ def _frames(error: BaseException) -> str:
     frames: list[str] = []
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
-        code = traceback.tb_frame.f_code
         if traceback.tb_frame.f_globals.get("__package__") != __package__:
-            frames.append(f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}")
+            frames.append(place_of(traceback))
         traceback = traceback.tb_next
     return "\n".join(frames[-FRAMES_MAX:])
 

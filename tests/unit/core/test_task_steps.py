@@ -16,6 +16,7 @@ from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.options import Options
+from clonos.core.pace import CAUTIOUS_ELEMENTS_MAX
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports import Command, Delivered, GateMoved, TaskStopped, Triggered
 from clonos.core.room import UNLIMITED
@@ -396,3 +397,9 @@ def test_a_cautious_source_tells_which_record_of_its_life_comes_next() -> None:
 
 def test_a_task_that_is_not_cautious_tells_nothing() -> None:
     assert approached(union(sent(1, rows("a", "b"))).run()) == []
+
+
+def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer() -> None:
+    life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX + 100).run()
+    assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX
+    assert life.task.is_final

@@ -165,7 +165,7 @@ def test_a_recorded_exception_says_where_it_was_raised_and_keeps_its_notes() -> 
         ask()
     first, second = outcome_of(original.value).__notes__
     assert first == "asked for spam"
-    assert "test_outcomes.py" in second
+    assert "tests.unit.services.test_outcomes:" in second
     assert "in ask" in second
 
 
