@@ -16,7 +16,6 @@ from clonos.core.failures import describe_failure
 from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.options import Options
-from clonos.core.pace import CAUTIOUS_ELEMENTS_MAX
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports import Command, Delivered, GateMoved, TaskStopped, Triggered
 from clonos.core.room import UNLIMITED
@@ -359,47 +358,3 @@ def test_g49_a_poison_record_of_a_source_has_the_same_number_in_every_life_thoug
     again = failure(Scripted(job, [], Start(b"", first.snapshots, first.snapshots[0].log_offset_bytes)))
     assert first.snapshots[0].records_in == 2
     assert (told.channel, told.first_seq, told.count) == (again.channel, again.first_seq, again.count)
-
-
-# ------------------------------------------------------------------ caution
-
-
-def approached(life: Scripted) -> list[str]:
-    return [event for event in life.events if event.startswith("approaches")]
-
-
-def everywhere(checkpoint: int) -> list[Delivered]:
-    return [sent(channel, barrier(checkpoint)) for channel in range(3)]
-
-
-def test_a_cautious_task_tells_each_element_before_it_takes_it_until_the_second_barrier_that_follows_one() -> None:
-    life = union(
-        sent(1, rows("a", "b")),
-        *everywhere(1),
-        sent(2, rows("c")),
-        *everywhere(2),
-        sent(1, rows("d", "e")),
-        start=Start(is_cautious=True),
-    ).run()
-    assert approached(life) == ["approaches 0 of 1", "approaches 1 of 1", "approaches 1 of 2"]
-    assert life.story == ["a", "b", "b1", "c", "b2", "d", "e"]
-
-
-def test_barriers_before_any_element_leave_a_task_cautious() -> None:
-    life = union(*everywhere(1), *everywhere(2), sent(1, rows("a", "b")), start=Start(is_cautious=True)).run()
-    assert approached(life) == ["approaches 2 of 1", "approaches 3 of 1"]
-
-
-def test_a_cautious_source_tells_which_record_of_its_life_comes_next() -> None:
-    life = source(start=Start(is_cautious=True), records=3).run()
-    assert approached(life) == ["approaches 0 of -1", "approaches 1 of -1", "approaches 2 of -1"]
-
-
-def test_a_task_that_is_not_cautious_tells_nothing() -> None:
-    assert approached(union(sent(1, rows("a", "b"))).run()) == []
-
-
-def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer() -> None:
-    life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX + 100).run()
-    assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX
-    assert life.task.is_final
