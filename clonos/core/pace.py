@@ -51,7 +51,7 @@ class Pace:
 
     def measure(self, count: int, began_ns: int) -> None:
         """A step has taken so many elements."""
-        cost_ns = (self._port.cost_clock_ns() - began_ns) / count
+        cost_ns = max(0, self._port.cost_clock_ns() - began_ns) / count
         self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
 
     def produced(self, count: int, cost_bytes: int) -> None:

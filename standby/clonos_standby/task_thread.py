@@ -7,7 +7,6 @@ until then does no harm, since what it would emit is dropped by incarnation.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,6 +20,7 @@ from clonos.core.ports import Activation, Command, Emission, Finished, GateMoved
 from clonos.core.room import Room
 from clonos.core.slot import Slot
 from clonos.core.task import Task
+from clonos.io.cost_clock import CostClock
 from clonos.io.entropy import random_bytes
 from clonos.io.fault_points import FaultPoints
 from clonos.io.wall_clock import SlewedClock
@@ -63,6 +63,7 @@ class TaskThread:
         self._running: Task | None = None
         self.name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         self._calls = CallThreads(self.name)
+        self._cost_clock: CostClock | None = None
         self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)
 
     # ------------------------------------------------------------------ the slot's side
@@ -126,6 +127,8 @@ class TaskThread:
             self._inbox.put(self._slot.on_raised, failed)
         finally:
             self._calls.close()
+            if self._cost_clock is not None:
+                self._cost_clock.close()
 
     def _describe_birth(self, error: BaseException) -> TaskFailed:
         return failure_of(self._task, self._incarnation, error, is_fatal=True)
@@ -214,8 +217,10 @@ class TaskThread:
         return self._clock.now_ns()
 
     def cost_clock_ns(self) -> int:
-        """Real time: a step that waits for the world is as dear as one that computes."""
-        return time.monotonic_ns()
+        """Asked in the task's thread only."""
+        if self._cost_clock is None:
+            self._cost_clock = CostClock()
+        return self._cost_clock.now_ns()
 
     def entropy(self, count: int) -> bytes:
         """True randomness."""

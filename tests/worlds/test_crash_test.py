@@ -17,7 +17,7 @@ from clonos_chaos import user_world
 from tests.tidy.source import PACKAGE_FOLDERS
 from tests.worlds import tested_jobs as jobs
 
-pytestmark = pytest.mark.worlds
+pytestmark = pytest.mark.controls
 
 SEEDS = range(10)
 

@@ -28,7 +28,7 @@ from clonos_chaos.world import World
 from tests.unit.coordinator import test_endings
 from tests.unit.core import test_mirrors, test_sessions
 
-pytestmark = pytest.mark.worlds
+pytestmark = pytest.mark.controls
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 

@@ -16,7 +16,7 @@ from clonos_chaos.scenes import SCENES
 from clonos_chaos.world import World, WorldFailed
 from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
 
-pytestmark = pytest.mark.worlds
+pytestmark = pytest.mark.controls
 
 SEEDS_MAX = 8
 """So many are tried: what is drawn moves with every change of the core, and some scenes show their rule in every second

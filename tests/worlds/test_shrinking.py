@@ -14,10 +14,10 @@ from clonos_chaos.seeds import Tally, swarm
 from clonos_chaos.shrinking import TRIES_MAX, Failure, failure_of
 from clonos_chaos.weather import Swarm, mixed_settings
 
-pytestmark = pytest.mark.worlds
+pytestmark = pytest.mark.controls
 
 PLAIN = Swarm()
-MUTANTS = ("shortest_log_wins", "no_claim")
+MUTANTS = ("shortest_log_wins", "first_answer_wins")
 
 
 def first_failure(faults_min: int = 3) -> Failure:
@@ -54,7 +54,8 @@ def test_the_printed_command_shows_the_shrunk_world_again(capsys: pytest.Capture
         assert cli.seeds(command[3:]) == cli.BAD
     shown = capsys.readouterr().out
     assert f"seed {seed} " in shown
-    assert shrunk.failure.complaint in shown
+    complaint = re.split(r"(?<= slot )\d+", shrunk.failure.complaint)  # slots have short names there
+    assert all(part in shown for part in complaint)
     assert cli.seeds(command[3:]) == cli.GOOD, "without the mutant the same small world is well"
 
 
@@ -94,6 +95,6 @@ def test_mixed_worlds_draw_their_cluster_and_their_faults() -> None:
 
 
 def test_mixed_worlds_show_no_fault(seeds: range) -> None:
-    for seed in seeds[: len(seeds) // 10]:
+    for seed in seeds[: len(seeds) // 40]:
         failure = failure_of(Swarm(is_mixed=True).world(seed))
         assert failure is None, told_of_seed(seed, Swarm(is_mixed=True), "")
