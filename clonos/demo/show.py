@@ -30,6 +30,9 @@ DEFAULT_LINES: Final = 8_000
 LINES_PER_SECOND_MAX: Final = 1_000
 """More than two cores can ask about: a demo that is to run for a time gets so much text that it does not end before."""
 
+SECONDS_PER_KILL_MAX: Final = 20
+"""A kill waits until the job is whole again: the text lasts for all of them, and the input ends when they are made."""
+
 FILES: Final = 4
 PARALLELISM: Final = 2
 SPARE_SLOTS: Final = 4
@@ -143,7 +146,7 @@ def _texts(wishes: Wishes, folder: Path) -> list[Path]:
         return texts
     lines = DEFAULT_LINES if wishes.lines is None else wishes.lines
     if wishes.seconds is not None:
-        lines = int(wishes.seconds * LINES_PER_SECOND_MAX)
+        lines = int((wishes.seconds + SECONDS_PER_KILL_MAX * len(_kinds(wishes.kills))) * LINES_PER_SECOND_MAX)
     if lines < 1:
         raise JobError(f"the demo needs at least one line of text, not {lines}.")
     (folder / "text").mkdir(exist_ok=True)

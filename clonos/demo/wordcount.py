@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from clonos.api.windows import Tumbling
 from clonos.connectors import files
@@ -22,6 +22,10 @@ from clonos.operators.windows import WindowResult
 from clonos_services import clock, http
 
 WINDOW = "1s"
+
+WHOLE_BYTES: Final = 1 << 40
+"""A block of a file that no file exceeds: each is read from its beginning by one task, so that one which is stopped has
+read all before the last line that was asked about."""
 READ, ASK, COUNT = "read", "ask", "count"
 """Names of the steps that are killed."""
 
@@ -67,7 +71,7 @@ def rejected(asked: Asked) -> dict[str, Any]:
 def wordcount(texts: list[Path], url: str, output: Path, stop: Path, parallelism: int, **options: Any) -> Job:
     """The job over these files, as far as they are read when the file ``stop`` appears, into folders in ``output``."""
     job = Job("demo-wordcount", parallelism=parallelism, **options)
-    source = Stoppable(files.lines([*texts], errors="replace", with_position=True), stop)
+    source = Stoppable(files.lines([*texts], errors="replace", with_position=True, block_bytes=WHOLE_BYTES), stop)
     lines = job.source(source, name=READ)
     words = lines.flat_map(partial(split_words, labels_of(texts)))
     asked = words.rebalance().map(partial(ask, url), name=ASK)
