@@ -7,6 +7,7 @@ two shuffle partitions, checkpoints on. Each batch gives the changed counts. The
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def main() -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    files = folder / f"spark-{kind}-{workload.repeats}"
+    run = Path(tempfile.mkdtemp(prefix=f"spark-{kind}-", dir=folder))  # its files and checkpoints are of this run
+    files = run / "lines"
     line_files(workload, files)
     finals: dict[str, int] = {}
     lines = spark.readStream.option("maxFilesPerTrigger", FILES_A_BATCH).text(str(files))
@@ -69,7 +71,7 @@ def main() -> None:
         .groupBy("word")
         .count()
         .writeStream.outputMode("update")
-        .option("checkpointLocation", str(folder / f"spark-{kind}-checkpoint"))
+        .option("checkpointLocation", str(run / "checkpoint"))
         .foreachBatch(lambda batch, _: finals.update((row["word"], row["count"]) for row in batch.collect()))
         .trigger(availableNow=True)
         .start()
