@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
 
+LINGER_STEPS = 10
+LINGER_NS_MAX = 2_000_000
+"""A source that has had nothing to read lives from hand to mouth: from then on a step that takes less than it may is
+followed by the next one after so many times what it cost, at most so late. What there is at once is crumbs, and each
+costs every process behind it a message: at half of the maximal load they used all processors."""
+
 
 class Reading:
     """The input of one incarnation of a source task."""
@@ -25,6 +31,8 @@ class Reading:
         self.task = task
         self.is_paused = False
         self.has_read_all = False
+        self._has_waited = False  # there was nothing to read, and more to come
+        self._lingers_until_ns = 0
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
         self.journal: JournalReading | None = None
         if vertex.is_journalled:
@@ -75,14 +83,20 @@ class Reading:
         if self.journal is not None:
             self.journal.open()
         task.at = (-1, task.records_in, 0)
-        if self.watch is not None and (splits := self.watch.look(task.port.now_ns())):
+        now_ns = task.port.now_ns()
+        if self.watch is not None and (splits := self.watch.look(now_ns)):
             task.log.append(d.blob(d.SPLITS, splits))
             self.watch.learn(splits)
+        if now_ns < self._lingers_until_ns:
+            task.take(task.port.receive(self._lingers_until_ns))
+            return
+        began_ns = task.pace.begin()
         limit = task.pace.limit(room_bytes, task.log.open_calls.room)
         found = task.chain.poll(limit) if limit else None
         if found is None:
+            self._has_waited |= limit > 0 and self.watch is None
             due_ns = task.chain.next_timer_ns()
-            again_ns = task.port.now_ns() + POLL_AGAIN_NS
+            again_ns = now_ns + POLL_AGAIN_NS
             task.take(task.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
             return
         split, count = found
@@ -95,6 +109,9 @@ class Reading:
         else:
             task.log.append(d.numbers(d.READ, split, count))
             self._read(split, count, is_begun=True)
+            if self._has_waited and count < limit:
+                cost_ns = task.pace.begin() - began_ns
+                self._lingers_until_ns = now_ns + min(LINGER_STEPS * cost_ns, LINGER_NS_MAX)
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task
