@@ -112,7 +112,7 @@ class Harness:
         self._stand_ins = StandIns(http, services or {})
         self._watch = CallWatch(lambda error: None)
         start_ns = START_NS if start is None else int(start.timestamp() * SECOND_NS)
-        options = Options(step_records_first=step_records, step_records_max=step_records)
+        options = Options(step_records_first=step_records, step_records_max=step_records, calls_ahead_max=1)
         self._around = Surroundings(plan, self._task, options, Random(seed), start_ns, self._new_chain)
         self.outputs: list[Any] = []
         self._given: list[tuple[Kind, Any]] = []  # elements of the input since the start

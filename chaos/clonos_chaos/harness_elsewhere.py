@@ -78,7 +78,7 @@ def _replay(case: Case) -> tuple[list[tuple[int, bytes]], Exception | None]:
     image: JobImage = pickle.loads(case.packed)  # noqa: S301  from the process that has started this one
     plan = image.plan
     task = next(task for task in plan.tasks if plan.vertex_of[task] == case.vertex)
-    options = Options(step_records_first=case.step_records, step_records_max=case.step_records)
+    options = Options(step_records_first=case.step_records, step_records_max=case.step_records, calls_ahead_max=1)
     snapshots = [decode_snapshot(encoded, "") for encoded in case.snapshots]
     mirror: Any = None
     if snapshots:

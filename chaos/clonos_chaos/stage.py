@@ -32,6 +32,7 @@ OPTIONS = Options(
     step_records_max=3,
     step_records_first=3,
     failures_per_epoch_max=50,
+    calls_ahead_max=1,
 )
 SETTINGS = Settings(
     step_ns_max=3 * MILLISECOND_NS,

@@ -28,7 +28,7 @@ from clonos_chaos.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.user_calls import Call, CallWatch, StandIns, WatchedSubmitting
 from clonos_chaos.user_graph import Ready
 from clonos_chaos.user_sinks import JOB_ID, KeptRows, OwnOutside, held_wrongly
-from clonos_chaos.world import Outcome, Settings, World, draw_options
+from clonos_chaos.world import Outcome, Settings, World, draw_calls_ahead, draw_options
 
 VIRTUAL_SECONDS_MAX: Final = 300
 HESITATIONS: Final = 8
@@ -161,7 +161,7 @@ class UserWorld(World):
         self.judging = judging
         self.check_error: Exception | None = None
         self._commit_luck = Random(f"commits of {seed}")
-        options = _options(job, luck)
+        options = draw_calls_ahead(_options(job, luck), seed)
         super().__init__(
             seed,
             options=options,

@@ -141,6 +141,11 @@ def draw_options(luck: Random) -> Options:
     )
 
 
+def draw_calls_ahead(options: Options, seed: int) -> Options:
+    """In every second world logs grow at each recorded call, in others with the step: by luck of its own."""
+    return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))
+
+
 class World:
     """Everything, made from a seed. ``run`` to its end."""
 
@@ -162,7 +167,7 @@ class World:
         luck = Random(seed)
         budget_luck = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
         self.settings = settings or replace(Settings.draw(luck), disk=DiskWeather.draw(budget_luck))
-        self.options = options or draw_budgets(draw_options(luck), budget_luck)
+        self.options = options or draw_calls_ahead(draw_budgets(draw_options(luck), budget_luck), seed)
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
         make = _MAKERS.get(topology, draw_job)

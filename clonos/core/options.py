@@ -38,6 +38,7 @@ class Options:
     log_memory_bytes: int = 64 << 20
     spill_policy: SpillPolicy = SpillPolicy.AVAILABILITY
     snapshot_chain_max: int = 16  # incremental snapshots before a full one
+    calls_ahead_max: int = 32  # outcomes of plain calls that wait for the end of the step to be shipped
     clock_tick_ms: int = 0  # coarse clock: one CLOCK entry for every so many ms; 0: one a step
     failures_per_epoch_max: int = 8  # incarnations of one task between two completed checkpoints
     causal_logging: bool = True  # off only as a negative control and for measurements

@@ -118,20 +118,25 @@ def running(recorder: Recorder) -> Iterator[None]:
         _bound.reset(token)
 
 
-@contextmanager
-def suspended(key: str = "") -> Iterator[None]:
+class Suspended:
     """Around a call of the outside: its outcome covers what it does, so services inside are the real thing.
 
     Otherwise a service used by a service would be logged before the call that replay asks for first. ``key``: the
     call's idempotency key.
     """
-    token = _bound.set(None)
-    inside = _inside.set(_Inside(key))
-    try:
-        yield
-    finally:
-        _inside.reset(inside)
-        _bound.reset(token)
+
+    __slots__ = ("_bound", "_inside", "_key")
+
+    def __init__(self, key: str = "") -> None:
+        self._key = key
+
+    def __enter__(self) -> None:
+        self._bound = _bound.set(None)
+        self._inside = _inside.set(_Inside(self._key))
+
+    def __exit__(self, *_failure: object) -> None:
+        _inside.reset(self._inside)
+        _bound.reset(self._bound)
 
 
 def key_inside() -> str:

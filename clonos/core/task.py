@@ -88,6 +88,7 @@ class Task:
             vertex.has_effects,
             self.options.clock_tick_ms,
             self.options.causal_logging,
+            self.options.calls_ahead_max,
         )
 
     # ------------------------------------------------------------------ the life

@@ -62,6 +62,7 @@ class TaskLog:
         has_effects: bool,
         clock_tick_ms: int = 0,
         is_logging: bool = True,
+        calls_ahead_max: int = 1,
     ) -> None:
         self.task_name = task_name
         self.instant_ns_last = instant_ns
@@ -75,6 +76,8 @@ class TaskLog:
         self._has_effects = has_effects
         self._tick_ns = clock_tick_ms * 1_000_000
         self._is_logging = is_logging
+        self._calls_ahead_max = calls_ahead_max
+        self._calls_ahead = 0  # outcomes of plain calls in the buffer
         self._step_instant = False
         self._seed = b""
         self._epoch = 0
@@ -123,6 +126,7 @@ class TaskLog:
         """What has been recorded since the last call."""
         data = bytes(self._buffer)
         self._buffer.clear()
+        self._calls_ahead = 0
         return data
 
     def begin_epoch(self, checkpoint: int) -> None:
@@ -227,7 +231,7 @@ class TaskLog:
                 self._port.await_kept(self._end_bytes)
             outcome = self._perform(service, key[0], perform, in_doubt if key[1] else None, is_in_doubt=key[1])
             self.append(d.blob(d.CALL, outcome))
-            self.flush()
+            self._ship_outcome(effect)
         else:
             outcome = entry[3]
         return decode_outcome(outcome)
@@ -288,6 +292,13 @@ class TaskLog:
             return encode_outcome(service, self._port.perform(in_doubt or perform, key))
         except Exception as error:  # noqa: BLE001  the outside's answer: user code gets it, live and in replay
             return encode_outcome(service, error)
+
+    def _ship_outcome(self, is_effect: bool) -> None:
+        """What an effect came to leaves at once: lost, it would be in doubt. That of a plain call may wait for others
+        and for the step, which nobody sees without it: a death then only has so many calls made again."""
+        self._calls_ahead += 1
+        if is_effect or self._calls_ahead >= self._calls_ahead_max:
+            self.flush()
 
     def flush(self) -> None:
         """Ships what has been recorded in mid-step."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, cast
 
 from clonos.core.errors import JobError
 from clonos.core.outcomes import decode_outcome
-from clonos.core.recorder import CallingRecorder, suspended
+from clonos.core.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
 from clonos.operators.guard import RAISED
 from clonos.operators.operator import Operator, Scope
@@ -91,7 +91,7 @@ class AsyncMap(Operator):
         function, takes_key = self._function, self._takes_key
 
         def perform(key: str) -> object:
-            with suspended(key):
+            with Suspended(key):
                 return function(record, **({KEY_PARAMETER: key} if takes_key else {}))
 
         self._recorder.submit(number, self._step, request, perform)

@@ -8,11 +8,13 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from clonos.core.errors import JobError
-from clonos.core.recorder import Recorder, check_outside, current, key_inside, suspended
+from clonos.core.recorder import Recorder, Suspended, check_outside, current, key_inside
 from clonos.core.values import encode_value
 from clonos.io.entropy import random_uuid
 
 DIGEST_BYTES: Final = 16
+
+_SCALARS: Final = frozenset({str, bytes, int, bool, float, type(None)})
 
 Perform = Callable[[str], object]
 """Does it, given the idempotency key; returns a value that the codec can carry, or raises."""
@@ -77,7 +79,7 @@ def recorded_call(
         check_outside(service)
         return perform(key_inside() or random_uuid().hex)
     try:
-        request = blake2b(encode_value(identify()), digest_size=DIGEST_BYTES).digest()
+        request = blake2b(_identity_bytes(identify()), digest_size=DIGEST_BYTES).digest()
     except JobError as problem:
         raise RequestUnencodable(service, str(problem)) from problem
     if _watch is not None:
@@ -89,9 +91,19 @@ def recorded_call(
     )
 
 
+def _identity_bytes(identity: object) -> bytes:
+    """Bytes that tell a request from others, the same in every life; never read back. Plain scalars by their text."""
+    if type(identity) is tuple and _SCALARS.issuperset(map(type, identity)):
+        try:
+            return repr(identity).encode()
+        except ValueError:  # an int of thousands of digits
+            pass
+    return encode_value(identity)
+
+
 def _outside_the_log(perform: Perform) -> Perform:
     def performed(key: str) -> object:
-        with suspended(key):
+        with Suspended(key):
             return perform(key)
 
     return performed

@@ -95,7 +95,7 @@ class Service(Generic[P, R]):
         def identify() -> object:
             if self.request is not None:
                 return self.request(*args, **kwargs)
-            return args, tuple(sorted(kwargs.items()))
+            return (args, tuple(sorted(kwargs.items()))) if kwargs else args
 
         outcome = recorded_call(self.name, identify, perform, effect=self.effect, in_doubt=self._in_doubt(perform))
         return outcome  # type: ignore[return-value]  # the codec gives back what it was given

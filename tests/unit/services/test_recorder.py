@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from clonos.core import recorder as recorder_module
-from clonos.core.recorder import ServiceOutsideTask, bind, current, running, suspended, tick_due_ns, unbind
+from clonos.core.recorder import ServiceOutsideTask, Suspended, bind, current, running, tick_due_ns, unbind
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
@@ -47,7 +47,7 @@ def test_another_thread_belongs_to_no_task() -> None:
 def test_a_call_of_the_outside_belongs_to_no_task_while_it_runs() -> None:
     recorder = ManualRecorder()
     with running(recorder):
-        with suspended():
+        with Suspended():
             assert current() is None
         assert current() is recorder
 
@@ -68,7 +68,7 @@ def test_in_a_slot_a_service_outside_its_task_is_refused(use: object, monkeypatc
         http.get("http://127.0.0.1:9/")
     with running(ManualRecorder()):
         use()
-        with suspended():
+        with Suspended():
             use()
 
 
