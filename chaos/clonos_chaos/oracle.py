@@ -7,12 +7,14 @@ the job. A complaint ends the world.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
 from clonos.core.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.messages import LogLost, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
+from clonos.core.recoveries import DEATHS_OF_POISON
 from clonos_chaos.channel_watch import ChannelWatch
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.log_watch import LogWatch
@@ -39,6 +41,7 @@ class Oracle:
         self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
+        self._died_at: Counter[tuple[int, int, int]] = Counter()  # lives that had approached it: (task, channel, seq)
         self._completed = CheckpointId(0)  # the highest number that is durable
         self._until_look = world.settings.look_every
 
@@ -90,6 +93,8 @@ class Oracle:
         if self.is_over:
             return
         self._progress_ns = self.world.clock.now_ns
+        for slot in slots:
+            self._died_at.update((life.task, *life.approached) for life in self.world.slots[slot].tasks.values())
         self.survival.dying(slots, self.view)
         self.situations.dying(slots)
 
@@ -146,9 +151,17 @@ class Oracle:
 
     # ------------------------------------------------------------------ the end
 
+    def _is_unlucky(self, failed: c.JobFailed) -> bool:
+        """Chance has killed so often at one element that nobody can tell it from a poison record."""
+        tasks = [task for task in self.world.plan.tasks if self.world.plan.task_name(task) == failed.task_name]
+        return any(self._died_at[task, failed.channel, failed.first_seq] >= DEATHS_OF_POISON for task in tasks)
+
     def judge(self) -> None:
         """The job has ended: its output is that of some run without failures."""
         world = self.world
+        if isinstance(world.ending, c.JobFailed) and self._is_unlucky(world.ending):
+            self._count("three deaths at one element")
+            return
         if not isinstance(world.ending, c.JobDone):
             world.fail(f"the job did not finish: {world.ending}")
         complaints = world.complaints()

@@ -35,6 +35,7 @@ class SimTask:
         self._is_released = False
         self._kept_bytes = -1
         self._is_noted = False
+        self.approached = (-1, -1)  # (channel, number) of the element that it told last, while it is cautious
 
     # ------------------------------------------------------------------ life
 
@@ -170,6 +171,7 @@ class SimTask:
 
     def approach(self, channel: ChannelId, first_seq: int) -> None:
         self._is_noted = False
+        self.approached = (channel, first_seq)
         self.host.later(self.host.slot.on_approach, self.task, self.incarnation, channel, first_seq)
         while not self._is_noted:
             self._idle(None)

@@ -69,7 +69,9 @@ class Survival:
             placement = view.placements[task]
             for slot_id in placement.keepers:
                 slot = self.world.slots.get(slot_id)
-                keeper = slot.slot.keepers.get(task) if slot is not None and not slot.is_dead else None
+                # One that was let go and is named again may have heard of neither: what it has is old.
+                is_told = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
+                keeper = slot.slot.keepers.get(task) if slot is not None and is_told and not slot.is_dead else None
                 if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                     complete.add(slot_id)
                     self._filled[task].add(slot_id)

@@ -258,7 +258,9 @@ def hear_status(state: CoordinatorState, event: Received) -> None:
     assert isinstance(event.message, SlotStatus)
     assert isinstance(phase, Listening)
     state.statuses[event.slot] = event.message
-    if event.slot not in state.addresses:
+    # Whoever has registered here may have had the dead coordinator's view on its way.
+    is_unheard = event.message.view > (phase.heard.number if phase.heard is not None else 0)
+    if event.slot not in state.addresses or is_unheard:
         soon_ns = state.awake_ns + ANSWER_HEARTBEATS * state.options.heartbeat_ms * NANOSECONDS
         state.phase = replace(phase, until_ns=max(phase.until_ns, min(soon_ns, phase.last_ns)))
         state.emit(Send(event.slot, View(ViewNumber(0), 0, state.job_id, (), ())))

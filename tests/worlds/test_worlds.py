@@ -11,7 +11,8 @@ import pytest
 
 from clonos_chaos.seeds import Tally
 from clonos_chaos.situations import LATE_DELTA, ROLLBACK, SITUATIONS
-from clonos_chaos.world import TOPOLOGIES, World
+from clonos_chaos.weather import Swarm
+from clonos_chaos.world import TOPOLOGIES
 from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
@@ -51,8 +52,9 @@ def test_a_swarm_names_the_situations_that_it_has_never_reached() -> None:
 
 @pytest.mark.parametrize(("seed", "topology", "reason"), REPLAYED, ids=[f"{seed}-{name}" for seed, name, _ in REPLAYED])
 def test_a_world_that_has_shown_a_fault_once_is_well(seed: str, topology: str, reason: str) -> None:
-    assert topology in TOPOLOGIES
-    World(int(seed), topology).run()
+    assert topology in (*TOPOLOGIES, "mix")
+    kind = Swarm(is_mixed=True) if topology == "mix" else Swarm(topology)
+    kind.world(int(seed)).run()
 
 
 def test_a_seed_is_one_world_whatever_the_hash_seed() -> None:

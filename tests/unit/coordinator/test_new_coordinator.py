@@ -69,6 +69,19 @@ def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_bu
         assert (again.of(2).incarnation != before.placements[2].incarnation) is is_replaced
 
 
+def test_the_view_of_a_slot_that_registered_before_the_dead_coordinators_view_got_there_is_asked_for() -> None:
+    desk = _desk()
+    again = Desk(desk.plan, Options())
+    again.do(c.Ticked(0))
+    again.do(c.Begin(2, "job-1", len(desk.slots), awaits_slots=True))
+    for slot, state in desk.slots.items():
+        again.say(slot, Register(slot, state.domain, "h", "", "", b"", "", 1, ()))
+    again.slots = desk.slots
+    again.tick(5_300)
+    assert again.view.generation == desk.view.generation
+    assert again.view.placements == desk.view.placements
+
+
 def test_a_new_coordinator_that_hears_nobody_starts_like_a_resume() -> None:
     desk = _desk()
     desk.complete(1)
