@@ -29,7 +29,7 @@ class Options:
     sharing_depth: int | None = None
     max_parallelism: int = 128
     step_cost_us: int = 5_000  # a step aims at this much work
-    step_records_max: int = 8_192
+    step_records_max: int = 16_384
     step_records_first: int = 64
     credit_window_bytes: int = 4 << 20  # per channel, at most
     channel_delay_ms: int = 200  # a channel's queue aims at this much work of its receiver

@@ -90,6 +90,25 @@ class Reduce(Keyed):
             append((users_key, value))
 
 
+class Counters(dict[Any, "count[int]"]):
+    """A counter of its own for each key that has come since the table was brought up to date."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, key: Any) -> count[int]:
+        if len(self) >= COUNTERS_MAX:
+            self.keep()
+        counter = self[key] = count(self._table.entries.get(key, 0) + 1)
+        return counter
+
+    def keep(self) -> None:
+        """Brings the table up to date, in the order of arrival."""
+        self._table.update({key: next(counter) - 1 for key, counter in self.items()})
+        self.clear()
+
+
 class RunningCount(Keyed):
     """(key, number of its records so far), after each record.
 
@@ -99,19 +118,14 @@ class RunningCount(Keyed):
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._counters: dict[Any, count[int]] = {}
+        self._counters = Counters(self._table)
 
     def rows(self, rows: list[Any]) -> None:
         self.keys([key for key, _ in rows])
 
     def keys(self, keys: list[Any]) -> None:
         stored = state_keys(keys)
-        try:
-            found = list(map(self._counters.__getitem__, stored))
-        except KeyError:
-            self._begin(stored)
-            found = list(map(self._counters.__getitem__, stored))
-        self.out.rows(list(zip(keys, map(next, found), strict=True)))
+        self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         """Once a distinct key in Python. What takes columns gets the key and ``count``, others get tuples."""
@@ -120,7 +134,7 @@ class RunningCount(Keyed):
             self.keys(keys)
             return
         if self._counters:
-            self._keep()
+            self._counters.keep()
         before = list(map(self._table.entries.get, keys.stored, repeat(0)))
         running, totals = running_counts(keys, before)
         self._table.update(dict(zip(keys.stored, totals, strict=True)))
@@ -132,18 +146,4 @@ class RunningCount(Keyed):
             self.out.rows(list(zip(keys.tolist(), running.tolist(), strict=True)))
 
     def prepare(self, checkpoint: int) -> None:
-        self._keep()
-
-    def _begin(self, stored: list[Any]) -> None:
-        """Counters for those that have none, in the order of their arrival."""
-        if len(self._counters) >= COUNTERS_MAX:
-            self._keep()
-        counters, get = self._counters, self._table.entries.get
-        for key in dict.fromkeys(stored):
-            if key not in counters:
-                counters[key] = count(get(key, 0) + 1)
-
-    def _keep(self) -> None:
-        """Brings the table up to date."""
-        self._table.update({key: next(counter) - 1 for key, counter in self._counters.items()})
-        self._counters.clear()
+        self._counters.keep()

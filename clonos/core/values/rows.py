@@ -109,6 +109,14 @@ def decode_rows(data: bytes | memoryview) -> list[Any]:
 
 def _column(cells: Sequence[Any], depth: int) -> Column:
     """``depth``: containers around each cell."""
+    if cells and type(cells[0]) is str:
+        try:
+            "".join(
+                cells
+            )  # are all str? Quicker than to count their classes; a class below str is refused by the encoder
+            return Column(STR, data=ENCODER.encode(cells))
+        except (TypeError, UnicodeEncodeError):
+            pass
     cls = _sole_type(cells)
     scalar = SCALARS.get(cls)
     if scalar is None and cls is None and cells and MIXABLE.issuperset(map(type, cells)):
