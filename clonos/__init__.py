@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clonos.core.errors import JobError as JobError
     from clonos.core.errors import PeerError as PeerError
     from clonos.core.outcomes import CallInDoubt as CallInDoubt
+    from clonos.core.outcomes import CallNeverHappened as CallNeverHappened
     from clonos.core.outcomes import RecordedError as RecordedError
     from clonos.core.values import register as register
     from clonos.job import Handle as Handle
@@ -84,7 +85,7 @@ _NAMES = {
         *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "PushedSource", "Feed"),
     ),
     "clonos.core.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
-    "clonos.core.outcomes": ("CallInDoubt", "RecordedError"),
+    "clonos.core.outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
 }
 """All other public names, by the module that they are in."""
 

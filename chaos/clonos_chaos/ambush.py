@@ -144,7 +144,7 @@ class Ambush:
         except ConnectionError:
             told = b""
         self._selector.unregister(ready)
-        if not told or not self._is_taken(msgspec.json.decode(told, type=Reached), ready):
+        if not told or not self._is_taken(told, ready):
             ready.close()
 
     def _let_go(self) -> float | None:
@@ -156,7 +156,11 @@ class Ambush:
         self._late = [late for late in self._late if late[0] > now_s]
         return min((until_s - now_s for until_s, _ in self._late), default=None)
 
-    def _is_taken(self, reached: Reached, connection: socket.socket) -> bool:
+    def _is_taken(self, told: bytes, connection: socket.socket) -> bool:
+        try:
+            reached = msgspec.json.decode(told, type=Reached)
+        except msgspec.MsgspecError:  # somebody else: a process that knew this port as that of a peer which is gone
+            return False
         with self._lock:
             if any(trap.offer(reached, connection) for trap in self._traps):
                 return True

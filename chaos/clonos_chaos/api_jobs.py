@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -13,15 +14,17 @@ from clonos.api.windows import Tumbling
 from clonos.core.chain import Chain, Mirror
 from clonos.core.ids import TaskId
 from clonos.core.options import Options
+from clonos.core.outcomes import CallInDoubt
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos.operators.connect import OutsideIdentity, Registration, WriterContext
 from clonos.operators.descriptors import ValueState
 from clonos_chaos.fuzz_chain import KEYS
+from clonos_chaos.fuzz_jobs import next_of
 from clonos_chaos.outsides import SimService
 from clonos_chaos.pushers import SimPusher
 from clonos_services import clock
 from clonos_services import random as causal_random
-from clonos_services.service import service
+from clonos_services.service import Service, service
 
 Row = tuple[int, tuple[Any, ...]]
 
@@ -163,6 +166,7 @@ class ApiJob:
         self.service = SimService(Random(luck.getrandbits(64)))
         self.records = records
         self.copies = 1
+        self.ordered: list[str] = []  # keys of calls with an effect
         self.pushers: dict[TaskId, SimPusher] = {}
         self.chains_open = 0  # not counted: the operators' own tests see to their resources
         graph = JobGraph("fuzz-api")
@@ -173,6 +177,7 @@ class ApiJob:
 
     def _build(self, graph: JobGraph, luck: Random) -> None:
         ask = service(name="ask")(self._asked) if luck.random() < 0.6 else None
+        order = self._drawn_order(luck)
         rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=luck.choice((1, 2)))
         if luck.random() < 0.5:
             rows = rows.rebalance()
@@ -184,23 +189,44 @@ class ApiJob:
         if luck.random() < 0.5:
             windowed = counted.key_by(_key).window(Tumbling(luck.choice((0.02, 0.1)))).aggregate(list, _append)
             counted = windowed.flat_map(_value)
-        last = counted.map(partial(_stage, 4, luck, ask))
+        last = counted.map(partial(_stage, 4, luck, order or ask), effects=order is not None)
         kind = luck.choice(("transactional", "immediate", "both"))
         if kind != "transactional":
             last.sink(Immediate())
         if kind != "immediate":
             last.sink(Parts())
 
+    def _drawn_order(self, luck: Random) -> Callable[[Any], int] | None:
+        """A call with an effect that nobody repeats: without doubt, or asked for."""
+        kind = int(1e9 * next_of(luck)) % 6
+        if kind > 1:
+            return None
+        order: Service[..., int] = service(name="order", effect=True, reconcile=self._found if kind else None)(
+            self._ordered
+        )
+        return partial(_or_none, order)
+
     def _asked(self, question: Any, idempotency_key: str = "") -> int:
         return self.service.ask(question, idempotency_key)
+
+    def _ordered(self, question: Any, idempotency_key: str = "") -> int:
+        self.ordered.append(idempotency_key)
+        return self.service.ask(question, idempotency_key)
+
+    def _found(self, key: str, question: Any) -> int:
+        return self.service.reconcile(key)
 
     def expected(self) -> Sequence[int]:
         """The offsets that must have come out, each ``copies`` times."""
         return range(self.records)
 
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
-        """Files have nothing to say."""
-        return []
+        """Orders that were made twice: a task that died with its keeper may have, and one that asked too early."""
+        if exposed:
+            return []
+        counted = Counter(self.ordered)
+        twice = sorted(key for key, times in counted.items() if times > 1 and key not in self.service.never_happened)
+        return [f"the order {key} was made {counted[key]} times, though it is not in doubt" for key in twice]
 
     def new_chain(self, vertex: int) -> Chain:
         """A chain for one incarnation."""
@@ -209,6 +235,14 @@ class ApiJob:
     def new_mirror(self, vertex: int) -> Mirror:
         """An empty image of its state."""
         return self._image.new_mirror(vertex)
+
+
+def _or_none(order: Callable[[Any], int], question: Any) -> int:
+    """An order of which nobody knows has no answer."""
+    try:
+        return order(question)
+    except CallInDoubt:
+        return 0
 
 
 def _key(row: Row) -> int:

@@ -74,8 +74,6 @@ def soak(arguments: Sequence[str]) -> int:
     def tell(record: Record) -> None:
         record.notes += figures(record)
         _tell(record)
-        for line in record.notes:
-            print(f"  {line}")
 
     return GOOD if run_scenarios([scenario_of(wanted)], wishes, tell) else BAD
 
@@ -130,4 +128,6 @@ def _tell(record: Record) -> None:
     if record.findings is not None:
         for what, examples in record.findings.examples.items():
             print(f"  {what}, for example: {'; '.join(examples)}")
+    for note in record.notes:
+        print(f"  {note}")
     sys.stdout.flush()

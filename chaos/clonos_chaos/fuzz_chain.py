@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from clonos.core.chain import ChainContext, ChainSnapshot, FailedAt, Mirror, StepFailed
+from clonos.core.outcomes import CallInDoubt
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos_chaos.outsides import ServiceDown
 from clonos_services import random as causal_random
+from clonos_services.calls import Perform, reconciled
 
 if TYPE_CHECKING:
     from clonos_chaos.fuzz_jobs import FuzzJob
@@ -27,6 +29,7 @@ class Work:
 
     calls: bool = False  # asks the service
     effects: bool = False  # with an effect: INTENT
+    doubt: str = "again"  # one in doubt is made again under its key; or "reconcile": asked for; or "raise"
     draws: bool = False  # random numbers
     reads_clock: bool = False
     windows_ns: int = 0  # holds rows back until a processing-time window ends
@@ -122,18 +125,29 @@ class FuzzChain:
         context, is_effect = self.context, self.work.effects
         service = self.job.service
         question = (context.vertex, offset, tuple(entry[0] for entry in story))
+
+        def ask(key: str) -> int:
+            return service.ask(question, key, context, is_effect)
+
+        in_doubt = self._in_doubt(question) if is_effect else None
         try:
-            answer = context.recorder.call(
-                "ask",
-                encode_value(question),
-                lambda key: service.ask(question, key, context, is_effect, False),
-                effect=is_effect,
-                in_doubt=(lambda key: service.ask(question, key, context, is_effect, True)) if is_effect else None,
-            )
+            answer = context.recorder.call("ask", encode_value(question), ask, effect=is_effect, in_doubt=in_doubt)
         except ServiceDown as down:
             return -down.answer
+        except CallInDoubt:
+            return 0
         assert isinstance(answer, int), answer
         return answer
+
+    def _in_doubt(self, question: Any) -> Perform | None:
+        service, is_reconciled = self.job.service, self.work.doubt == "reconcile"
+
+        def ask_again(key: str) -> int:
+            return service.ask(question, key, self.context, True, True, is_reconciled)
+
+        return {"again": ask_again, "reconcile": reconciled(service.reconcile, ask_again), "raise": None}[
+            self.work.doubt
+        ]
 
     def _set(self, key: Any, value: Any) -> None:
         self.state[key] = value

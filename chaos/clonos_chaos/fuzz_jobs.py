@@ -14,6 +14,9 @@ from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
 from clonos_chaos.outsides import SimService
 from clonos_chaos.pushers import SimPusher
 
+DOUBTS = ("again", "reconcile", "raise")
+"""What becomes of a call in doubt: ``Work.doubt``."""
+
 _SPREAD = (Partitioning.HASH, Partitioning.HASH, Partitioning.REBALANCE)
 
 
@@ -98,6 +101,7 @@ class FuzzJob:
         work = Work(
             calls=luck.random() < 0.4 or has_effects,
             effects=has_effects,
+            doubt=DOUBTS[(len(self.vertices) + int(1e9 * next_of(luck))) % len(DOUBTS)],
             draws=luck.random() < 0.5,
             reads_clock=luck.random() < 0.5,
             windows_ns=windows_ns if self.vertices else 0,
@@ -156,6 +160,13 @@ def _chain(job: FuzzJob) -> None:
         job.edge(previous, vertex)
         previous = vertex
     job.edge(previous, job.sink(1))
+
+
+def next_of(luck: Random) -> float:
+    """What luck would give next, without taking it: the worlds of all seeds stay what they were."""
+    peeked = Random()
+    peeked.setstate(luck.getstate())
+    return peeked.random()
 
 
 _TOPOLOGIES: dict[str, Callable[[FuzzJob], None]] = {"shuffle": _shuffle, "diamond": _diamond, "chain": _chain}

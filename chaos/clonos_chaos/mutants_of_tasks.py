@@ -241,6 +241,18 @@ def calls_in_doubt_are_made_as_new(planting: Planting) -> None:
 
 
 @mutant("7")
+def calls_in_doubt_are_not_asked_for(planting: Planting) -> None:
+    """Who can ask the outside about a call in doubt does, before the call is made again."""
+
+    def perform(
+        right: Any, self: TaskLog, service: str, key: str, act: Any, in_doubt: Any, *, is_in_doubt: bool
+    ) -> Any:
+        return right(self, service, key, act, None, is_in_doubt=is_in_doubt and in_doubt is None)
+
+    planting.wrap(TaskLog, "_perform", perform)
+
+
+@mutant("7")
 def keys_differ_between_lives(planting: Planting) -> None:
     """The key of a call with an effect is the same in every life."""
 

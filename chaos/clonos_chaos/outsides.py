@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clonos.core.outcomes import CallNeverHappened
 from clonos.core.values import decode_rows
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Asked(NamedTuple):
     generation: int
     incarnation: int
     is_effect: bool
-    is_in_doubt: bool  # asked by key, because an earlier life announced it and died before it knew the outcome
+    is_in_doubt: bool  # because an earlier life announced it and died before it knew the outcome
+    is_reconciled: bool = False  # the outside had said that there was no such call
 
 
 class SimService:
@@ -97,7 +99,9 @@ class SimService:
     def __init__(self, luck: Random, failure: float = 0.0) -> None:
         self._luck = luck
         self._failure = failure
+        self._answer_by_key: dict[str, int] = {}
         self.answers: list[Asked] = []
+        self.never_happened: set[str] = set()  # keys that somebody asked for before there was a call
 
     def ask(
         self,
@@ -106,10 +110,12 @@ class SimService:
         context: ChainContext | None = None,
         is_effect: bool = False,
         is_in_doubt: bool = False,
+        is_reconciled: bool = False,
     ) -> int:
         """A fresh random answer every time, so that a call made twice shows."""
         answer = self._luck.getrandbits(48) + 1
         fails = self._luck.random() < self._failure
+        self._answer_by_key[key] = -answer if fails else answer
         self.answers.append(
             Asked(
                 question,
@@ -120,8 +126,19 @@ class SimService:
                 context.incarnation if context else 0,
                 is_effect,
                 is_in_doubt,
+                is_reconciled,
             )
         )
         if fails:
             raise ServiceDown(answer)
+        return answer
+
+    def reconcile(self, key: str) -> int:
+        """How the call with this key ended. CallNeverHappened: there was none."""
+        answer = self._answer_by_key.get(key)
+        if answer is None:
+            self.never_happened.add(key)
+            raise CallNeverHappened
+        if answer < 0:
+            raise ServiceDown(-answer)
         return answer

@@ -55,11 +55,16 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """How to end a fault that was put on, and what to do meanwhile."""
+    """How to end a fault that was put on, and what to do meanwhile.
+
+    ``struck``: what it has struck so far, counted as ``counts`` says. A fault that strikes nothing has tried nothing.
+    """
 
     end: Callable[[], None]
     renew: Callable[[], None] = lambda: None
     detail: str = ""
+    counts: str = ""
+    struck: Callable[[], int] = lambda: 0
 
 
 def strike(
@@ -92,7 +97,8 @@ def strike(
             assert hosts is not None, "a scenario with a partition has hosts"
             return Lasting(hosts.heal, detail=f"host {', '.join(hosts.cut(pids))}")
         case Kind.DISK_FULL:
-            return _fill_disk([slot.slot for slot in slots])
+            disk = _FullDisk([slot.slot for slot in slots])
+            return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", struck=disk.refused)
         case Kind.DISK_FAILING:
             return _limit_files(everybody)
         case Kind.DISK_SLOW:
@@ -123,7 +129,8 @@ def _trouble_network(fault: Fault, slots: Collection[SlotState], tools: Tools) -
     toxiproxy = tools.toxiproxy
     assert toxiproxy is not None, "a scenario with network faults has Toxiproxy"
     proxies = toxiproxy.begin(fault, pids, numbers)
-    return Lasting(lambda: toxiproxy.end(fault, pids, numbers), detail=f"{proxies} connections")
+    detail, counts = f"{proxies} connections", f"connections with {fault.kind}"
+    return Lasting(lambda: toxiproxy.end(fault, pids, numbers), detail=detail, counts=counts, struck=lambda: proxies)
 
 
 def _limit_files(pids: Collection[int]) -> Lasting:
@@ -174,34 +181,44 @@ def _executor_of(pid: int) -> int:
     return 0
 
 
-def _fill_disk(slots: Collection[int]) -> Lasting:
+class _FullDisk:
     """Every file that a slot would spill to leads to a device that is full: writing fails with ENOSPC."""
-    folders = [folder for slot in slots if (folder := default_root() / f"{slot:016x}").is_dir()]
 
-    def fill() -> None:
-        for folder in folders:
-            _link_segments(folder / "spill")
+    def __init__(self, slots: Collection[int]) -> None:
+        folders = [default_root() / f"{slot:016x}" for slot in slots]
+        self._links: dict[Path, set[str]] = {folder / "spill": set() for folder in folders if folder.is_dir()}
+        self._refused = 0
+        self.fill()
 
-    fill()
-    return Lasting(lambda: _free_disk(folders), fill)
+    def fill(self) -> None:
+        """Again and again: a slot removes what it could not write."""
+        for spill, links in self._links.items():
+            try:
+                spill.mkdir(mode=0o700, exist_ok=True)
+                self._fill(spill, links)
+            except OSError:  # the slot was quicker, or is gone
+                continue
 
-
-def _link_segments(spill: Path) -> None:
-    """Again and again: a slot removes what it could not write."""
-    try:
-        spill.mkdir(mode=0o700, exist_ok=True)
+    def _fill(self, spill: Path, links: set[str]) -> None:
         there = {path.name: path.is_symlink() for path in spill.iterdir()}
+        self._refused += len(links - there.keys())
+        links.intersection_update(there)
         written = [int(name.partition(".")[0]) for name, is_link in there.items() if not is_link]
         first = max(written, default=-1) + 1
         for number in range(first, first + SEGMENTS_AHEAD):
-            if f"{number:08d}.segment" not in there:
-                (spill / f"{number:08d}.segment").symlink_to(FULL_DEVICE)
-    except OSError:  # the slot was quicker, or is gone
-        return
+            name = f"{number:08d}.segment"
+            if name not in there:
+                (spill / name).symlink_to(FULL_DEVICE)
+                links.add(name)
 
+    def refused(self) -> int:
+        """Segments that could not be written."""
+        return self._refused
 
-def _free_disk(folders: list[Path]) -> None:
-    for folder in folders:
-        for link in (folder / "spill").glob("*.segment"):
-            if link.is_symlink():
-                link.unlink(missing_ok=True)
+    def free(self) -> None:
+        """There is room again."""
+        self.fill()
+        for spill in self._links:
+            for link in spill.glob("*.segment"):
+                if link.is_symlink():
+                    link.unlink(missing_ok=True)

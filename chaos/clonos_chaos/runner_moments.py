@@ -57,6 +57,12 @@ class Look:
     killed: Mapping[str, int]
     is_disturbed: bool  # by a fault that lasts
     records: int
+    slots_usual: int = 0
+
+    def is_calm_for(self, fault: Fault) -> bool:
+        """Whether what a fault waits for is there."""
+        has_slots = not fault.settled or len(self.status.slots) >= self.slots_usual
+        return has_slots and (self.is_calm or not fault.calm)
 
     @property
     def is_calm(self) -> bool:
@@ -101,7 +107,7 @@ class Moments:
             planned.asked_s = look.now_s
         if look.has_unnoticed:
             return False
-        if fault.at.point == "recovering" or not fault.calm or fault.kind is Kind.KILL_DRIVER or look.is_calm:
+        if fault.at.point == "recovering" or fault.kind is Kind.KILL_DRIVER or look.is_calm_for(fault):
             return True
         return look.now_s - planned.asked_s > PATIENCE_S and is_live(look.status)
 
@@ -110,7 +116,8 @@ class Moments:
             return planned.trap.caught is not None
         planned.asked_s = planned.asked_s or look.now_s
         is_patient = look.now_s - planned.asked_s < PATIENCE_S or not is_live(look.status)
-        if planned.fault.calm and is_patient and (look.has_unnoticed or not look.is_calm):
+        fault = planned.fault
+        if (fault.calm or fault.settled) and is_patient and (look.has_unnoticed or not look.is_calm_for(fault)):
             return False
         planned.trap = self._lay(planned, look.shape)
         return False

@@ -30,10 +30,11 @@ from clonos_chaos.runner_faults import Lasting, Tools, strike
 from clonos_chaos.runner_moments import Look, Moments, Planned, is_live
 from clonos_chaos.runner_record import Check, Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose, tasks_of
-from clonos_chaos.scenario import TASKLESS, Fault, Kind, Pattern, Scenario
+from clonos_chaos.scenario import OF_HELPERS, TASKLESS, Fault, Kind, Pattern, Scenario
 from clonos_chaos.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED, find_object
 from clonos_chaos.scenario_oracle import Findings, judge_folder
+from clonos_chaos.scenario_orders import judge_orders
 from clonos_chaos.scenario_service import LOOPBACK, ServiceProcess
 from clonos_chaos.toxics import Toxiproxy
 from clonos_chaos.toxiproxy_server import find_server
@@ -85,6 +86,7 @@ class ProcessRun:
         self._kept: set[str] = set()
         self._slots_seen: set[int] = set()
         self._live_since_s = 0.0
+        self._slots_usual = 0  # when all tasks were live for the first time
         self._pids: set[int] = set()
         self._known: dict[str, tuple[int, int]] = {}
         self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
@@ -217,6 +219,7 @@ class ProcessRun:
             killed=self._killed,
             is_disturbed=bool(self._ongoing),
             records=self._records_read(status),
+            slots_usual=self._slots_usual,
         )
 
     # ------------------------------------------------------------------ what the driver says
@@ -245,6 +248,7 @@ class ProcessRun:
         self._slots_seen.update(slot.slot for slot in status.slots)
         if not self._live_since_s and is_live(status):
             self._live_since_s = time.monotonic()
+            self._slots_usual = len(status.slots)
         for recovery in status.recoveries:
             self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
         for task in status.tasks:
@@ -277,12 +281,17 @@ class ProcessRun:
         by_name = {task.name: task for task in status.tasks}
         if any(not by_name[name].pid for name in tasks):
             return  # it waits for a slot: the next look
+        others = [slot for name in tasks[:1] for slot in self._standbys.get(name, ())]
+        others = others if fault.pattern in OF_HELPERS else []
+        if fault.pattern is Pattern.STANDBY and not others:
+            return  # it has none now: the next look
         planned.left -= 1
         planned.asked_s = 0.0 if planned.left else planned.asked_s
         if tasks:
             planned.victim = tasks[0]
-        others = [slot for name in tasks[:1] for slot in self._standbys.get(name, ())]
-        others = others if fault.pattern is Pattern.WITH_STANDBY else []
+        if fault.pattern is Pattern.STANDBY:
+            homes = {task.name for task in status.tasks if task.slot in others}
+            tasks = sorted(homes - {planned.victim})  # those that have their home where the standby was
         befallen = tasks_of(shape, fault.victim) if fault.kind is Kind.USER_ERROR else tasks
         struck = _befallen(fault, status, befallen, others)
         told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
@@ -308,6 +317,9 @@ class ProcessRun:
             self._ongoing.remove(ongoing)
             ongoing.lasting.end()
             ongoing.strike.until_ns = wall_ns()
+            counts, struck = ongoing.lasting.counts, ongoing.lasting.struck()
+            if counts and not self.scenario.limits.stop_after:
+                self.record.checks.append(Check(counts, "at least 1", str(struck), struck > 0))
 
     def _kill_driver(self, planned: Planned) -> None:
         """Its slots end with it; another one resumes, in a new generation, with new lives for all."""
@@ -345,6 +357,9 @@ class ProcessRun:
         if record.failure:
             return
         if scenario.job in SHIPPED:
+            if scenario.job == "ordered":
+                record.findings = judge_orders(self.folder)
+                return
             sinks = ("files",) if record.was_rolled_back else ("files", "table")
             record.findings = judge_folder(self.folder, SOURCES, sinks)
             if record.was_rolled_back:

@@ -186,6 +186,11 @@ def judge(record: Record) -> None:
     slowest = max(times.values(), default=0.0)
     is_in_time = all(0 <= time <= limits.recovery_ms for time in times.values())
     demand("slowest recovery", f"at most {limits.recovery_ms} ms", f"{slowest} ms", is_in_time)
+    if record.findings is not None and scenario.job == "ordered":
+        record.notes.append(
+            f"{len(record.strikes)} deaths: the outside saw a second call {record.findings.calls_repeated} times;"
+            f" {record.findings.calls_in_doubt} times user code was told that nobody knows"
+        )
     demand("logs and spill", "as at the start", "; ".join(record.remainder) or "as at the start", not record.remainder)
     demand("left behind", "nothing", ", ".join(record.left_behind) or "nothing", not record.left_behind)
 

@@ -21,6 +21,7 @@ from clonos_chaos.fuzz_jobs import FuzzJob
 from clonos_chaos.runner_record import Check, Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose, tasks_of
 from clonos_chaos.scenario import (
+    OF_HELPERS,
     STATUS_POINTS,
     TASKLESS,
     Fault,
@@ -30,11 +31,12 @@ from clonos_chaos.scenario import (
     Scenario,
     is_fault_point,
 )
-from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED
+from clonos_chaos.scenario_job import PER_SECOND, RECORDS
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.stage import OPTIONS, SETTINGS
 from clonos_chaos.world import World, WorldFailed
 
+TWIN_OF: Final = "described"
 SHARE: Final = 10
 """The real job has so many times the records."""
 
@@ -116,8 +118,8 @@ def run_simulated(scenario: Scenario, seed: int) -> Record:
             f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(DOINGS)})."
             " Run it with --processes."
         )
-    if scenario.job not in SHIPPED:
-        raise JobError(f"{scenario.name}: only shipped jobs ({', '.join(SHIPPED)}) have a simulated twin.")
+    if scenario.job != TWIN_OF:
+        raise JobError(f"{scenario.name}: only the shipped job {TWIN_OF} has a simulated twin.")
     return _Simulated(scenario, seed).run()
 
 
@@ -179,10 +181,11 @@ class _Simulated:
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
         tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.luck, first)
         slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
-        if fault.pattern is Pattern.WITH_STANDBY and tasks:
+        if fault.pattern in OF_HELPERS and tasks:
             placement = world.oracle.view.placements[self._task(tasks[0])]
             helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
-            slots.update({slot.id: slot for slot in helpers if not slot.is_dead})
+            own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
+            slots = own | {slot.id: slot for slot in helpers if not slot.is_dead}
         self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns))
         DOINGS[fault.kind](world, list(slots.values()), fault)
 

@@ -40,7 +40,7 @@ def choose(fault: Fault, shape: Shape, luck: Random, first: str = "") -> list[st
     victim = first or luck.choice(victims)
     others = [task for task in shape.tasks if task != victim]
     match fault.pattern:
-        case Pattern.ONE | Pattern.IN_A_ROW | Pattern.WITH_STANDBY:
+        case Pattern.ONE | Pattern.IN_A_ROW | Pattern.WITH_STANDBY | Pattern.STANDBY:
             return [victim]
         case Pattern.LINKED:
             return [victim, _one(luck, fault, _fed_by(shape, victim) or _feeding(shape, victim))]

@@ -46,7 +46,8 @@ class Pattern(StrEnum):
     SIBLINGS = "siblings"  # and another task of the same step
     AT_ONCE = "at_once"  # ``count`` tasks together
     IN_A_ROW = "in_a_row"  # the same task ``count`` times
-    WITH_STANDBY = "with_standby"  # and whatever process hosts its standby
+    WITH_STANDBY = "with_standby"  # and whatever processes host its standby and its keepers
+    STANDBY = "standby"  # these only: the victim itself lives on
     LAYER = "layer"  # all tasks of the step
     ALL = "all"
 
@@ -59,6 +60,9 @@ class Outcome(StrEnum):
     EITHER = "exactly_once_or_rollback"  # whichever it takes
     FAILS = "fails"  # the job fails aloud
 
+
+OF_HELPERS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
+"""They strike the slots that could take over for the victim."""
 
 NETWORK: Final = (Kind.CUT, Kind.HALF_OPEN, Kind.RESET, Kind.DELAY, Kind.THROTTLE, Kind.SLICE)
 """What goes through Toxiproxy."""
@@ -140,6 +144,9 @@ class Fault:
     pattern: Pattern = Pattern.ONE
     count: int = 2  # of at_once and in_a_row
     calm: bool = True  # waits until every task is live and has its standbys and keepers
+    settled: bool = (
+        False  # waits, too, until as many processes as at the start are there: the victim is alone in its own
+    )
     lasts_ms: int = 1_000
     latency_ms: int = 100
     jitter_ms: int = 50

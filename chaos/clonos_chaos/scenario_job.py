@@ -21,6 +21,7 @@ from clonos.core.errors import JobError
 from clonos.job import Job
 from clonos.operators.windows import WindowResult
 from clonos_chaos.scenario_gate import Gated
+from clonos_chaos.scenario_orders import ordered
 from clonos_services import clock, http
 from clonos_services import random as causal_random
 
@@ -147,7 +148,7 @@ def described(
     return job
 
 
-SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described}
+SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described, "ordered": ordered}
 """Shipped jobs by name: whoever makes one gets the folder for its output and the address of the service."""
 
 

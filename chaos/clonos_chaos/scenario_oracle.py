@@ -41,6 +41,7 @@ class Findings:
     calls: int = 0
     calls_repeated: int = 0
     calls_needless: int = 0  # asked again although the answer of before is the one that has left
+    calls_in_doubt: int = 0  # of which user code was told that nobody knows
     keys_changed: int = 0  # questions that came again under another idempotency key; those of the source may
     examples: dict[str, list[str]] = field(default_factory=dict)
     by_sink: dict[str, dict[str, int]] = field(default_factory=dict)

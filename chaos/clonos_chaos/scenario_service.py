@@ -1,8 +1,9 @@
 """The HTTP service of a scenario: a process of its own that draws each answer, logs what it said, and fails when told.
 
-``GET /ask?step=A&path=P&source=S&offset=N`` answers ``{"answer": ...}``, another one each time. The log has a JSON line
-for each question, written before anything is on the wire: ``{step, path, source, offset, answer, status, key, at_ns}``;
-status 0: no answer.
+``GET /ask?step=A&path=P&source=S&offset=N``, or ``POST``, answers ``{"answer": ...}``, another one each time. The log
+has a JSON line for each question, written before anything is on the wire: ``{step, path, source, offset, answer,
+status, key, at_ns}``; status 0: no answer.
+``GET /ask?by_key=K`` answers as the last question with that key was answered, or 404; it is not in the log.
 
 Run as ``python -m clonos_chaos.scenario_service LOG ADDRESS``. It prints its port, takes words on its standard input,
 and ends when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one step when its name
@@ -40,6 +41,7 @@ class Service:
         self.is_down = False
         self.connections: set[Connection] = set()
         self._modes: dict[str, tuple[str, float]] = {}  # by step
+        self._said: dict[str, tuple[int, int]] = {}  # status and answer by key
         self._log_fd = log_fd
         self._draw = random.SystemRandom().getrandbits  # noqa: TID251 it plays the outside world, which has no seed
 
@@ -49,11 +51,17 @@ class Service:
         status = {"answer": 200, "slow": 200, "error": 500}.get(mode, 0)
         answer = self._draw(ANSWER_BITS) + 1 if status == 200 else -status
         line = {**question, "answer": answer, "status": status, "at_ns": time.time_ns()}  # noqa: TID251
+        self._said[question["key"]] = (status, answer)
         os.write(self._log_fd, json.dumps(line).encode() + b"\n")
         if late_s:
             asyncio.get_running_loop().call_later(late_s, connection.reply, status, {"answer": answer})
         elif status:
             connection.reply(status, {"answer": answer})
+
+    def tell_of(self, connection: Connection, key: str) -> None:
+        """What was said under a key."""
+        status, answer = self._said.get(key, (404, 0))
+        connection.reply(status, {"answer": answer})
 
     def obey(self, words: list[str]) -> None:
         """A line of the standard input."""
@@ -96,6 +104,9 @@ class Connection(asyncio.Protocol):
             headers = {name.strip().lower(): text.strip() for name, _, text in (f.partition(":") for f in fields)}
             asked = parse_qs(urlsplit(request.split(" ")[1]).query)
             self._waiting_count += 1
+            if "by_key" in asked:
+                self._service.tell_of(self, asked["by_key"][0])
+                continue
             question = {
                 "step": asked["step"][0],
                 "path": asked.get("path", [""])[0],

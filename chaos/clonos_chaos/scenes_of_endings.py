@@ -151,12 +151,16 @@ _CALL_POINTS: dict[str, Aim] = {
 }
 
 
-def _calls(when: str) -> Scene:
-    return lambda seed: stage(seed, line(PLAIN, EFFECTS, RICH), [replace(_CALL_POINTS[when])])
+_DOUBTS = {"again": "", "reconcile": ", and the outside is asked", "raise": ", and nobody may call again"}
+
+
+def _calls(when: str, doubt: str) -> Scene:
+    return lambda seed: stage(seed, line(PLAIN, replace(EFFECTS, doubt=doubt), RICH), [replace(_CALL_POINTS[when])])
 
 
 for _when in _CALL_POINTS:
-    SCENES[f"47 task dies {_when}"] = _calls(_when)
+    for _doubt, _told in _DOUBTS.items():
+        SCENES[f"47 task dies {_when}{_told}"] = _calls(_when, _doubt)
 
 
 @scene("47 task dies while its keeper has not heard of INTENT")

@@ -58,8 +58,13 @@ class CallInDoubt(EnvironmentFault):
     def __str__(self) -> str:
         return (
             f"nobody knows whether the call of {self.service} with the key {self.key} took place: the process died"
-            " while it ran. Ask the outside by this key, or say that the call may be repeated (idempotent=True)."
+            " while it ran. Give the call reconcile=, which asks the outside by this key, or say that it may be"
+            " repeated (idempotent=True)."
         )
+
+
+class CallNeverHappened(EnvironmentFault):
+    """What ``reconcile`` raises to say that the outside knows nothing of a call in doubt: it is made, under its key."""
 
 
 class ReturnedError(JobError):

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from clonos.core.errors import JobError
+from clonos.core.outcomes import CallNeverHappened
 from clonos.core.recorder import Recorder, Suspended, check_outside, current, key_inside
 from clonos.core.values import encode_value
 from clonos.io.entropy import random_uuid
@@ -99,6 +100,25 @@ def _identity_bytes(identity: object) -> bytes:
         except ValueError:  # an int of thousands of digits
             pass
     return encode_value(identity)
+
+
+def reconciled(reconcile: Perform, perform: Perform) -> Perform:
+    """What settles a call in doubt: the outside is asked by the key, and the call is made if it never happened.
+
+    What ``reconcile`` returns or raises is the call's outcome. Calls that it makes itself have keys of their own: an
+    outside that knows requests by their key must not take the question for the call.
+    """
+
+    def settled(key: str) -> object:
+        try:
+            with Suspended(f"{key}/reconcile"):
+                return reconcile(key)
+        except CallNeverHappened:
+            pass
+        with Suspended(key):
+            return perform(key)
+
+    return settled
 
 
 def _outside_the_log(perform: Perform) -> Perform:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from clonos.core.outcomes import CallInDoubt
+from clonos.core.outcomes import CallInDoubt, CallNeverHappened
+from clonos.io.http_client import HttpRequest
 from clonos.io.http_client import close_shared_client as close
 from clonos.io.http_errors import (
     HttpBodyTooLarge,
@@ -52,6 +53,7 @@ __all__ = [
     "close",
     "Response",
     "Headers",
+    "HttpRequest",
     "Session",
     "Settings",
     "HttpError",
@@ -61,6 +63,7 @@ __all__ = [
     "HttpBodyTooLarge",
     "HttpRequestInvalid",
     "CallInDoubt",
+    "CallNeverHappened",
     "common_settings",
     "use_common_settings",
     "transported_by",

@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from clonos.core.errors import JobError
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
 from clonos.io.http_errors import HttpRequestInvalid, shown_url
-from clonos_services.calls import recorded_call
+from clonos_services.calls import reconciled, recorded_call
 from clonos_services.http_response import Headers, Response
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -23,6 +23,9 @@ KEY_HEADER: Final = "idempotency-key"
 
 Body = bytes | str | Mapping[str, Any] | None
 Redact = Callable[[Response], Response]
+Reconcile = Callable[[str, HttpRequest], Response]
+"""Asks the outside whether a request with this idempotency key took place; see ``Session.request``."""
+
 Recorded = tuple[int, str, str, tuple[tuple[str, str], ...], bytes]  # status, reason, url if another, headers, body
 
 
@@ -70,6 +73,7 @@ class CallOptions(CallSettings, total=False):
     auth: tuple[str, str] | None
     idempotent: bool | None
     intent: bool | None
+    reconcile: Reconcile | None
 
 
 class SettingUnknown(JobError):
@@ -95,6 +99,20 @@ class RedactionInvalid(JobError):
         return (
             f"redact= returned {self.actual}, expected a Response."
             " Return dataclasses.replace(response, content=...) or the response itself."
+        )
+
+
+class ReconciliationInvalid(JobError):
+    """What asks for a request in doubt gave something else than a response."""
+
+    def __init__(self, actual: str) -> None:
+        super().__init__(actual)
+        self.actual = actual
+
+    def __str__(self) -> str:
+        return (
+            f"reconcile= returned {self.actual}, expected a Response."
+            " Return what http.get(...) gives, make an http.Response, or raise CallNeverHappened."
         )
 
 
@@ -181,6 +199,7 @@ class Session:
         auth: tuple[str, str] | None = None,
         idempotent: bool | None = None,
         intent: bool | None = None,
+        reconcile: Reconcile | None = None,
         **settings: Unpack[CallSettings],
     ) -> Response:
         """One recorded request.
@@ -192,6 +211,9 @@ class Session:
         intent: announce it in the log and to a keeper before it is sent, at most once; only a step with
             ``effects=True`` may. None: for all but GET, HEAD and OPTIONS. False says that the request is idempotent by
             its ``Idempotency-Key``: it is an ordinary recorded call, made at least once.
+        reconcile: of a request that is announced: where a process died during it, called with the idempotency key and
+            the request instead of sending it again. The Response that it returns, or what it raises, is the outcome;
+            ``CallNeverHappened`` says that the server knows nothing of it: it is sent, under the same key.
         settings: any field of ``Settings`` but base_url and headers, for this request.
 
         Raises HttpTimeout, HttpConnectionFailed, HttpBodyTooLarge, HttpRequestInvalid, or CallInDoubt; a status of 400
@@ -206,6 +228,10 @@ class Session:
             tuple(_sent_headers(headers_common, headers, auth, json, data).items()),
             _body_of(method, url, json, data),
         )
+        is_announced = method not in SAFE_METHODS if intent is None else intent
+        if reconcile is not None and not is_announced:
+            problem = "it has reconcile=, but is not announced: leave out intent=False, or give intent=True"
+            raise HttpRequestInvalid(method, shown_url(request.url), problem)
         if idempotent is None:
             idempotent = intent is False or method in IDEMPOTENT_METHODS
         limits = HttpLimits(
@@ -217,34 +243,61 @@ class Session:
             is_repeatable=idempotent,
         )
 
-        def perform(key: str) -> Recorded:
-            return _perform(request, limits, effective, key)
+        return _called(request, limits, effective, is_announced, reconcile)
 
-        recorded = recorded_call(
-            f"http.{method.lower()}",
-            lambda: (method, request.url, request.body),
-            perform,
-            effect=method not in SAFE_METHODS if intent is None else intent,
-            in_doubt=perform if idempotent else None,
-        )
-        return _response(request, cast(Recorded, recorded))
+
+def _called(
+    request: HttpRequest, limits: HttpLimits, settings: Settings, is_announced: bool, reconcile: Reconcile | None
+) -> Response:
+    """What the recorded call gives."""
+
+    def perform(key: str) -> Recorded:
+        return _perform(request, limits, settings, key)
+
+    def ask(key: str) -> Recorded:
+        assert reconcile is not None, request.url
+        return _recorded(request, reconcile(key, _keyed(request, key)), settings)
+
+    again = perform if limits.is_repeatable else None
+    recorded = recorded_call(
+        f"http.{request.method.lower()}",
+        lambda: (request.method, request.url, request.body),
+        perform,
+        effect=is_announced,
+        in_doubt=again if reconcile is None else reconciled(ask, perform),
+    )
+    return _response(request, cast(Recorded, recorded))
 
 
 def _perform(request: HttpRequest, limits: HttpLimits, settings: Settings, key: str) -> Recorded:
     """Sends it, and says what of the answer is recorded."""
-    if not any(name == KEY_HEADER for name, _ in request.headers):
-        request = replace(request, headers=(*request.headers, (KEY_HEADER, key)))
-    reply = (_send or shared_client().send)(request, limits)
+    reply = (_send or shared_client().send)(_keyed(request, key), limits)
     kept = tuple((name, value) for name, value in reply.headers if name.lower() in settings.keep_headers)
     if settings.redact is None:
         elsewhere = "" if reply.url == request.url else reply.url
         return reply.status_code, reply.reason, elsewhere, kept, reply.body
     response = Response(request.method, reply.url, reply.status_code, reply.reason, Headers(kept), reply.body)
-    redacted: object = settings.redact(response)
-    if not isinstance(redacted, Response):
-        raise RedactionInvalid(type(redacted).__qualname__)
-    pairs = tuple(redacted.headers.items())
-    return redacted.status_code, redacted.reason, redacted.url, pairs, redacted.content
+    return _recorded(request, response, settings)
+
+
+def _keyed(request: HttpRequest, key: str) -> HttpRequest:
+    """With its idempotency key, unless it has one of its own."""
+    if any(name == KEY_HEADER for name, _ in request.headers):
+        return request
+    return replace(request, headers=(*request.headers, (KEY_HEADER, key)))
+
+
+def _recorded(request: HttpRequest, response: object, settings: Settings) -> Recorded:
+    """What is recorded of an answer that somebody has made."""
+    if not isinstance(response, Response):
+        raise ReconciliationInvalid(type(response).__qualname__)
+    if settings.redact is not None:
+        redacted: object = settings.redact(response)
+        if not isinstance(redacted, Response):
+            raise RedactionInvalid(type(redacted).__qualname__)
+        response = redacted
+    elsewhere = "" if response.url == request.url else response.url
+    return response.status_code, response.reason, elsewhere, tuple(response.headers.items()), response.content
 
 
 def _response(request: HttpRequest, recorded: Recorded) -> Response:

@@ -7,20 +7,16 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MethodType
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.errors import JobError
 from clonos.core.outcomes import declare_exception
-from clonos_services.calls import Perform, recorded_call
+from clonos_services.calls import reconciled, recorded_call
 
 KEY_PARAMETER: Final = "idempotency_key"
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class CallNeverHappened(EnvironmentFault):
-    """What ``ask`` raises to say that the call in doubt never took place: it is then made, with the same key."""
 
 
 class ServiceInvalid(JobError):
@@ -42,7 +38,7 @@ _stand_ins: Mapping[str, Callable[..., Any]] = {}
 def answered_by(stand_ins: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
     """Inside, these functions answer for the services of these names, in all jobs of this process: for tests.
 
-    One that has a method ``ask`` answers for the service's ``ask=`` too.
+    One that has a method ``reconcile`` answers for the service's ``reconcile=`` too.
     """
     global _stand_ins
     before, _stand_ins = _stand_ins, dict(stand_ins)
@@ -61,7 +57,7 @@ class Service(Generic[P, R]):
         name: str | None,
         effect: bool,
         idempotent: bool,
-        ask: Callable[[str], R] | None,
+        reconcile: Callable[Concatenate[str, ...], R] | None,
         request: Callable[..., object] | None,
         raises: tuple[type[Exception], ...],
     ) -> None:
@@ -70,14 +66,14 @@ class Service(Generic[P, R]):
         self.name: str = name or str(getattr(function, "__qualname__", function))
         self.effect = effect
         self.idempotent = idempotent
-        self.ask = ask
+        self.reconcile = reconcile
         self.request = request
         self.raises = raises
         self.takes_key = _takes_key(function)
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ServiceInvalid(self.name, "it is asynchronous. Write it as a plain function.")
-        if (idempotent or ask is not None) and not effect:
-            raise ServiceInvalid(self.name, "idempotent= and ask= are about effects. Add effect=True.")
+        if (idempotent or reconcile is not None) and not effect:
+            raise ServiceInvalid(self.name, "idempotent= and reconcile= are about effects. Add effect=True.")
         self._declare()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -87,17 +83,21 @@ class Service(Generic[P, R]):
             takes_key = self.takes_key if function is self.function else _takes_key(function)
             if takes_key:
                 named.setdefault(KEY_PARAMETER, key)
-            returned = function(*args, **named)
-            if isinstance(returned, BaseException):  # an outcome that is an exception is raised
-                raise ServiceInvalid(self.name, f"it returned {returned!r}. Raise it, or return plain values.")
-            return returned
+            return self._outcome(function(*args, **named))
+
+        def reconcile(key: str) -> object:
+            asked = getattr(_stand_ins.get(self.name), "reconcile", self.reconcile)
+            assert asked is not None, self.name
+            return self._outcome(asked(key, *args, **kwargs))
 
         def identify() -> object:
             if self.request is not None:
                 return self.request(*args, **kwargs)
             return (args, tuple(sorted(kwargs.items()))) if kwargs else args
 
-        outcome = recorded_call(self.name, identify, perform, effect=self.effect, in_doubt=self._in_doubt(perform))
+        again = perform if self.idempotent else None
+        in_doubt = again if self.reconcile is None else reconciled(reconcile, perform)
+        outcome = recorded_call(self.name, identify, perform, effect=self.effect, in_doubt=in_doubt)
         return outcome  # type: ignore[return-value]  # the codec gives back what it was given
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -114,18 +114,10 @@ class Service(Generic[P, R]):
         for exception_class in self.raises:
             declare_exception(exception_class)
 
-    def _in_doubt(self, perform: Perform) -> Perform | None:
-        ask = self.ask
-        if ask is None:
-            return perform if self.idempotent else None
-
-        def ask_first(key: str) -> object:
-            try:
-                return getattr(_stand_ins.get(self.name), "ask", ask)(key)
-            except CallNeverHappened:
-                return perform(key)
-
-        return ask_first
+    def _outcome(self, returned: object) -> object:
+        if isinstance(returned, BaseException):  # an outcome that is an exception is raised
+            raise ServiceInvalid(self.name, f"it returned {returned!r}. Raise it, or return plain values.")
+        return returned
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:
@@ -142,7 +134,7 @@ def service(
     name: str | None = None,
     effect: bool = False,
     idempotent: bool = False,
-    ask: Callable[[str], Any] | None = None,
+    reconcile: Callable[Concatenate[str, ...], Any] | None = None,
     request: Callable[..., object] | None = None,
     raises: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Callable[[Callable[P, R]], Service[P, R]]: ...
@@ -155,7 +147,7 @@ def service(
     name: str | None = None,
     effect: bool = False,
     idempotent: bool = False,
-    ask: Callable[[str], Any] | None = None,
+    reconcile: Callable[Concatenate[str, ...], Any] | None = None,
     request: Callable[..., object] | None = None,
     raises: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Any:
@@ -170,7 +162,8 @@ def service(
         most once*; the step that uses it declares ``effects=True``. Where a process died during the call, nobody knows
         whether it took place: then the next three decide, and without them ``CallInDoubt`` is raised.
     idempotent: in doubt it is called again, with the same key.
-    ask: in doubt it is called with the key, and returns what the call returned, or raises ``CallNeverHappened``.
+    reconcile: in doubt it is called with the key and the arguments of the call, and asks the outside. What it returns
+        or raises is the call's outcome; ``CallNeverHappened`` says that there was no call: it is made, under its key.
     request: gives, from the same arguments, the plain values that identify the call, where the arguments are no such
         values (``self`` of a method for one).
     raises: exception classes that shall be raised as themselves also in replay; needed for those of the job's own
@@ -179,6 +172,6 @@ def service(
     classes = raises if isinstance(raises, tuple) else (raises,)
 
     def decorate(decorated: Callable[..., Any]) -> Service[..., Any]:
-        return Service(decorated, name, effect, idempotent, ask, request, classes)
+        return Service(decorated, name, effect, idempotent, reconcile, request, classes)
 
     return decorate if function is None else decorate(function)

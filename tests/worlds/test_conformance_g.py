@@ -5,11 +5,13 @@ Each world is judged by its oracle; here stands what is particular to the case, 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from clonos.core.coordination import Fault, JobFailed
+from clonos_chaos.outsides import SimService
 from clonos_chaos.scenes_of_losses import CONTROL_WORDS
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 
@@ -156,6 +158,21 @@ def test_g47_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key(scene: s
     for world in played_scene(scene):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("told", [", and the outside is asked", ", and nobody may call again"])
+def test_g47_a_call_that_took_place_is_not_made_again_where_the_outside_is_asked_or_nobody_may(told: str) -> None:
+    for world in played(47, f"task dies between the call and CALL{told}"):
+        counted = Counter(asked.key for asked in world.job.service.answers if asked.is_effect)
+        assert set(counted.values()) == {1}
+
+
+def test_g47_a_call_that_never_took_place_is_made_when_the_outside_has_said_so() -> None:
+    for world in played(47, "task dies between the acknowledgement and the call, and the outside is asked"):
+        service = world.job.service
+        assert isinstance(service, SimService)
+        assert len(service.never_happened) == 1
+        assert [asked.is_reconciled for asked in service.answers].count(True) == 1
 
 
 def test_g48_tasks_live_on_while_the_coordinator_restarts() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clonos import CallInDoubt, Job, collect, files, http, sockets, values
+from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, values
 from clonos.core.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
 from clonos_chaos import user_world
@@ -238,6 +238,40 @@ def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
             assert {key: number for number, key in outputs.rows if key in orders} == orders
 
     crash_test(job, seeds=SEEDS, check=check, services={"order": place}, compare=lambda row: row[0])
+
+
+def test_a_call_in_doubt_that_is_reconciled_leaves_no_doubt_and_is_made_once() -> None:
+    class Shop:
+        def __init__(self) -> None:
+            self.orders: dict[str, int] = {}
+            self.asked: list[bool] = []  # whether it was there
+
+        def __call__(self, number: int, idempotency_key: str) -> str:
+            assert idempotency_key not in self.orders, "ordered twice under one key"
+            self.orders[idempotency_key] = number
+            return idempotency_key
+
+        def reconcile(self, key: str, number: int) -> str:
+            self.asked.append(key in self.orders)
+            if key not in self.orders:
+                raise CallNeverHappened
+            return key
+
+    shop = Shop()
+
+    def job() -> Job:
+        shop.orders.clear()
+        made = Job("ordering")
+        rows = made.source(values(range(20))).rebalance()
+        rows.map(lambda number: (number, jobs.order_once(number)), effects=True).rebalance().map(tuple).sink(collect())
+        return made
+
+    def check(outputs: Outputs) -> None:
+        if not outputs.rollbacks:
+            assert {key: number for number, key in outputs.rows} == shop.orders
+
+    crash_test(job, seeds=SEEDS, check=check, services={jobs.order_once: shop}, compare=lambda row: row[0])
+    assert set(shop.asked) == {True, False}, "the worlds must have both: a call that was made, and one that was not"
 
 
 def test_calls_that_run_side_by_side_have_stand_ins_and_are_heard_of() -> None:

@@ -103,6 +103,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "clock_is_read_again_in_replay": ("49 poison record whose inputs merge differently", 0),
     "calls_are_made_again_in_replay": ("49 poison record whose inputs merge differently", 0),
     "calls_in_doubt_are_made_as_new": ("47 task dies between the call and CALL", 0),
+    "calls_in_doubt_are_not_asked_for": ("47 task dies between the call and CALL, and the outside is asked", 0),
     "keys_differ_between_lives": ("47 task dies between the call and CALL", 0),
     "no_intent": ("47 task dies between the call and CALL", 0),
     "routing_begins_anew_in_each_life": ("42 rows are routed in turn", 2),

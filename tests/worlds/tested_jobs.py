@@ -56,6 +56,17 @@ def order(number: int, idempotency_key: str) -> str:
     raise AssertionError("the outside was reached")
 
 
+def find_order(key: str, number: int, idempotency_key: str = "") -> str:
+    """Must not be called in a test."""
+    raise AssertionError("the outside was reached")
+
+
+@service(effect=True, reconcile=find_order)
+def order_once(number: int, idempotency_key: str = "") -> str:
+    """Must not be called in a test."""
+    raise AssertionError("the outside was reached")
+
+
 @service
 def rate(number: int) -> int:
     """Must not be called in a test."""

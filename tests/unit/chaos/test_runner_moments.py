@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,13 @@ def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> No
 
 def test_a_fault_that_needs_no_calm_strikes_at_once() -> None:
     assert Moments(None).is_due(_planned(Moment(records=5), calm=False), _look(1.5, standbys=0, records=5))
+
+
+def test_a_fault_that_waits_for_all_processes_counts_them() -> None:
+    moments, planned = Moments(None), _planned(Moment(seconds=2), settled=True)
+    assert not moments.is_due(planned, replace(_look(2.5), slots_usual=2))
+    assert not moments.is_due(planned, replace(_look(3.5), slots_usual=2))
+    assert moments.is_due(planned, replace(_look(3.5), slots_usual=1))
 
 
 def _has_trap(planned: Planned) -> bool:

@@ -27,6 +27,7 @@ def test_each_pattern_strikes_whom_it_says() -> None:
     assert all(chosen == {"read/0", "tell/0"} for chosen in _chosen(Pattern.UNLINKED, "read"))
     assert all(chosen == {"ask/0", "ask/1"} for chosen in _chosen(Pattern.SIBLINGS))
     assert all(chosen == {"ask/0", "ask/1"} for chosen in _chosen(Pattern.LAYER))
+    assert all(chosen in ({"ask/0"}, {"ask/1"}) for chosen in _chosen(Pattern.STANDBY))
     assert all(len(chosen) == 3 for chosen in _chosen(Pattern.AT_ONCE))
     assert all(chosen == set(SHAPE.tasks) for chosen in _chosen(Pattern.ALL))
 

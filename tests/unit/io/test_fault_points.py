@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 
 import pytest
@@ -31,6 +32,15 @@ def test_a_listener_that_is_gone_holds_up_nobody() -> None:
 
 def test_who_comes_by_without_a_trap_goes_on() -> None:
     with Ambush() as ambush:
+        FaultPoints(ambush.address).reach("emission", "map/0")
+
+
+def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
+    with Ambush() as ambush:
+        host, port = ambush.address.split(":")
+        with socket.create_connection((host, int(port)), LIMIT_S) as stranger:
+            stranger.sendall(b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f")
+            assert stranger.recv(1) == b""
         FaultPoints(ambush.address).reach("emission", "map/0")
 
 

@@ -13,7 +13,7 @@ from clonos.core.recorder import running
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services import http
 from clonos_services.http import CallInDoubt, Headers, Response
-from clonos_services.http_session import RedactionInvalid, SettingUnknown
+from clonos_services.http_session import ReconciliationInvalid, RedactionInvalid, SettingUnknown
 from tests.unit.services.loopback import Loopback, loopback
 from tests.unit.services.manual_recorder import ManualRecorder
 
@@ -124,6 +124,51 @@ def test_a_request_in_doubt_is_sent_again_only_if_it_is_idempotent(
             with pytest.raises(CallInDoubt):
                 http.request(method, server.url + "/count", idempotent=idempotent)
     assert len(server.seen) == int(is_sent_again)
+
+
+def _in_doubt(method: str = "post") -> ManualRecorder:
+    return ManualRecorder((("INTENT", f"http.{method}"),), life=1)
+
+
+def test_a_request_in_doubt_is_asked_for_by_its_key_and_what_was_found_is_the_answer_in_every_life(
+    server: Loopback,
+) -> None:
+    asked: list[tuple[str, HttpRequest]] = []
+
+    def find(key: str, request: HttpRequest) -> Response:
+        asked.append((key, request))
+        return http.get(server.url + "/count", params={"order": key})
+
+    recorder = _in_doubt()
+    with running(recorder):
+        first = http.post(server.url + "/orders", json={"a": 1}, reconcile=find)
+    with running(recorder.successor()):
+        second = http.post(server.url + "/orders", json={"a": 1}, reconcile=find)
+    assert first == second
+    assert first.json() == {"count": 1}
+    ((key, request),) = asked
+    assert (request.method, request.body, dict(request.headers)["idempotency-key"]) == ("POST", b'{"a":1}', key)
+    assert [seen.path for seen in server.seen] == [f"/count?order={key}"]
+    assert server.keys != [key], "a server that knows requests by their key must not take the question for the order"
+
+
+def test_a_request_that_never_took_place_is_sent_with_its_key(server: Loopback) -> None:
+    def find(key: str, request: HttpRequest) -> Response:
+        raise http.CallNeverHappened
+
+    recorder = _in_doubt()
+    with running(recorder):
+        assert http.post(server.url + "/count", reconcile=find).ok
+    assert server.keys == [recorder.calls_made[0][2]]
+
+
+def test_reconcile_gives_a_response_and_is_for_requests_that_are_announced(server: Loopback) -> None:
+    with running(_in_doubt()), pytest.raises(ReconciliationInvalid, match="returned str"):
+        http.post(server.url + "/count", reconcile=lambda key, request: key)  # type: ignore[arg-type, return-value]
+    for method, intent in (("GET", None), ("POST", False)):
+        with running(ManualRecorder()), pytest.raises(http.HttpRequestInvalid, match="not announced"):
+            http.request(method, server.url, intent=intent, reconcile=lambda key, request: http.get(request.url))
+    assert not server.seen
 
 
 def test_what_is_redacted_is_neither_recorded_nor_seen(server: Loopback) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import cloudpickle
 import pytest
 
-from clonos.core.outcomes import CallInDoubt, RecordedError, ReturnedError
+from clonos.core.outcomes import CallInDoubt, CallNeverHappened, RecordedError, ReturnedError
 from clonos.core.recorder import running
 from clonos_services import clock, random
 from clonos_services.calls import RequestUnencodable
-from clonos_services.service import CallNeverHappened, Service, ServiceInvalid, service
+from clonos_services.service import Service, ServiceInvalid, service
 from tests.unit.services.manual_recorder import ManualRecorder
 
 
@@ -58,13 +58,14 @@ def pay_again(amount: int, idempotency_key: str = "") -> int:
     return SHOP.ask(idempotency_key)
 
 
-def find_payment(key: str) -> int:
+def find_payment(key: str, amount: int) -> int:
+    assert amount == 5
     if key not in SHOP.keys:
         raise CallNeverHappened
     return 100 + SHOP.keys.index(key)
 
 
-@service(effect=True, ask=find_payment)
+@service(effect=True, reconcile=find_payment)
 def pay_once(amount: int, idempotency_key: str = "") -> int:
     return SHOP.ask(idempotency_key)
 
@@ -81,7 +82,7 @@ def killed_during_the_call(recorder: ManualRecorder, function: Service[[int], in
             SHOP.ask(idempotency_key)
         raise Died
 
-    dying = Service(die, function.name, True, function.idempotent, function.ask, None, ())
+    dying = Service(die, function.name, True, function.idempotent, function.reconcile, None, ())
     with running(recorder), pytest.raises(Died):
         dying(5)
     assert [tag for tag, _ in recorder.log] == ["INTENT"]
@@ -232,11 +233,61 @@ def test_an_idempotent_call_in_doubt_is_made_again_with_its_key(before: bool) ->
 
 
 @pytest.mark.parametrize(("before", "outcome"), [(True, 1), (False, 100)])
-def test_a_call_in_doubt_is_asked_for_by_its_key(before: bool, outcome: int) -> None:
+def test_a_call_in_doubt_is_reconciled_by_its_key_and_arguments_and_the_answer_is_recorded(
+    before: bool, outcome: int
+) -> None:
     successor = killed_during_the_call(ManualRecorder(), pay_once, before)
     with running(successor):
         assert pay_once(5) == outcome
+    with running(successor.successor()):
+        assert pay_once(5) == outcome
     assert len(SHOP.keys) == 1
+
+
+def test_what_reconcile_raises_is_the_outcome_and_a_replay_raises_it_again() -> None:
+    asked = []
+
+    def find(key: str, amount: int) -> int:
+        asked.append(key)
+        raise Refused("later", amount)
+
+    @service(effect=True, reconcile=find, raises=Refused)
+    def pay_if_allowed(amount: int) -> int:
+        return amount
+
+    successor = killed_during_the_call(ManualRecorder(), pay_if_allowed, before=True)
+    with running(successor), pytest.raises(Refused, match="later"):
+        pay_if_allowed(5)
+    with running(successor.successor()), pytest.raises(Refused, match="later"):
+        pay_if_allowed(5)
+    assert len(asked) == 1
+
+
+def test_calls_that_reconcile_makes_have_other_keys_than_the_call_and_shift_none_of_its_own() -> None:
+    keys: list[str] = []
+
+    @service
+    def inner(told: str, idempotency_key: str = "") -> str:
+        keys.append(idempotency_key)
+        return told
+
+    def find(key: str, amount: int) -> int:
+        inner("is it there?")
+        raise CallNeverHappened
+
+    @service(effect=True, reconcile=find)
+    def pay_through_another(amount: int) -> int:
+        inner("pay")
+        return amount
+
+    first = ManualRecorder()
+    with running(first):
+        pay_through_another(5)
+    successor = ManualRecorder(tuple(first.log[:1]), life=1)
+    with running(successor):
+        assert pay_through_another(5) == 5
+    made, question, again = keys
+    assert made == again != question
 
 
 def test_what_cannot_be_a_service_is_refused_where_it_is_written() -> None:

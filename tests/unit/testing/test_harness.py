@@ -61,6 +61,31 @@ def order(number: int) -> str:
     raise AssertionError("the outside was reached")
 
 
+def find_order(key: str, number: int) -> str:
+    """Must not be called in a test."""
+    raise AssertionError("the outside was reached")
+
+
+@service(effect=True, reconcile=find_order)
+def order_once(number: int) -> str:
+    """Must not be called in a test."""
+    raise AssertionError("the outside was reached")
+
+
+class Orders:
+    """An outside that knows what was ordered."""
+
+    def __init__(self) -> None:
+        self.placed: list[int] = []
+
+    def __call__(self, number: int) -> str:
+        self.placed.append(number)
+        return f"order {number}"
+
+    def reconcile(self, key: str, number: int) -> str:
+        return f"found {number} of {self.placed}"
+
+
 @pytest.fixture
 def harness() -> Iterator[Callable[..., Harness]]:
     made: list[Harness] = []
@@ -188,6 +213,17 @@ def test_a_call_with_an_effect_whose_outcome_is_lost_is_in_doubt(harness: Callab
     assert orders.replay() == []
     assert orders.outputs == [f"in doubt: {orders.calls[0].key}"]
     assert len(orders.calls) == 1
+
+
+def test_a_call_in_doubt_is_reconciled_by_the_stand_in(harness: Callable[..., Harness]) -> None:
+    outside = Orders()
+    orders = harness(lambda number: order_once(number), effects=True, services={order_once: outside})
+    assert orders.push([1]) == ["order 1"]
+    orders.crash(lost=2)
+    orders.restore()
+    orders.replay()
+    assert orders.outputs == ["found 1 of [1]"]
+    assert outside.placed == [1]
 
 
 # ------------------------------------------------------------------ hidden choices
