@@ -48,7 +48,9 @@ def keys_of(column: Any) -> ColumnKeys | list[Any]:
         return column.to_pylist()  # type: ignore[no-any-return]
     distinct = encoded.dictionary.to_pylist()
     stored = state_keys(distinct)
-    if len({*stored}) != len(stored):  # 64-bit dates within one day
+    kind = pyarrow.types
+    differ = kind.is_string(column.type) or kind.is_integer(column.type)  # in Python as they do in Arrow
+    if not differ and len({*stored}) != len(stored):  # 64-bit dates within one day
         return column.to_pylist()  # type: ignore[no-any-return]
     numbers = encoded.indices.to_numpy()
     if len(distinct) <= 1 << 15:
