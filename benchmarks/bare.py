@@ -43,7 +43,13 @@ def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
     for word, count in workload.finals().items():
         rows[targets[word]] += count
     (folder / "order.json").write_bytes(msgspec.json.encode(Order(workload, shape, targets, rows)))
-    processes = [_start(role, index, folder) for role in ("count", "read") for index in range(width)]
+    counted, read = run_processes("benchmarks.bare", width, folder)
+    return measured(workload, read, counted)
+
+
+def run_processes(module: str, width: int, folder: Path) -> tuple[list[Part], list[Part]]:
+    """Starts all, lets them go at once; what the counting and what the reading processes say."""
+    processes = [_start(module, role, index, folder) for role in ("count", "read") for index in range(width)]
     try:
         for process in processes:
             _pipe(process.stdout).readline()  # it is ready
@@ -55,11 +61,11 @@ def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
         for process in processes:
             process.kill()
             process.wait()
-    return measured(workload, parts[width:], parts[:width])
+    return parts[:width], parts[width:]
 
 
-def _start(role: str, index: int, folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.bare", role, str(index), str(folder)]
+def _start(module: str, role: str, index: int, folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", module, role, str(index), str(folder)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
 
@@ -76,16 +82,18 @@ def main() -> None:
         if role == "read":
             _read(context, order, index, folder)
         else:
-            _tell(_count(context, order, index, folder))
+            tell(_count(context, order, index, folder))
 
 
-def _await_go() -> None:
+def await_go() -> None:
+    """Says that this process is ready; returns when all are."""
     sys.stdout.buffer.write(b"ready\n")
     sys.stdout.buffer.flush()
     sys.stdin.buffer.readline()
 
 
-def _tell(part: Part) -> None:
+def tell(part: Part) -> None:
+    """To whoever started this process."""
     sys.stdout.buffer.write(part.encoded())
     sys.stdout.buffer.flush()
 
@@ -97,21 +105,27 @@ def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
         from benchmarks.bare_columns import send_columns as send
 
         share = share.columns()
-    sockets = []
-    for counter in range(order.workload.readers):
-        socket = context.socket(zmq.PUSH)
-        socket.set_hwm(MESSAGES_AHEAD_MAX)
-        socket.connect(f"ipc://{folder}/counter-{counter}")
-        sockets.append(socket)
-    _await_go()
+    sockets = connected(context, order.workload.readers, folder)
+    await_go()
     begun_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
     send(share, sockets, order.targets, BATCH_LINES[order.shape])
     for socket in sockets:
         socket.send(b"")
-    _tell(Part(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
+    tell(Part(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
     sys.stdin.buffer.read()  # until all is counted: ZeroMQ drops what a busy receiver has not read when its sender goes
     for socket in sockets:
         socket.close(linger=0)
+
+
+def connected(context: zmq.Context[Any], counters: int, folder: Path) -> list[zmq.Socket[Any]]:
+    """A socket to each counter."""
+    sockets = []
+    for counter in range(counters):
+        socket = context.socket(zmq.PUSH)
+        socket.set_hwm(MESSAGES_AHEAD_MAX)
+        socket.connect(f"ipc://{folder}/counter-{counter}")
+        sockets.append(socket)
+    return sockets
 
 
 def _send_rows(share: Any, sockets: list[Any], targets: dict[str, int], lines_max: int) -> None:
@@ -139,7 +153,7 @@ def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) ->
         count = _count_rows
         if order.shape == "columns":
             from benchmarks.bare_columns import count_columns as count
-        _await_go()
+        await_go()
         count(socket, order.workload.readers, tally)
     return tally.part()
 

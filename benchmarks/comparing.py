@@ -51,6 +51,8 @@ class Session:
     comparisons: list[Comparison] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    kills: int = 0
     results: Path = RESULTS
 
     def say(self, text: str) -> None:
@@ -101,8 +103,17 @@ class Session:
             "comparisons": [asdict(one) for one in self.comparisons],
             "figures": [asdict(one) for one in self.figures],
             "not_run": self.not_run,
+            "failed": self.failed,
         }
         file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+
+    def add(self, file: Path) -> None:
+        """What another session has written."""
+        data = json.loads(file.read_text("utf-8"))
+        self.comparisons += [Comparison(**one) for one in data["comparisons"]]
+        self.figures += [Figure(**one) for one in data["figures"]]
+        self.not_run |= data["not_run"]
+        self.failed |= data["failed"]
 
 
 def _beside(goal: str) -> str:

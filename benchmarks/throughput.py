@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import bare, word_job, words
 from benchmarks.comparing import Session
@@ -38,7 +38,7 @@ GOALS: Final = {
     "columns/pyflink": ">= 190",
 }
 
-Runner = Callable[[words.Workload], Measured]
+Runner = Callable[[Any], Measured]
 
 
 def run(session: Session) -> None:
@@ -66,32 +66,41 @@ def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], 
 
 def _against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
     name = f"{shape}/{peer}"
-    workload = words.Workload(str(folder)).of_words(PEERS[peer].words)
     try:
-        found = in_turn(session, name, job, partial(peers.run, peer, workload))
+        found = in_turn(session, name, job, partial(peers.run, peer, PEERS[peer].workload(str(folder))))
     except peers.PeerMissing as missing:
         session.leave_out(name, str(missing))
         return
     tell_rates(session, name, found, GOALS)
 
 
-def sized(session: Session, folder: Path, runner: Runner, words_first: float = WORDS_FIRST) -> Callable[[], Measured]:
+def sized(
+    session: Session, folder: Path, runner: Runner, words_first: float = WORDS_FIRST, seconds_usual: float = SECONDS
+) -> Callable[[], Measured]:
     """Runs of a side, each so long as a measurement should be."""
-    workload = words.Workload(str(folder)).of_words(words_first)
-    seconds = SECONDS_QUICK if session.is_quick else SECONDS
+    return sized_of(session, words.Workload(str(folder)), runner, words_first, seconds_usual)
+
+
+def sized_of(
+    session: Session, kind: Any, runner: Runner, words_first: float, seconds_usual: float = SECONDS
+) -> Callable[[], Measured]:
+    """The same for any kind of workload."""
+    workload = kind.of_words(words_first)
+    seconds = SECONDS_QUICK if session.is_quick else seconds_usual
     return partial(runner, workload.of_words(max(words_first, seconds * runner(workload).words_per_s)))
 
 
 def in_turn(
-    session: Session, name: str, one: Callable[[], Measured], other: Callable[[], Measured]
+    session: Session, name: str, one: Callable[[], Measured], other: Callable[[], Measured], pairs: int = 0
 ) -> tuple[list[Measured], list[Measured]]:
     """Runs of both sides, A B A B ...; they were warmed up when they were sized."""
     found: tuple[list[Measured], list[Measured]] = ([], [])
-    for pair in range(session.pairs):
+    pairs = pairs or session.pairs
+    for pair in range(pairs):
         for side, runs in zip((one, other), found, strict=True):
             runs.append(side())
         told = " and ".join(f"{runs[-1].words_per_s / 1e6:.2f}" for runs in found)
-        session.say(f"{name}: pair {pair + 1} of {session.pairs}: {told} M words/s")
+        session.say(f"{name}: pair {pair + 1} of {pairs}: {told} M words/s")
     return found
 
 

@@ -21,7 +21,7 @@ MARK_BYTES: Final = 8
 COLUMN_OPTIONS: Final[Mapping[str, object]] = {"step_records_max": 1 << 16}
 
 
-def stages_of(workload: Workload) -> Any:
+def stages_of(workload: Any) -> Any:
     """The module that measures stages, where that is asked for: one for all of a slot's process, hence by its name."""
     return import_module("benchmarks.stage_clock") if workload.is_staged else None
 
@@ -34,9 +34,9 @@ def targets(words: Sequence[str], width: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class PreparedLines:
-    """A source of the workload's lines, in rows or in columns."""
+    """A source of a workload's lines, in rows or in columns; of its records, if it is a keyed one."""
 
-    workload: Workload
+    workload: Any
     is_columnar: bool
 
     def splits(self, parallelism: int) -> list[bytes]:
@@ -51,7 +51,7 @@ class PreparedLines:
 class LineReader:
     """Has its share in memory before the first read. Leaves in a file when it began, and what that cost."""
 
-    def __init__(self, workload: Workload, is_columnar: bool) -> None:
+    def __init__(self, workload: Any, is_columnar: bool) -> None:
         self._workload = workload
         self._stages = stages_of(workload)
         self._is_columnar = is_columnar

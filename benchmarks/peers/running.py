@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -12,21 +13,27 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.tally import Measured, WrongResult
-from benchmarks.words import Workload
+from benchmarks.words import POOL_LINES, WORDS_A_LINE, Workload
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = Path(__file__).parent / ".venvs"
-LIMIT_S: Final = 300
+LIMIT_S: Final = 180
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``environment``: empty for the project's own. ``words``: of one run, from what it does in a second or so."""
+    """``environment``: empty for the project's own. ``words``: of one run, from what it does in a second or so.
+    ``lines``: of a file; one file or two are a micro-batch of Spark, which shall last about a second."""
 
     module: str
     environment: str
     arguments: tuple[str, ...]
     words: float
+    lines: int = POOL_LINES
+
+    def workload(self, folder: str) -> Workload:
+        """Of one run."""
+        return Workload(folder, max(1, round(self.words / (self.lines * WORDS_A_LINE))), self.lines)
 
 
 PEERS: Final = {
@@ -36,11 +43,19 @@ PEERS: Final = {
     "spark-native": Peer("spark_words", "", ("native",), 10e6),
     "spark-arrow": Peer("spark_words", "", ("arrow",), 10e6),
     "spark-udf": Peer("spark_words", "", ("udf",), 8e6),
+    "spark-state": Peer("spark_words", "", ("state",), 1e6, 10_000),
 }
 
 
 class PeerMissing(Exception):
     """A peer is not installed, or does not run here."""
+
+
+def _reason(text: str) -> str:
+    """The line of a peer's last words that names an error; else the last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception|Missing)\b", line)]
+    return (named or lines or [""])[-1]
 
 
 def run(name: str, workload: Workload) -> Measured:
@@ -68,9 +83,7 @@ def run(name: str, workload: Workload) -> Measured:
         raise PeerMissing(f"it has not ended within {LIMIT_S} s") from None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        raise PeerMissing(
-            done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or f"exit {done.returncode}"
-        )
+        raise PeerMissing(_reason(done.stderr.decode("utf-8", "replace")) or f"exit {done.returncode}")
     told = json.loads(done.stdout.strip().rpartition(b"\n")[2])
     if told["finals"] != dict(workload.finals()):
         raise WrongResult(f"{name} has counted {sum(told['finals'].values())} words of {workload.words}, or others")

@@ -1,4 +1,4 @@
-"""Word count in Spark Structured Streaming on two cores: ``python -m ... FOLDER REPEATS LINES native|arrow|udf``.
+"""Word count in Spark Structured Streaming on two cores: ``python -m ... FOLDER REPEATS LINES native|arrow|udf|state``.
 
 Files of lines as a stream, several a micro-batch, so that one lasts about a second; state in RocksDB with changelog,
 two shuffle partitions, checkpoints on. Each batch gives the changed counts. The first two batches are not timed.
@@ -14,15 +14,18 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import ArrayType, StringType
 
 from benchmarks.peers.telling import line_files, tell
-from benchmarks.words import POOL_LINES, WORDS_A_LINE, Workload
+from benchmarks.words import WORDS_A_LINE, Workload
 
-FILES_A_BATCH = 2
-BATCHES_WARM = 2
+FILES_A_BATCH = {"state": 1}
+FILES_A_BATCH_USUAL = 2
+BATCHES_WARM = {"state": 1}
+BATCHES_WARM_USUAL = 2
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -41,6 +44,30 @@ def split_batches(batches: Iterator[Any]) -> Iterator[Any]:
     for batch in batches:
         words = pyarrow.compute.list_flatten(pyarrow.compute.split_pattern(batch.column(0), " "))
         yield pyarrow.record_batch({"word": words})
+
+
+class Count(StatefulProcessor):
+    """For ``transformWithState``: a word's count in the store, told once a micro-batch."""
+
+    def init(self, handle: Any) -> None:
+        self.count = handle.getValueState("count", "count long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timers: Any) -> Iterator[Row]:  # noqa: N802
+        before = self.count.get()
+        count = (before[0] if before else 0) + sum(1 for _ in rows)
+        self.count.update((count,))
+        yield Row(word=key[0], count=count)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def counts_of(lines: DataFrame, kind: str) -> DataFrame:
+    """The changed counts of each micro-batch."""
+    words = words_of(lines, kind).groupBy("word")
+    if kind == "state":
+        return words.transformWithState(Count(), "word string, count long", "update", "none")
+    return words.count()
 
 
 def words_of(lines: DataFrame, kind: str) -> DataFrame:
@@ -65,11 +92,10 @@ def main() -> None:
     files = run / "lines"
     line_files(workload, files)
     finals: dict[str, int] = {}
-    lines = spark.readStream.option("maxFilesPerTrigger", FILES_A_BATCH).text(str(files))
+    files_a_batch = FILES_A_BATCH.get(kind, FILES_A_BATCH_USUAL)
+    lines = spark.readStream.option("maxFilesPerTrigger", files_a_batch).text(str(files))
     query = (
-        words_of(lines, kind)
-        .groupBy("word")
-        .count()
+        counts_of(lines, kind)
         .writeStream.outputMode("update")
         .option("checkpointLocation", str(run / "checkpoint"))
         .foreachBatch(lambda batch, _: finals.update((row["word"], row["count"]) for row in batch.collect()))
@@ -78,8 +104,9 @@ def main() -> None:
     )
     query.awaitTermination()
     progress = [one for one in query.recentProgress if one["numInputRows"]]
-    full = FILES_A_BATCH * POOL_LINES
-    timed = [one for one in progress[BATCHES_WARM:] if one["numInputRows"] == full] or progress[-1:]
+    full = files_a_batch * workload.lines
+    warm = BATCHES_WARM.get(kind, BATCHES_WARM_USUAL)
+    timed = [one for one in progress[warm:] if one["numInputRows"] == full] or progress[-1:]
     seconds = sum(one["durationMs"]["triggerExecution"] for one in timed) / 1e3
     tell(sum(one["numInputRows"] for one in timed) * WORDS_A_LINE, seconds, finals)
     spark.stop()

@@ -1,0 +1,34 @@
+"""Bids as Nexmark has them, with a running aggregate for each auction, beside plain processes."""
+
+from __future__ import annotations
+
+import tempfile
+
+from benchmarks import bare_keyed, keyed_job
+from benchmarks.comparing import Session
+from benchmarks.keyed import KeyedWorkload
+from benchmarks.throughput import in_turn, sized_of, tell_core_rates, tell_rates
+
+RECORDS_FIRST = 5e5
+
+
+def run(session: Session) -> None:
+    """Both sides in turn."""
+    against_bare(session, "bids", RECORDS_FIRST)
+
+
+def against_bare(session: Session, kind: str, records_first: float) -> None:
+    """A keyed workload, as long as a measurement should be, beside plain processes."""
+    if "bare" not in session.against:
+        session.leave_out(f"{kind}/bare", "there is nothing but bare to compare it with")
+        return
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
+        workload = KeyedWorkload(folder, kind, 0)
+        job = sized_of(session, workload, keyed_job.run, records_first)
+        limit = sized_of(session, workload, bare_keyed.run, records_first)
+        name = f"{kind}/bare"
+        found = in_turn(session, name, job, limit)
+        tell_rates(session, name, found, {})
+        tell_core_rates(session, name, found)
+        bytes_each = max(run.determinant_bytes / run.words for run in found[0])
+        session.figure(f"{kind}, determinants", bytes_each, "bytes a record")

@@ -1,0 +1,13 @@
+"""Bids whose bidders are looked up by a recorded call each, then an aggregate by auction, beside plain processes."""
+
+from __future__ import annotations
+
+from benchmarks.bids import against_bare
+from benchmarks.comparing import Session
+
+RECORDS_FIRST = 1e5
+
+
+def run(session: Session) -> None:
+    """Both sides in turn. Plain processes ask, and keep nothing of the answer."""
+    against_bare(session, "enrichment", RECORDS_FIRST)

@@ -1,0 +1,101 @@
+"""The keyed workloads as jobs of Clonos, with everything on, on slot processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.keyed import KINDS, KeyedWorkload, profile
+from benchmarks.keyed_tally import KeyedTally
+from benchmarks.tally import Measured, Part, measured
+from benchmarks.word_job import ALL_ON, PreparedLines
+from clonos import Job, service
+from clonos.core.keys import Router
+
+MAX_PARALLELISM = 128
+
+
+@service
+def profile_of(bidder: int) -> str:
+    """The recorded call."""
+    return profile(bidder)
+
+
+def with_profile(bid: tuple[int, int, int]) -> tuple[int, int, str]:
+    """The profile in place of the price."""
+    return bid[0], bid[1], profile_of(bid[1])
+
+
+def key_of(record: tuple[Any, ...]) -> Any:
+    """The first field."""
+    return record[0]
+
+
+@dataclass
+class KeyedSink:
+    """A transactional sink: tallies in the task's process. ``rows``: of each task."""
+
+    rows: list[int]
+    parts: list[Part] = field(default_factory=list)
+
+    def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        """Nothing is there yet."""
+        self.parts.clear()
+
+    def writer(self) -> KeyedWriter:
+        """Of one task."""
+        return KeyedWriter(self.rows)
+
+    def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
+        """In the driver."""
+        self.parts += [Part.decoded(part) for part in parts]
+
+
+class KeyedWriter:
+    """Hands batches to a tally, and over what it says when all has come."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self._rows = rows
+        self._is_told = False
+
+    def open(self, context: Any) -> None:
+        """Takes the number of rows of its task."""
+        self._tally = KeyedTally(self._rows[context.index])
+
+    def write(self, rows: list[Any]) -> None:
+        """A batch of results."""
+        self._tally.add(rows)
+
+    def prepare(self, checkpoint: int) -> bytes | None:
+        """The whole tally, once."""
+        if self._is_told or not self._tally.is_complete:
+            return None
+        self._is_told = True
+        return self._tally.part().encoded()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def job_of(workload: KeyedWorkload, sink: Any) -> Job:
+    """Read, ask if the kind asks, fold by key."""
+    kind = KINDS[workload.kind]
+    job = Job(workload.kind)
+    records: Any = job.source(PreparedLines(workload, False), name="records")
+    if kind.asks:
+        records = records.map(with_profile, name="ask")
+    records.key_by(key_of).stateful_map(kind.fold, name="fold").sink(sink)
+    return job
+
+
+def run(workload: KeyedWorkload, **options: Any) -> Measured:
+    """One run, checked."""
+    rows, finals = workload.expected(Router(workload.readers, MAX_PARALLELISM).target)
+    sink = KeyedSink(rows)
+    folder = Path(workload.folder)
+    chosen = {**ALL_ON, **options}
+    result = job_of(workload, sink).run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
+    read = [Part.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
+    found = measured(workload, read, sink.parts, finals)
+    return replace(found, determinant_bytes=result.counter("determinant_bytes"))

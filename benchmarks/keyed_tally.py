@@ -1,0 +1,40 @@
+"""The sink of every side of the keyed workloads: takes each batch of (key, result) in the process that made it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks.keyed import checksum, checksum_name
+from benchmarks.tally import Part
+
+
+class KeyedTally:
+    """Counts results, and keeps the last of each key."""
+
+    def __init__(self, rows_expected: int) -> None:
+        self._expected = rows_expected
+        self._rows = self._begun_ns = self._ended_ns = 0
+        self._cpu_begun_ns = self._cpu_ended_ns = 0
+        self._finals: dict[int, Any] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """All that is expected has come, or more."""
+        return self._rows >= self._expected
+
+    def add(self, rows: list[tuple[int, Any]]) -> None:
+        """A batch."""
+        if not self._begun_ns:
+            self._begun_ns, self._cpu_begun_ns = time.monotonic_ns(), time.process_time_ns()
+        self._rows += len(rows)
+        self._finals.update(rows)
+        self._ended_ns = time.monotonic_ns()
+        if self.is_complete:
+            self._cpu_ended_ns = time.process_time_ns()
+
+    def part(self) -> Part:
+        """All of it."""
+        cpu_ns = max(0, self._cpu_ended_ns - self._cpu_begun_ns)
+        finals = {checksum_name(self._rows): checksum(self._finals)}
+        return Part(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)
