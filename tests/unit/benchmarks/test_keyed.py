@@ -1,6 +1,7 @@
 """The keyed workloads: each record is read once, and a sink that has other results gives no measurement."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,13 @@ def _tallied(workload: KeyedWorkload, slice_records: int) -> list[Part]:
     """What sinks say that get the readers' slices in turn."""
     rows, _ = workload.expected(lambda key: key % 2)
     tallies = [KeyedTally(expected) for expected in rows]
-    kind, states = KINDS[workload.kind], {}
+    kind = KINDS[workload.kind]
+    states: dict[int, Any] = {}
     shares = [workload.share(reader) for reader in range(workload.readers)]
     for position in range(0, workload.records // workload.readers, slice_records):
         for share in shares:
-            records, size = [], min(slice_records, share.size - position)
+            records: list[Any] = []
+            size = min(slice_records, share.size - position)
             while len(records) < size:
                 records += share.after(position + len(records), size - len(records))
             for record in enriched(records) if kind.asks else records:
