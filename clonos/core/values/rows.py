@@ -78,6 +78,9 @@ class Column(msgspec.Struct, frozen=True, array_like=True):
     parts: tuple[Column, ...] = ()
 
 
+CONTAINERS: Final = frozenset((tuple, list, dict))
+"""One alone is packed in half the time that its columns would take to be made."""
+
 COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
 
 
@@ -86,7 +89,9 @@ def encode_rows(rows: list[Any]) -> bytes:
     if len(rows) > limits.BATCH_ROWS_MAX:
         raise ValueBeyondLimit("rows of a batch", len(rows), limits.BATCH_ROWS_MAX)
     try:
-        data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(_column(rows, 0))))
+        is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
+        column = _exact(rows, 0) if is_sole else _column(rows, 0)
+        data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column)))
     except Refused as refused:
         raise unsupported("rows", rows, refused) from refused
     if len(data) > limits.BATCH_BYTES_MAX:
