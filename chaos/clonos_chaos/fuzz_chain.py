@@ -38,6 +38,8 @@ class Work:
     poison: int = -1  # raises at this offset, in every incarnation
     fails_once: int = -1  # raises at this offset, in the first one
     is_pushed: bool = False  # a source that cannot be re-read
+    is_hot: bool = False  # its standbys follow it
+    fails_in_shadow: int = -1  # raises at this offset in its shadow only
     padding: tuple[int, int] = (-1, 0)  # (offset, bytes): this row is one huge element from here on
 
 
@@ -104,7 +106,8 @@ class FuzzChain:
         told = []
         for index, row in enumerate(rows):
             fails_now = row[0] == self.work.fails_once and row[0] not in self.job.failed_once
-            if row[0] == self.work.poison or fails_now:
+            fails_here = row[0] == self.work.fails_in_shadow and self.context.incarnation < 0
+            if row[0] == self.work.poison or fails_now or fails_here:
                 self.job.failed_once.append(row[0])
                 at = FailedAt("fuzz", index, repr(row[0]))
                 raise StepFailed(at) from Poisoned(f"offset {row[0]}")

@@ -71,7 +71,14 @@ class FuzzJob:
         """A vertex; the first one is the source."""
         is_source = not self.vertices
         self.works.append(work)
-        vertex = Vertex(name, parallelism, is_source=is_source, has_effects=work.effects, is_journalled=work.is_pushed)
+        vertex = Vertex(
+            name,
+            parallelism,
+            is_source=is_source,
+            has_effects=work.effects,
+            is_journalled=work.is_pushed,
+            is_hot=work.is_hot,
+        )
         self.vertices.append(vertex)
         return len(self.vertices) - 1
 

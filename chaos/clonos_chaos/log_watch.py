@@ -7,6 +7,7 @@ kept from before the last completed checkpoint that a slot and those who told it
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from clonos.core.causal_log import Replica
@@ -32,6 +33,7 @@ class LogWatch:
         self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
         self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
         self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
+        self._links: dict[str, tuple[CheckpointId, CheckpointId]] = {}  # per object of the store
         self._floor = CheckpointId(0)
         self._floor_before = CheckpointId(0)  # the one before it: a copy that was handed on may be one checkpoint older
         self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
@@ -44,9 +46,19 @@ class LogWatch:
         for entry in metadata.tasks:
             name = entry.objects[-1]
             positions.update(decode_snapshot(self.world.store[name], name).outputs)
+            for before, name in pairwise(entry.objects):
+                if self._link(name)[1] != self._link(before)[0]:
+                    self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, and stands behind {before}")
         self._completions.append((self.world.clock.now_ns, metadata.checkpoint))
         self._positions[metadata.checkpoint] = positions
         self._offsets[metadata.checkpoint] = {entry.task: entry.log_offset_bytes for entry in metadata.tasks}
+
+    def _link(self, name: str) -> tuple[CheckpointId, CheckpointId]:
+        """(checkpoint, previous) of a stored snapshot."""
+        if name not in self._links:
+            found = decode_snapshot(self.world.store[name], name)
+            self._links[name] = found.checkpoint, found.previous
+        return self._links[name]
 
     def look(self, view: View) -> None:
         """One look at everything."""
@@ -107,6 +119,10 @@ class LogWatch:
             if slot.id in view.placements[task].keepers:
                 who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"
                 self._compare(who, keeper.logs.replicas, known, floors)
+        for task, shadow in machine.shadows.items():
+            if shadow.incarnation == view.placements[task].incarnation and not shadow.is_sealed:
+                who = f"the shadow of {self.world.plan.task_name(task)} in slot {slot.id}"
+                self._compare(who, shadow.logs.replicas, known, floors)
 
     def _known(self, installed: View, view: View, owners: dict[TaskId, Replica]) -> dict[TaskId, Replica]:
         """Of the tasks whose incarnation is that of the latest view also by the view that a slot has installed."""

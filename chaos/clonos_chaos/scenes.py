@@ -7,9 +7,15 @@ what came of it. Wrong rules are planted in them too.
 
 from __future__ import annotations
 
-from clonos_chaos import scenes_of_checkpoints, scenes_of_endings, scenes_of_failures, scenes_of_losses
+from clonos_chaos import (
+    scenes_of_checkpoints,
+    scenes_of_endings,
+    scenes_of_failures,
+    scenes_of_hot_standbys,
+    scenes_of_losses,
+)
 from clonos_chaos.stage import SCENES
 
-WRITTEN_IN = (scenes_of_failures, scenes_of_checkpoints, scenes_of_losses, scenes_of_endings)
+WRITTEN_IN = (scenes_of_failures, scenes_of_checkpoints, scenes_of_losses, scenes_of_endings, scenes_of_hot_standbys)
 
 __all__ = ["SCENES", "WRITTEN_IN"]

@@ -17,7 +17,7 @@ from clonos_chaos.outsides import Fenced
 from clonos_chaos.pushers import SimIntakes
 from clonos_chaos.sim_spill import SimSpill
 from clonos_chaos.sim_task import SimTask
-from clonos_chaos.situations import FENCED_AT_SINK
+from clonos_chaos.situations import FENCED_AT_SINK, HOT_TAKEOVER
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World
@@ -80,7 +80,8 @@ class SimSlot:
         self.world.network.send(self.id, slot, message, payload)
 
     def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
-        self.world.oracle.started(self, task, incarnation)
+        if not activation.is_shadow:
+            self.world.oracle.started(self, task, incarnation)
         started = self.tasks[task, incarnation] = SimTask(self, task, incarnation, activation)
         started.start()
         return started
@@ -94,6 +95,9 @@ class SimSlot:
     def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
         self.tasks[task, incarnation].release()
         self.world.reach("live", task)
+        if incarnation < 0:
+            self.world.oracle.started(self, task, self.slot.hosted[task].incarnation)
+            self.world.oracle.situations.reach(HOT_TAKEOVER)
 
     def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         self.tasks[task, incarnation].kept_to(end_bytes)

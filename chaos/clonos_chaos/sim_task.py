@@ -48,7 +48,7 @@ class SimTask:
         world = self.world
         task: Task | None = None
         try:
-            world.reach("start", self.task)
+            self._reach("start")
             chain = world.job.new_chain(world.plan.vertex_of[self.task])
             task = Task(world.plan, self.task, self.incarnation, chain, self, self._activation, world.options)
             self._activation = None  # type: ignore[assignment]
@@ -63,6 +63,12 @@ class SimTask:
             if world.is_unexpected(error):
                 world.crashes.append(error)
             self.host.later(self.host.slot.on_raised, describe_failure(task, error))
+
+    def _reach(self, point: str) -> bool:
+        """A named point; what a shadow does again has another name."""
+        hosted = self.host.slot.hosted.get(self.task)
+        is_shadow = self.incarnation < 0 and (hosted is None or hosted.thread != self.incarnation)
+        return self.world.reach(f"{point} of a shadow" if is_shadow else point, self.task)
 
     def kill(self) -> None:
         """The incarnation is over: what it waits for raises ``TaskStopped``."""
@@ -146,7 +152,7 @@ class SimTask:
     def emit(self, emission: Emission) -> None:
         snapshot = emission.snapshot
         point = "emission" if snapshot is None else "end of stream" if snapshot.final else "aligned"
-        self.world.reach(point, self.task)
+        self._reach(point)
         self.room.spend(emission.cost_bytes)
         self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
@@ -158,13 +164,13 @@ class SimTask:
         self.host.later(self.host.slot.on_needs, self.task, self.incarnation, channel, next_seq)
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
-        self.world.reach("log end", self.task)
+        self._reach("log end")
         self.host.later(self.host.slot.on_log_end, self.task, self.incarnation, positions)
         while not self._is_released:
             self._idle(None)
 
     def await_kept(self, log_end_bytes: int) -> None:
-        self.world.reach("intent", self.task)
+        self._reach("intent")
         self.host.later(self.host.slot.on_await_kept, self.task, self.incarnation, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
             self._idle(None)
@@ -207,10 +213,10 @@ class SimTask:
 
     def perform(self, function: Any, key: str) -> object:
         self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))
-        if self.world.reach("call", self.task):
+        if self._reach("call"):
             self._pass_time(1)
         try:
             return function(key)
         finally:
-            self.world.reach("called", self.task)
+            self._reach("called")
             self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))

@@ -26,6 +26,8 @@ FENCED_AT_SINK = "fenced zombie at a sink"  # the outside refuses one whose succ
 LATE_DELTA = "late delta"  # it comes with a message of a session that is over, or of a sender that is
 SUBSTITUTE = "checkpoint completed by a substitute"  # begun with an incarnation, completed with its successor
 
+HOT_TAKEOVER = "hot standby took over"  # and went live
+
 SITUATIONS = (
     RECOVERY_IN_RECOVERY,
     VIEW_WHILE_GATHERING,
@@ -34,6 +36,7 @@ SITUATIONS = (
     FENCED_AT_SINK,
     LATE_DELTA,
     SUBSTITUTE,
+    HOT_TAKEOVER,
 )
 
 _NOT_CAUGHT_UP = (Recovering, Connecting, Replaying, Stalled)

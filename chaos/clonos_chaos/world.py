@@ -124,6 +124,14 @@ class Outcome:
     reached: dict[str, int] = field(default_factory=dict)
 
 
+def draw_hot(plan: Plan, luck: Random) -> Plan:
+    """In every second world some steps are followed hot, of those that may be."""
+    if luck.random() < 0.5:
+        return plan
+    drawn = [replace(vertex, is_hot=vertex.may_be_hot and luck.random() < 0.7) for vertex in plan.vertices]
+    return replace(plan, vertices=tuple(drawn))
+
+
 def draw_options(luck: Random) -> Options:
     """Random options of the job."""
     return Options(
@@ -177,6 +185,7 @@ class World:
         else:
             records = luck.randint(30, 100)
             self.job = make(topology, luck, min(records, records_max or records), depth)
+            self.job.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}"))
         self.plan = self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()

@@ -113,6 +113,13 @@ class LogReader:
         """True when no entry is left."""
         return self._position >= len(self._data)
 
+    def extend(self, data: bytes) -> None:
+        """Further whole entries at the end."""
+        self._data = self._data[self._position :] + data
+        self._base += self._position
+        self._position = 0
+        self._ahead = None
+
     def peek(self) -> Entry:
         """The next entry, which stays."""
         if self._ahead is None:

@@ -179,7 +179,7 @@ class Effects:
         if not links and self.hosted.slot.options.keepers:
             return
         while self.calls and all(link.meets(self.calls[0][1]) for link in links):
-            self.hosted.shell.kept_to(self.hosted.task, self.hosted.incarnation, self.calls.pop(0)[0])
+            self.hosted.shell.kept_to(self.hosted.task, self.hosted.thread, self.calls.pop(0)[0])
 
     # ------------------------------------------------------------------ heartbeat and end
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from clonos.core import recovery
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror
@@ -19,6 +21,7 @@ from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
+from clonos.core.leads import Leads
 from clonos.core.messages import (
     Answer,
     Approaching,
@@ -30,16 +33,18 @@ from clonos.core.messages import (
     StandbyUpdate,
     Statement,
     TaskFailed,
-    TaskStatus,
     View,
 )
-from clonos.core.ports import Activation, Command, Emission, TaskHandle, Triggered
+from clonos.core.ports import Command, Emission, TaskHandle, Triggered
 from clonos.core.room import UNLIMITED
 from clonos.core.sessions import Sending, compare_claims
 from clonos.core.settling import Settling, Unsettled
 from clonos.core.snapshots import Snapshot
+from clonos.core.starting import start
+from clonos.core.succeeding import inherit, take_over
 
 if TYPE_CHECKING:
+    from clonos.core.shadow import Shadow
     from clonos.core.slot import Slot
 
 
@@ -50,6 +55,10 @@ class Hosted:
         self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
         self.placement = placement
         self.task, self.incarnation = placement.task, placement.incarnation
+        self.thread = self.incarnation  # the number of its thread: another one if that has begun as a shadow's
+        self.heir: Shadow | None = None  # that it goes on from
+        self.followed_bytes = 0  # end of the log that the shadow was given
+        self.leads = Leads(self)
         self.logs = CausalLogs()
         self.sendings: dict[ChannelId, Sending] = {}
         self.inlets, self.effects = Inlets(self), Effects(self)
@@ -74,9 +83,9 @@ class Hosted:
 
     def begin(self) -> None:
         """Asks the holders, restores the state."""
-        assert isinstance(self.state, recovery.Recovering)
+        inherit(self)
         self.ask_holders()
-        if self.placement.objects:
+        if self.placement.objects and self.heir is None:
             self.slot.restore(self)
         if isinstance(self.state, recovery.Recovering):
             self.advance(recovery.Gathered(self.state.gathering))
@@ -92,9 +101,9 @@ class Hosted:
                 case recovery.Connect(gathering):
                     self._connect(gathering)
                 case recovery.Start():
-                    self._start()
+                    start(self)
                 case recovery.GoLive():
-                    self.shell.go_live(self.task, self.incarnation)
+                    self.shell.go_live(self.task, self.thread)
                 case recovery.Compare(positions):
                     self.end_log(dict(positions))
                 case recovery.ReportLost():
@@ -133,7 +142,9 @@ class Hosted:
     def _connect(self, gathering: Gathering) -> None:
         self.adopt_logs(gathered_logs(gathering))
         self._open_channels()
-        if self.snapshot is not None and self.snapshot.final:
+        if self.heir is not None:
+            take_over(self)
+        elif self.snapshot is not None and self.snapshot.final:
             self.settling.unsettled.append(Unsettled(self.snapshot, self.placement.objects, 0))
             self.is_final = True
         self.meet(self.slot.view)
@@ -161,7 +172,10 @@ class Hosted:
         self.inlets.open(self.snapshot)
         nexts = dict(self.snapshot.outputs) if self.snapshot else {}
         for channel in self.plan.outputs[self.task]:
-            log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
+            if self.heir is not None:
+                log = self.heir.outputs[channel.id]
+            else:
+                log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
             if channel.receiver == OUTSIDE:
                 self.effects.open(log)
                 continue
@@ -178,33 +192,13 @@ class Hosted:
             sending.meet(view.placements[sending.channel.receiver].incarnation)
         self.inlets.meet(view)
         self.effects.meet(self.placement.keepers)
+        self.leads.meet(self.placement.standbys)
         self.update_gate()
 
     def stated(self) -> None:
         """A claim has come, or a receiver has been replaced: the table decides."""
         missing = any(sending.claim is None for sending in self.sendings.values())
         self.advance(recovery.Stated(missing or self.effects.is_unregistered))
-
-    def _start(self) -> None:
-        own = self.logs.replicas[self.task]
-        activation = Activation(
-            self.snapshot,
-            self.mirror,
-            bytes(own.data),
-            own.start_bytes,
-            self.slot.view.generation,
-            self.placement.is_cautious,
-            self.slot.view.job_id,
-            self.effects.journal.recovered if self.effects.journal is not None else b"",
-        )
-        self.mirror = None
-        self.handle = self.shell.start_task(self.task, self.incarnation, activation)
-        self.update_gate()
-        for command in self.queued:
-            self.handle.put(command)
-        self.queued.clear()
-        if self.asked is not None:
-            self.handle.put(self.asked)
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """The lost-log rule: no new determinant while output is behind the claim of its receiver, or outside; nor while
@@ -232,6 +226,7 @@ class Hosted:
         for sending in self.sharers.get(task, ()):
             sending.dirty[task] = None
         self.effects.grown(task)
+        self.leads.grown(task)
 
     def command(self, command: Command) -> None:
         """To the task, or for it until it is started."""
@@ -284,10 +279,11 @@ class Hosted:
         for channel, _, freed_bytes in emission.consumed:
             self.inlets.freed(channel, freed_bytes)
         if emission.snapshot is not None:
-            self._take_snapshot(emission.snapshot, emission.prepared)
+            self.take_snapshot(emission.snapshot, emission.prepared)
         for sending in touched.values():
             self.pump(sending)
         self.effects.pump()
+        self.leads.on_emission(emission)
         if self.effects.journal is not None:
             self.effects.journal.read(emission.journal_read_bytes)
         if emission.records_in:  # not told in mid-step
@@ -300,7 +296,7 @@ class Hosted:
         room_bytes = min((each.room_bytes for each in self.sendings.values() if each.session), default=UNLIMITED)
         if self.slot.pressure.pauses_sources and not self.plan.inputs[self.task]:
             room_bytes = 0
-        self.shell.set_room(self.task, self.incarnation, room_bytes, self.handled_bytes)
+        self.shell.set_room(self.task, self.thread, room_bytes, self.handled_bytes)
         if self.is_gated != (room_bytes <= 0):
             self.is_gated = room_bytes <= 0
             if self.effects.journal is not None:
@@ -308,7 +304,10 @@ class Hosted:
 
     # ------------------------------------------------------------------ snapshots
 
-    def _take_snapshot(self, snapshot: Snapshot, parts: tuple[bytes, ...]) -> None:
+    def take_snapshot(self, snapshot: Snapshot, parts: tuple[bytes, ...]) -> None:
+        """A barrier's snapshot is to be stored under this incarnation, whatever its thread began as."""
+        if snapshot.incarnation != self.incarnation:
+            snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
         name = self.settling.take(snapshot, parts, self.effects.position_in(snapshot))
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot)
@@ -368,27 +367,15 @@ class Hosted:
                     self.shell.send(slot, sending.position(self.logs, self.incarnation))
         self.inlets.tick()
         self.effects.tick()
+        self.leads.tick()
         self.acknowledge_snapshots()
-
-    def status(self) -> TaskStatus:
-        """For the coordinator."""
-        phase = "final" if self.is_final and isinstance(self.state, recovery.Live) else recovery.phase_name(self.state)
-        logs = [sending.log for sending in self.sendings.values()] + self.effects.logs
-        self.counters.update(
-            determinant_bytes=self.logs.end_bytes(self.task),
-            log_memory_bytes=self.logs.size_bytes,
-            inflight_memory_bytes=sum([log.memory_bytes for log in logs]),
-            inflight_disk_bytes=sum([log.disk_bytes for log in logs]),
-            over_soft_limit=int(self.slot.pressure.is_over_soft_limit),
-        )
-        return TaskStatus(self.task, self.incarnation, phase, tuple(self.counters.items()))
 
     def close(self) -> None:
         """The incarnation is over here."""
         for sending in self.sendings.values():
             sending.log.close()
         self.effects.close()
-        self.shell.stop_task(self.task, self.incarnation)
+        self.shell.stop_task(self.task, self.thread)
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
         """What this task has of the log of ``wanted`` and of the replicas that it should hold; while it recovers, what

@@ -80,6 +80,7 @@ class Inlets:
         skip = receiving.accept(batch, len(payload))
         if skip is not None:
             self.hosted.command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
+            self.hosted.leads.took(batch, skip, payload)
         if receiving.grant():
             self.state_to(receiving)
 

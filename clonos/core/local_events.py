@@ -1,14 +1,21 @@
-"""What the threads of a slot's own incarnations tell its machine: each for one life, dropped when that is over."""
+"""What the threads of a slot's own incarnations tell its machine: each for one life, dropped when that is over.
+
+A thread has a number: that of its incarnation, or one that no incarnation has if it began as a shadow's.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+
+import msgspec
 
 from clonos.core import messages as m
 from clonos.core.hosted import Hosted
 from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.journal import Journal
 from clonos.core.ports import Emission
+from clonos.core.shadow import Shadow
+from clonos.core.succeeding import disinherit
 
 
 class LocalEvents(ABC):
@@ -17,6 +24,10 @@ class LocalEvents(ABC):
     @abstractmethod
     def life(self, task: TaskId, incarnation: int) -> Hosted | None:
         """This incarnation, if it lives here."""
+
+    @abstractmethod
+    def thread(self, task: TaskId, number: int) -> Hosted | Shadow | None:
+        """Whose thread has this number."""
 
     @abstractmethod
     def tell_status_if_due(self) -> None:
@@ -28,34 +39,36 @@ class LocalEvents(ABC):
 
     def on_emission(self, task: TaskId, incarnation: Incarnation, emission: Emission) -> None:
         """A task has done a step."""
-        hosted = self.life(task, incarnation)
-        if hosted is not None:
-            hosted.on_emission(emission)
+        life = self.thread(task, incarnation)
+        if life is not None:
+            life.on_emission(emission)
 
     def on_log_end(self, task: TaskId, incarnation: Incarnation, positions: dict[ChannelId, int]) -> None:
         """A task needs a determinant beyond its log."""
-        hosted = self.life(task, incarnation)
-        if hosted is not None:
+        hosted = self.thread(task, incarnation)
+        if isinstance(hosted, Hosted):
             hosted.end_log(positions)
             self.tell_status_if_due()
 
     def on_needs(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, next_seq: int) -> None:
         """A replaying task waits for elements."""
-        hosted = self.life(task, incarnation)
-        if hosted is not None:
-            hosted.inlets.on_needs(channel, next_seq)
+        life = self.thread(task, incarnation)
+        if isinstance(life, Hosted):
+            life.inlets.on_needs(channel, next_seq)
+        elif life is not None:
+            life.on_needs(channel, next_seq)
 
     def on_await_kept(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         """A call with an effect waits for the keepers."""
-        hosted = self.life(task, incarnation)
-        if hosted is not None:
+        hosted = self.thread(task, incarnation)
+        if isinstance(hosted, Hosted):
             hosted.effects.on_await_kept(end_bytes)
 
     def on_approach(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, first_seq: int) -> None:
         """A cautious task is about to take an element."""
-        hosted = self.life(task, incarnation)
-        if hosted is not None:
-            hosted.approaching = m.Approaching(task, incarnation, channel, first_seq)
+        hosted = self.thread(task, incarnation)
+        if isinstance(hosted, Hosted):
+            hosted.approaching = m.Approaching(task, hosted.incarnation, channel, first_seq)
             self.tell_coordinator(hosted.approaching)
 
     def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
@@ -88,11 +101,16 @@ class LocalEvents(ABC):
         return hosted.effects.journal if hosted is not None else None
 
     def on_raised(self, failed: m.TaskFailed) -> None:
-        """A task's thread has raised: the coordinator decides."""
-        hosted = self.life(failed.task, failed.incarnation)
-        if hosted is not None:
-            hosted.failed = failed
-            self.tell_coordinator(failed)
+        """A task's thread has raised: the coordinator decides. A shadow's: its standby goes on without."""
+        life = self.thread(failed.task, failed.incarnation)
+        if isinstance(life, Hosted):
+            life.failed = msgspec.structs.replace(failed, incarnation=life.incarnation)
+            self.tell_coordinator(life.failed)
+        elif life is not None:
+            life.on_raised(failed)
+            successor = self.life(failed.task, life.incarnation)
+            if successor is not None:  # that would have gone on from it
+                disinherit(successor)
 
     def on_outside_opened(
         self, task: TaskId, incarnation: Incarnation, next_number: int, superseded_next: int | None

@@ -10,31 +10,15 @@ from typing import Annotated
 
 import msgspec
 
+from clonos.core.deltas import Count
+from clonos.core.deltas import Delta as Delta
+from clonos.core.deltas import Length as Length
+from clonos.core.hot_messages import Follow as Follow
+from clonos.core.hot_messages import Following as Following
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
-
-
-class Delta(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of one task's causal log at an absolute offset (bytes since the job's start).
-
-    ``restart``: what lies before ``offset_bytes`` belongs to epochs before a completed checkpoint, so a replica
-    that ends earlier begins anew here. Without it, a replica that ends earlier has a gap, which is an error.
-    """
-
-    task: TaskId
-    offset_bytes: Count
-    restart: bool
-    data: bytes
-
-
-class Length(msgspec.Struct, frozen=True, array_like=True):
-    """End (absolute offset, bytes) of a replica of one task's causal log."""
-
-    task: TaskId
-    end_bytes: Count
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
@@ -184,6 +168,7 @@ class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"
     standbys: tuple[tuple[TaskId, CheckpointId], ...]  # mirrors and the checkpoint that each can restore
     keepers: tuple[tuple[TaskId, Incarnation], ...]  # keepers that hold all that their task (this incarnation) holds
     is_over_soft_limit: bool = False  # one of its budgets: a checkpoint is due at once, sources of all slots pause
+    shadows: tuple[TaskId, ...] = ()  # whose standby follows hot
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
@@ -380,6 +365,8 @@ Message = (
     | Keep
     | Kept
     | StandbyUpdate
+    | Follow
+    | Following
     | Register
     | SlotStatus
     | Snapshotted

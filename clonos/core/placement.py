@@ -33,12 +33,14 @@ NO_SEATS = Seats(NOWHERE)
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What slots have said of their riders: the checkpoint that a mirror can restore, the incarnation kept for."""
+    """What slots have said of their riders: the checkpoint that a mirror can restore, the incarnation kept for, and
+    which standbys follow hot."""
 
     standbys: Mapping[tuple[SlotId, TaskId], CheckpointId]
     keepers: Mapping[tuple[SlotId, TaskId], Incarnation]
     snapshots: Sequence[CheckpointId]  # per task, what a successor restores
     incarnations: Sequence[Incarnation]  # per task
+    shadows: frozenset[tuple[SlotId, TaskId]] = frozenset()
 
     def has_standby(self, slot: SlotId, task: TaskId) -> bool:
         """True when the mirror has reached the last completed checkpoint."""
@@ -192,9 +194,10 @@ def _promote(task: TaskId, seat: Seats, loads: Loads, ready: Readiness) -> SlotI
     if not candidates:
         return loads.take_task()
 
-    def unfitness(slot: SlotId) -> tuple[bool, int, int, SlotId]:
+    def unfitness(slot: SlotId) -> tuple[bool, bool, int, int, SlotId]:
         reached = ready.standbys.get((slot, task), CheckpointId(-1))
-        return reached != ready.snapshots[task], -reached, loads.tasks[slot], slot
+        is_hot = (slot, task) in ready.shadows
+        return not is_hot, reached != ready.snapshots[task], -reached, loads.tasks[slot], slot
 
     slot = min(candidates, key=unfitness)
     loads.add_task(slot)
@@ -270,9 +273,11 @@ def _another(
 
 
 def wishes_of(plan: Plan, standbys: int, keepers: int) -> tuple[Wishes, ...]:
-    """What each task shall have."""
-    kept = frozenset(plan.kept)
-    return tuple(Wishes(standbys, keepers if task in kept else 0) for task in plan.tasks)
+    """What each task shall have. One that is to be followed hot has a standby."""
+    kept, hot = frozenset(plan.kept), plan.hot
+    return tuple(
+        Wishes(max(standbys, 1) if task in hot else standbys, keepers if task in kept else 0) for task in plan.tasks
+    )
 
 
 def is_settled(wish: Wishes, seat: Seats, domains: Mapping[SlotId, str], others_exist: bool) -> bool:

@@ -34,6 +34,12 @@ class Vertex:
     is_transactional: bool = False  # prepares output that the completed checkpoint commits
     is_journalled: bool = False  # a source that cannot be re-read: what it takes is kept before it is read
     is_watching: bool = False  # a source that finds further splits while it runs: it ends only when it is stopped
+    is_hot: bool = False  # its standbys follow it step by step
+
+    @property
+    def may_be_hot(self) -> bool:
+        """Whether nothing that a life of it does leaves the job, or comes from where nobody can ask again."""
+        return not (self.has_effects or self.is_transactional or self.is_journalled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +199,11 @@ class Plan:
     def kept(self) -> tuple[TaskId, ...]:
         """Tasks with effects outside or with a journal, which need a keeper, ascending."""
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects or self.is_journalled(t))
+
+    @cached_property
+    def hot(self) -> frozenset[TaskId]:
+        """Tasks whose standbys follow hot."""
+        return frozenset(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_hot)
 
     def is_journalled(self, task: TaskId) -> bool:
         """Whether a task is a source that cannot be re-read."""

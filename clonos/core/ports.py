@@ -80,6 +80,15 @@ class Finished(NamedTuple):
     outcome: bytes
 
 
+class Followed(NamedTuple):
+    """Slot to a shadow: its task's log goes on. ``is_all``: the task is dead, this is the end of its log, and the
+    shadow is the next incarnation."""
+
+    log: bytes
+    is_all: bool = False
+    is_cautious: bool = False
+
+
 class Stopped(NamedTuple):
     """Slot to task: this incarnation is over; nothing it does counts any more."""
 
@@ -88,12 +97,12 @@ class GateMoved(NamedTuple):
     """Shell to task: there may be room for a step again."""
 
 
-Command = Delivered | Triggered | Journalled | Finished | Stopped | GateMoved
+Command = Delivered | Triggered | Journalled | Finished | Followed | Stopped | GateMoved
 
 
 class Activation(NamedTuple):
     """What an incarnation starts from. ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where
-    the snapshot says (all that keepers had)."""
+    the snapshot says (all that keepers had). ``is_shadow``: of another slot's task, whose log comes bit by bit."""
 
     snapshot: Snapshot | None
     mirror: Mirror | None
@@ -103,6 +112,7 @@ class Activation(NamedTuple):
     is_cautious: bool
     job_id: str
     journal: bytes = b""
+    is_shadow: bool = False
 
 
 class TaskStopped(BaseException):

@@ -59,6 +59,8 @@ class Pressure:
             log_bytes += hosted.logs.size_bytes
         for keeper in slot.keepers.values():
             log_bytes += keeper.logs.size_bytes
+        for shadow in slot.shadows.values():
+            log_bytes += shadow.logs.size_bytes
         self.log_bytes = log_bytes
         use = fullest(slot.options, budget.memory_bytes, budget.disk_bytes, log_bytes)
         if use is not None and use.level is Level.HARD:

@@ -14,32 +14,33 @@ from clonos.core.chain import Kind
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber, journal_of
-from clonos.core.keeping import Keeper
 from clonos.core.local_events import LocalEvents
-from clonos.core.mirrors import Standby
 from clonos.core.options import Options
 from clonos.core.plan import Channel, Plan
 from clonos.core.ports import SlotShell, Triggered
 from clonos.core.pressure import Pressure
+from clonos.core.riders import Riders
+from clonos.core.shadow import Shadow
 from clonos.core.snapshots import Snapshot
+from clonos.core.telling import status_of
 
 EARLY_MESSAGES_MAX = 10_000
 """Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
 
 Token = tuple[str, int, int]
-"""What a read of the store is for: ("task", task, incarnation) or ("standby", task, incarnation)."""
+"""What a read of the store is for: ("task", task, incarnation), ("standby", task, incarnation) or ("shadow", task,
+number of its session)."""
 
 
-class Slot(LocalEvents):
+class Slot(LocalEvents, Riders):
     """One process of the job."""
 
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
+        super().__init__()
         self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
         self.view = m.View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, Hosted] = {}
-        self.standbys: dict[TaskId, Standby] = {}
-        self.keepers: dict[TaskId, Keeper] = {}
         self.journals: dict[TaskId, m.Delta] = {}  # left by an incarnation for its successor here
         self.pressure = Pressure(self)
         self.status_is_due = False
@@ -56,6 +57,8 @@ class Slot(LocalEvents):
             m.Keep: self._on_keep,
             m.Kept: self._on_kept,
             m.StandbyUpdate: self._on_standby_update,
+            m.Follow: self._on_follow,
+            m.Following: self._on_following,
             m.View: self._on_view,
             m.Trigger: self._on_trigger,
             m.Completed: self._on_completed,
@@ -83,6 +86,13 @@ class Slot(LocalEvents):
         """This incarnation, if it lives here."""
         hosted = self.hosted.get(task)
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
+
+    def thread(self, task: TaskId, number: int) -> Hosted | Shadow | None:
+        """Whose thread has this number."""
+        for life in (self.hosted.get(task), self.shadows.get(task)):
+            if life is not None and life.thread == number:
+                return life
+        return None
 
     def _channel(self, sender: SlotId, channel: ChannelId) -> Channel:
         if 0 <= channel < len(self.plan.channels):
@@ -155,21 +165,15 @@ class Slot(LocalEvents):
         if hosted is not None:
             hosted.on_answer(answer)
 
-    def _on_keep(self, _sender: SlotId, message: m.Keep, _payload: object) -> None:
-        keeper = self.keepers.get(message.task)
-        kept = keeper.keep(message, self.id) if keeper is not None else None
-        if kept is not None:
-            self.shell.send(self.view.placements[message.task].slot, kept)
-
     def _on_kept(self, _sender: SlotId, message: m.Kept, _payload: object) -> None:
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.effects.on_kept(message)
 
-    def _on_standby_update(self, _sender: SlotId, update: m.StandbyUpdate, payload: bytes | memoryview) -> None:
-        standby = self.standbys.get(update.task)
-        if standby is not None and update.checkpoint > standby.checkpoint:
-            standby.hold(update, bytes(payload))
+    def _on_following(self, _sender: SlotId, message: m.Following, _payload: object) -> None:
+        hosted = self.life(message.task, message.incarnation)
+        if hosted is not None:
+            hosted.leads.on_following(message)
 
     def _on_trigger(self, _sender: SlotId, trigger: m.Trigger, _payload: object) -> None:
         hosted = self.life(trigger.task, trigger.incarnation)
@@ -185,7 +189,7 @@ class Slot(LocalEvents):
             and (told.channel, told.first_seq) == (noted.channel, noted.first_seq)
         ):
             hosted.approaching = None
-            self.shell.noted(noted.task, noted.incarnation)
+            self.shell.noted(noted.task, hosted.thread)
 
     def _on_release(self, _sender: SlotId, release: m.Release, _payload: object) -> None:
         if release.slot == self.id:
@@ -205,6 +209,7 @@ class Slot(LocalEvents):
         self.fence(view)
         self._install_keepers(view, installed)
         self._install_standbys(view)
+        self._install_shadows(view, installed)
         begun = self._begin_tasks(view)
         for hosted in list(self.hosted.values()):
             if hosted not in begun:
@@ -222,34 +227,6 @@ class Slot(LocalEvents):
             if placement.incarnation != hosted.incarnation or placement.slot != self.id:
                 del self.hosted[task]
                 hosted.close()
-
-    def _install_keepers(self, view: m.View, installed: m.View) -> None:
-        named = [p for p in view.placements if self.id in p.keepers]
-        # Whoever was named no longer in a view that was skipped here lacks what came since, and may have more than is.
-        old = {p.task: self.keepers.get(p.task) for p in named if p.is_keeper_since(self.id) <= installed.number}
-        self.keepers = {p.task: old.get(p.task) or Keeper(p.task, p.incarnation) for p in named}
-        if view.generation != installed.generation:
-            for keeper in self.keepers.values():
-                keeper.begin_generation()
-        for placement in named:
-            self.keepers[placement.task].meet(placement.incarnation)
-
-    def _install_standbys(self, view: m.View) -> None:
-        # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
-        kept: dict[TaskId, Standby] = {}
-        for placement in view.placements:
-            task = placement.task
-            if self.id in placement.standbys:
-                kept[task] = self.standbys.get(task) or self._new_standby(placement)
-                kept[task].meet(placement.incarnation, placement.restore)
-            elif placement.slot == self.id and task in self.standbys and task not in self.hosted:
-                kept[task] = self.standbys[task]
-                kept[task].meet(placement.incarnation, placement.restore)
-        self.standbys = kept
-
-    def _new_standby(self, placement: m.Placement) -> Standby:
-        task = placement.task
-        return Standby(task, placement.incarnation, lambda: self.shell.new_mirror(task))
 
     def _begin_tasks(self, view: m.View) -> list[Hosted]:
         begun = []
@@ -279,7 +256,11 @@ class Slot(LocalEvents):
     def on_objects_read(self, token: Token, snapshots: list[Snapshot] | None, error: str) -> None:
         """Snapshots have come from the store; if they could not be read, they are asked for again."""
         kind, task, incarnation = token
-        if kind == "task":
+        if kind == "shadow":
+            shadow = self.shadows.get(TaskId(task))
+            if shadow is not None:
+                shadow.on_objects_read(incarnation, snapshots)
+        elif kind == "task":
             hosted = self.life(TaskId(task), incarnation)
             if hosted is None:
                 return
@@ -313,6 +294,8 @@ class Slot(LocalEvents):
             missing = standby.complete(completed.checkpoint)
             if missing:
                 self.shell.read_objects(("standby", standby.task, standby.incarnation), missing)
+        for shadow in self.shadows.values():
+            shadow.on_completed(completed)
         self.pressure.check()
 
     def on_snapshot_written(self, name: str, encoded: bytes, error: str) -> None:
@@ -360,6 +343,8 @@ class Slot(LocalEvents):
             self.shell.write_snapshot(name, snapshot)
         for hosted in self.hosted.values():
             hosted.tick()
+        for shadow in self.shadows.values():
+            shadow.tick()
         for task, keeper in self.keepers.items():
             slot = self.view.placements[task].slot
             if keeper.is_ready and slot > 0:
@@ -385,10 +370,11 @@ class Slot(LocalEvents):
                 self.id,
                 self.view.number,
                 self.completed,
-                tuple([hosted.status() for hosted in self.hosted.values()]),
+                tuple([status_of(hosted) for hosted in self.hosted.values()]),
                 tuple([(task, standby.checkpoint) for task, standby in sorted(self.standbys.items())]),
                 tuple([(task, k.incarnation) for task, k in sorted(self.keepers.items()) if k.is_ready]),
                 self.pressure.is_over_soft_limit,
+                tuple([task for task, shadow in sorted(self.shadows.items()) if shadow.is_following]),
             )
         )
 
@@ -396,4 +382,7 @@ class Slot(LocalEvents):
         """Ends everything here."""
         for hosted in self.hosted.values():
             hosted.close()
+        for shadow in self.shadows.values():
+            shadow.close()
         self.hosted.clear()
+        self.shadows.clear()

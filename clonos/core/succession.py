@@ -216,7 +216,8 @@ def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -
     said = [(s, status.keepers) for s, status in state.statuses.items() if status.view >= view.number]
     keepers = {(s, task): by for s, kept in said for task, by in kept if s in view.placements[task].keepers}
     snapshots = [entry.snapshot for entry in state.completed.tasks]
-    ready = Readiness(standbys, keepers, snapshots, [p.incarnation for p in view.placements])
+    shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
+    ready = Readiness(standbys, keepers, snapshots, [p.incarnation for p in view.placements], shadows)
     seats = state.seats or [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
     return place(state.wishes, domains, seats, ready, state.hosts())
 

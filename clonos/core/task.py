@@ -14,7 +14,7 @@ from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.options import Options
 from clonos.core.pace import Pace
 from clonos.core.plan import Plan
-from clonos.core.ports import Activation, Delivered, Emission, Finished, Journalled, TaskPort, Triggered
+from clonos.core.ports import Activation, Delivered, Emission, Finished, Followed, Journalled, TaskPort, Triggered
 from clonos.core.reading import Reading
 from clonos.core.recorder import running
 from clonos.core.sessions import cost_bytes
@@ -89,6 +89,7 @@ class Task:
             self.options.clock_tick_ms,
             self.options.causal_logging,
             self.options.calls_ahead_max,
+            (lambda: self.take(self.port.receive(None))) if activation.is_shadow else None,
         )
 
     # ------------------------------------------------------------------ the life
@@ -204,6 +205,10 @@ class Task:
         elif isinstance(command, Journalled):
             assert self.reading is not None, self.task
             self.reading.feed(command.data)
+        elif isinstance(command, Followed):
+            self.log.extend(command.log, command.is_all)
+            if command.is_cautious:
+                self.pace = Pace(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
         elif isinstance(command, Triggered) and self.reading is not None:

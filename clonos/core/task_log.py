@@ -63,11 +63,14 @@ class TaskLog:
         clock_tick_ms: int = 0,
         is_logging: bool = True,
         calls_ahead_max: int = 1,
+        await_more: Callable[[], None] | None = None,
     ) -> None:
+        """``await_more``: of a shadow, whose log goes on where it ends; called until it has."""
         self.task_name = task_name
         self.instant_ns_last = instant_ns
         self.is_opening = False  # user code is being opened: nothing may be drawn
         self.positions: Callable[[], dict[ChannelId, int]] = dict  # output positions where the current step began
+        self._await_more = await_more
         self._port = port
         self._reader: d.LogReader | None = d.LogReader(recovered, offset_bytes)
         self._end_bytes = offset_bytes + len(recovered)  # of the log, what is buffered included
@@ -100,9 +103,21 @@ class TaskLog:
     def peek(self) -> d.Entry | None:
         """The next entry to follow; None where the log has ended (the task is live or may go live)."""
         reader = self._reader
-        if reader is None or reader.at_end:
+        if reader is None:
             return None
+        while reader.at_end:
+            if self._await_more is None:
+                return None
+            self._await_more()
         return reader.peek()
+
+    def extend(self, data: bytes, is_all: bool) -> None:
+        """A shadow's log goes on. ``is_all``: and ends; it is the log of this life now."""
+        assert self._reader is not None, self.task_name
+        self._reader.extend(data)
+        self._end_bytes += len(data)
+        if is_all:
+            self._await_more = None
 
     def take(self) -> None:
         """The entry that was peeked at is being followed."""

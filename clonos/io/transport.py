@@ -16,7 +16,7 @@ from typing import Protocol
 import zmq
 
 from clonos.core.ids import SlotId
-from clonos.core.messages import Answer, Batch, Message, Position, StandbyUpdate, Statement
+from clonos.core.messages import Answer, Batch, Follow, Following, Message, Position, StandbyUpdate, Statement
 from clonos.core.wire import encode_message
 from clonos.io.binding import Binding, BindingRefused, bind_router
 from clonos.io.connection import Connection, Packet
@@ -198,7 +198,7 @@ class Transport:
 
 def plane_of(message: Message) -> Plane:
     """Where a message travels: channels apart from control, and what is large apart from both."""
-    if isinstance(message, Batch | Position | Statement):
+    if isinstance(message, Batch | Position | Statement | Follow | Following):
         return Plane.DATA
     if isinstance(message, StandbyUpdate):
         return Plane.BULK

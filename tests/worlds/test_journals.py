@@ -135,7 +135,7 @@ def _truncate_at_the_barrier(planting: Planting) -> None:
         if self.effects.journal is not None:
             self.effects.journal.truncate(snapshot.journal_offset_bytes)
 
-    planting.wrap(Hosted, "_take_snapshot", take)
+    planting.wrap(Hosted, "take_snapshot", take)
 
 
 def _keep_only_what_is_new(planting: Planting) -> None:

@@ -107,6 +107,11 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "keys_differ_between_lives": ("47 task dies between the call and CALL", 0),
     "no_intent": ("47 task dies between the call and CALL", 0),
     "routing_begins_anew_in_each_life": ("42 rows are routed in turn", 2),
+    "shadow_gets_only_the_own_log": ("50 task dies with all who hold its log and that of its input", 0),
+    "shadow_is_no_holder": ("50 task dies with all who hold its log and that of its input", 0),
+    "shadow_takes_over_wherever_it_stands": ("50 task dies with all who hold its log and that of its input", 1),
+    "snapshots_of_a_shadow_are_forgotten": ("50 task dies behind a barrier that its shadow has passed", 0),
+    "shadow_asks_for_its_input_again": ("50 hot standby takes over", 0),
 }
 
 NAMED = frozenset(

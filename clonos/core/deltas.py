@@ -1,0 +1,31 @@
+"""Pieces of causal logs and lengths of copies, as many messages bear them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from clonos.core.ids import TaskId
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of one task's causal log at an absolute offset (bytes since the job's start).
+
+    ``restart``: what lies before ``offset_bytes`` belongs to epochs before a completed checkpoint, so a replica
+    that ends earlier begins anew here. Without it, a replica that ends earlier has a gap, which is an error.
+    """
+
+    task: TaskId
+    offset_bytes: Count
+    restart: bool
+    data: bytes
+
+
+class Length(msgspec.Struct, frozen=True, array_like=True):
+    """End (absolute offset, bytes) of a replica of one task's causal log."""
+
+    task: TaskId
+    end_bytes: Count

@@ -1,0 +1,270 @@
+"""A hot standby: a life of another slot's task that replays its log as it grows, and may be the next one's beginning.
+
+    Asking ──a session begins──▶ Waiting ──snapshot read──▶ following ──the view names this slot──▶ sealed
+       ▲                            │                          │
+       └────── anything missing ────┴──────────────────────────┘
+
+A shadow is always in replay: it draws nothing, asks nobody outside, and what it makes stays here. It is never needed:
+whatever is odd ends it, and its standby takes over as every standby does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.deltas import Delta
+from clonos.core.hot_messages import Follow, Following
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId
+from clonos.core.inflight_log import InflightLog
+from clonos.core.messages import Completed, Placement, StandbyUpdate, TaskFailed
+from clonos.core.ports import Activation, Delivered, Emission, Followed, TaskHandle
+from clonos.core.sessions import Receiving, cost_bytes
+from clonos.core.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from clonos.core.slot import Slot
+
+OBJECTS_REMEMBERED = 8
+"""Snapshots whose objects are remembered for a session that has not begun here."""
+
+
+class Shadow:
+    """Of one incarnation of a task, until that ends."""
+
+    def __init__(self, slot: Slot, placement: Placement) -> None:
+        self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
+        self.task, self.incarnation = placement.task, placement.incarnation
+        self.leader: SlotId = placement.slot
+        self.is_refused = False  # its code has raised here: not again in this incarnation
+        self.is_sealed = False  # its incarnation is over, and this slot has the next one
+        self._objects: dict[CheckpointId, tuple[str, ...]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.session = self.slot.number_shadow()
+        self.next_ordinal = 0
+        self.base = CheckpointId(0)
+        self.is_reading = False
+        self.logs = CausalLogs()
+        self.waiting: list[tuple[Follow, bytes | memoryview]] = []  # elements, until there is a thread for them
+        self.skipped_bytes = 0  # of what came and was not needed
+        self.thread = Incarnation(0)  # number that its thread has instead of an incarnation; 0: there is none
+        self.handle: TaskHandle | None = None
+        self.fed_bytes = 0  # end of the log that the thread has been given
+        self.receivings: dict[ChannelId, Receiving] = {}
+        self.needed: dict[ChannelId, int] = {}
+        self.worked_bytes = self.handled_bytes = self.records_in = 0
+        self.told_bytes = 0  # of what was worked off
+        self.outputs: dict[ChannelId, InflightLog] = {}
+        self.reached: dict[CheckpointId, Snapshot] = {}  # at each barrier since the last completed checkpoint
+
+    # ------------------------------------------------------------------ the session
+
+    def ask(self) -> None:
+        """For a session, or says how far this one is; repeated at the heartbeat."""
+        if not self.is_refused and not self.is_sealed and self.leader > 0:
+            self.told_bytes = self.worked_bytes
+            worked_bytes = self.worked_bytes + self.skipped_bytes
+            message = Following(self.task, self.incarnation, self.slot.id, self.session, worked_bytes)
+            self.shell.send(self.leader, message)
+
+    def renew(self) -> None:
+        """Something is missing: begins anew, at some later barrier."""
+        self._end_thread()
+        self._begin()
+        self.ask()
+
+    def on_follow(self, message: Follow, payload: bytes | memoryview) -> None:
+        """What the task has decided and taken in: taken in whole, in order, or not at all."""
+        if message.session != self.session or self.is_refused or self.is_sealed:
+            return
+        if message.ordinal != self.next_ordinal or any(map(self.logs.has_gap, message.deltas)):
+            self.renew()
+            return
+        self.next_ordinal += 1
+        self.base = message.base
+        for delta in message.deltas:
+            self.logs.receive(delta)
+        if self.handle is None:
+            if message.count:
+                self.waiting.append((message, payload))
+            self._read_when_stored()
+            return
+        self._feed_log()
+        if message.count and self.handle is not None:
+            self._feed(message, payload)
+
+    def on_update(self, update: StandbyUpdate) -> None:
+        """A snapshot of the task is stored."""
+        if update.incarnation != self.incarnation or self.is_sealed:
+            return
+        self._objects[update.checkpoint] = update.objects
+        for old in sorted(self._objects)[:-OBJECTS_REMEMBERED]:
+            del self._objects[old]
+        self._read_when_stored()
+
+    def _read_when_stored(self) -> None:
+        if self.base and self.handle is None and not self.is_reading and self.base in self._objects:
+            self.is_reading = True
+            token = ("shadow", self.task, self.session)
+            self.shell.read_objects(token, self._objects[self.base])
+
+    def on_objects_read(self, session: int, snapshots: list[Snapshot] | None) -> None:
+        """The state at the barrier where the session began."""
+        if session != self.session or not self.is_reading or self.is_sealed:
+            return
+        own = self.logs.replicas.get(self.task)
+        if snapshots is None or own is None or own.start_bytes > snapshots[-1].log_offset_bytes:
+            self.renew()
+            return
+        self._start(snapshots, bytes(own.data[snapshots[-1].log_offset_bytes - own.start_bytes :]))
+
+    def _start(self, snapshots: list[Snapshot], log: bytes) -> None:
+        snapshot, slot = snapshots[-1], self.slot
+        mirror = self.shell.new_mirror(self.task)
+        for each in snapshots:
+            mirror.apply(each.changes)
+        window_bytes = slot.options.credit_window_bytes
+        starts, nexts = dict(snapshot.inputs), dict(snapshot.outputs)
+        for channel in self.plan.inputs[self.task]:
+            start = starts.get(channel.id, 0)
+            self.receivings[channel.id] = Receiving(channel, start, start, window_bytes)
+        for channel in self.plan.outputs[self.task]:
+            self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), slot.pressure.budget)
+        self.reached[snapshot.checkpoint] = _without_state(snapshot)
+        self.fed_bytes = snapshot.log_offset_bytes + len(log)
+        self.thread = Incarnation(-(slot.id << 32 | self.session))  # a life's that no other process has either
+        generation, job_id = slot.view.generation, slot.view.job_id
+        activation = Activation(
+            snapshot, mirror, log, snapshot.log_offset_bytes, generation, False, job_id, is_shadow=True
+        )
+        self.handle = self.shell.start_task(self.task, self.thread, activation)
+        waiting, self.waiting = self.waiting, []
+        for message, payload in waiting:
+            if self.handle is not None:  # a gap ends it
+                self._feed(message, payload)
+        slot.status_is_due = True
+
+    def _feed_log(self) -> None:
+        own = self.logs.replicas[self.task]
+        assert self.handle is not None, self.task
+        if own.start_bytes > self.fed_bytes:
+            self.renew()
+        elif own.end_bytes > self.fed_bytes:
+            self.handle.put(Followed(bytes(own.data[self.fed_bytes - own.start_bytes :])))
+            self.fed_bytes = own.end_bytes
+
+    def _feed(self, message: Follow, payload: bytes | memoryview) -> None:
+        receiving = self.receivings[message.channel]
+        end = message.first_seq + message.count
+        cost = cost_bytes(message.count, len(payload))
+        if end <= receiving.next_seq:
+            self.skipped_bytes += cost
+            return
+        skip = max(message.skip, receiving.next_seq - message.first_seq)
+        assert self.handle is not None, self.task
+        if message.first_seq + skip != receiving.next_seq:
+            self.renew()
+            return
+        receiving.next_seq = end
+        receiving.queued_bytes += cost
+        self.handle.put(Delivered(message.channel, message.kind, message.count, skip, message.checkpoint, payload))
+
+    # ------------------------------------------------------------------ what its thread tells
+
+    def on_emission(self, emission: Emission) -> None:
+        """A step of the task was done again: its output is kept for the case that this becomes the task."""
+        assert not emission.log, self.task
+        for output in emission.outputs:
+            self.outputs[output.channel].append(output.kind, output.count, output.checkpoint, output.payload)
+        for channel, _, freed_bytes in emission.consumed:
+            self.receivings[channel].queued_bytes -= freed_bytes
+            self.worked_bytes += freed_bytes
+        self.handled_bytes += emission.cost_bytes
+        self.records_in = emission.records_in or self.records_in
+        if emission.snapshot is not None:
+            self.reached[emission.snapshot.checkpoint] = emission.snapshot
+            self._truncate()
+        if self.worked_bytes - self.told_bytes >= self.slot.options.credit_window_bytes:
+            self.ask()
+
+    def on_needs(self, channel: ChannelId, next_seq: int) -> None:
+        """It waits for elements, which come as the task takes them in."""
+        self.needed[channel] = next_seq
+
+    def on_raised(self, failed: TaskFailed) -> None:
+        """The task has done this step, and here it raises: the standby stays what every standby is."""
+        self.shell.warn(
+            f"the hot standby of {self.plan.task_name(self.task)} has ended, and follows as a passive one now: what the"
+            f" task did without an error raises {failed.error} when it is done again",
+            task=self.task,
+        )
+        self.is_refused = True
+        self._end_thread()
+        self._begin()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def on_completed(self, completed: Completed) -> None:
+        """What lies before the checkpoint is not needed any more."""
+        for task, _, offset_bytes in completed.tasks:
+            self.logs.truncate(task, offset_bytes)
+        self._truncate()
+
+    def _truncate(self) -> None:
+        """Output before the latest completed checkpoint whose barrier it has passed, and earlier snapshots, go."""
+        over = [checkpoint for checkpoint in self.reached if checkpoint <= self.slot.completed]
+        if not over:
+            return
+        last = max(over)
+        for checkpoint in over:
+            if checkpoint != last:
+                del self.reached[checkpoint]
+        self.reached[last] = _without_state(self.reached[last])
+        for channel, before_seq in self.reached[last].outputs:
+            self.outputs[channel].truncate(before_seq)
+
+    # ------------------------------------------------------------------ the end
+
+    def tick(self) -> None:
+        """At the heartbeat."""
+        is_late = self.base and self.handle is None and not self.is_reading
+        if is_late and any(checkpoint > self.base for checkpoint in self._objects):
+            self.renew()  # the snapshot at its base has never come
+        else:
+            self.ask()
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it could be the task's next life."""
+        return self.handle is not None
+
+    def stands_at(self, restore: CheckpointId) -> bool:
+        """Whether it has passed the barrier that an incarnation restores from, and has all output behind it."""
+        snapshot = self.reached.get(restore)
+        return self.handle is not None and snapshot is not None and not snapshot.final
+
+    def held(self, own_offset_bytes: int) -> tuple[Delta, ...]:
+        """What came here of the task's log and of those that the task holds, as a holder's answer."""
+        deltas = self.logs.deltas((self.task, *self.plan.held[self.task]))
+        return tuple(delta for delta in deltas if delta.task != self.task or delta.offset_bytes <= own_offset_bytes)
+
+    def _end_thread(self) -> None:
+        if self.thread:
+            self.shell.stop_task(self.task, self.thread)
+            self.slot.status_is_due = True
+        for log in self.outputs.values():
+            log.close()
+        self.outputs.clear()
+
+    def close(self) -> None:
+        """It is over."""
+        self._end_thread()
+        self.thread, self.handle = Incarnation(0), None
+
+
+def _without_state(snapshot: Snapshot) -> Snapshot:
+    return msgspec.structs.replace(snapshot, changes=b"", position=b"")

@@ -1,0 +1,41 @@
+"""How an incarnation's thread begins to follow its log: it is started, or a shadow's is given the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.ports import Activation, TaskHandle
+from clonos.core.succeeding import hand_rest
+
+if TYPE_CHECKING:
+    from clonos.core.hosted import Hosted
+
+
+def start(hosted: Hosted) -> None:
+    """All that it needs is there."""
+    if hosted.handle is None:
+        hosted.handle = _start_thread(hosted)
+    else:
+        hand_rest(hosted)
+    hosted.update_gate()
+    for command in hosted.queued:
+        hosted.handle.put(command)
+    hosted.queued.clear()
+    if hosted.asked is not None:
+        hosted.handle.put(hosted.asked)
+
+
+def _start_thread(hosted: Hosted) -> TaskHandle:
+    own, journal, view = hosted.logs.replicas[hosted.task], hosted.effects.journal, hosted.slot.view
+    activation = Activation(
+        hosted.snapshot,
+        hosted.mirror,
+        bytes(own.data),
+        own.start_bytes,
+        view.generation,
+        hosted.placement.is_cautious,
+        view.job_id,
+        journal.recovered if journal is not None else b"",
+    )
+    hosted.mirror = None
+    return hosted.shell.start_task(hosted.task, hosted.incarnation, activation)

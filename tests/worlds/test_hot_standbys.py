@@ -1,0 +1,155 @@
+"""Scenes 50: a task that is followed hot goes on in its shadow, or as every task does, and nobody sees a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from clonos.core.ids import COORDINATOR, Incarnation, ViewNumber
+from clonos.core.leads import Leads
+from clonos.core.messages import Follow, View
+from clonos.core.ports import Emission
+from clonos.core.riders import Riders
+from clonos.core.shadow import Shadow
+from clonos_chaos.planting import Planting
+from clonos_chaos.scenes_of_hot_standbys import HOT
+from clonos_chaos.sim_slot import SimSlot
+from clonos_chaos.situations import HOT_TAKEOVER
+from clonos_chaos.stage import RICH, line, stage
+from clonos_chaos.world import World
+from tests.worlds.playing import lives, played, played_scene, scenes_of
+
+pytestmark = pytest.mark.worlds
+
+PASSIVE = (
+    "50 task dies with its shadow",
+    "50 task dies when its shadow begins",
+    "50 code raises in the shadow only",
+)
+"""In these the shadow is dead, too young or at fault, and the task goes on without it."""
+
+
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(50) if scene not in PASSIVE])
+def test_a_task_goes_on_in_its_shadow(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.reached[HOT_TAKEOVER] > 0
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", PASSIVE)
+def test_a_task_goes_on_without_a_shadow(scene: str) -> None:
+    for world in played_scene(scene):
+        assert lives(world, "a/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_code_that_raises_in_a_shadow_only_ends_the_shadow_and_is_told() -> None:
+    for world in played(50, "code raises in the shadow only"):
+        assert HOT_TAKEOVER not in world.outcome.reached
+        assert any("hot standby of a/0 has ended" in text and "offset 150" in text for text, _ in world.warnings)
+
+
+# ------------------------------------------------------------------ rules that no schedule of a few failures shows
+
+
+@contextmanager
+def _followed() -> Iterator[tuple[World, SimSlot, Shadow]]:
+    """A world in whose midst ``a/0`` has a shadow that could take over."""
+    world = stage(3, line(RICH, HOT, RICH), [], records=300)
+    for _ in range(world.slots_needed):
+        world.add_slot()
+    world.coordinator.begin(world.slots_needed)
+    try:
+        while (found := _standing(world)) is None:
+            world.clock.step()
+        yield world, *found
+    finally:
+        for slot in world.slots.values():
+            slot.kill()
+
+
+def _standing(world: World) -> tuple[SimSlot, Shadow] | None:
+    for slot in world.living():
+        for shadow in slot.slot.shadows.values():
+            if shadow.stands_at(slot.slot.completed):
+                return slot, shadow
+    return None
+
+
+def _promoting(view: View, shadow: Shadow, slot: SimSlot, number: int) -> View:
+    """The view of this number, in which the task goes on in its shadow's slot."""
+    restored = shadow.reached[max(at for at in shadow.reached if at <= slot.slot.completed)]
+    placement = msgspec.structs.replace(
+        view.placements[shadow.task],
+        incarnation=Incarnation(number),
+        slot=slot.id,
+        restore=restored.checkpoint,
+        log_offset_bytes=restored.log_offset_bytes,
+        is_fresh=False,
+        standbys=(),
+    )
+    placements = (*view.placements[: shadow.task], placement, *view.placements[shadow.task + 1 :])
+    return msgspec.structs.replace(view, number=ViewNumber(number), placements=placements)
+
+
+def _goes_on_from_shadow(views_skipped: int) -> bool:
+    with _followed() as (_, slot, shadow):
+        view = slot.slot.view
+        slot.slot.on_message(COORDINATOR, _promoting(view, shadow, slot, view.number + 1 + views_skipped))
+        return slot.slot.hosted[shadow.task].heir is shadow
+
+
+def test_a_shadow_takes_over_by_the_next_view_and_by_no_later_one() -> None:
+    """By a view that was skipped the task may have lived, and decided otherwise, elsewhere."""
+    assert _goes_on_from_shadow(views_skipped=0)
+    assert not _goes_on_from_shadow(views_skipped=1)
+
+
+def test_a_shadow_that_takes_over_by_any_view_would_be_seen() -> None:
+    planting = Planting()
+
+    def succeeds(right: Any, self: Riders, shadow: Any, placement: Any, view: View, installed: View) -> bool:
+        before = msgspec.structs.replace(installed, number=view.number - 1)
+        return bool(right(self, shadow, placement, view, before))
+
+    planting.wrap(Riders, "_succeeds", succeeds)
+    try:
+        assert _goes_on_from_shadow(views_skipped=1)
+    finally:
+        planting.undo()
+
+
+def _told_in_mid_step() -> list[Follow]:
+    """What leaves for the shadow when the task ships a determinant in the midst of a step."""
+    with _followed() as (world, _, shadow):
+        primary = world.slot_of(shadow.task)
+        assert primary is not None
+        hosted = primary.slot.hosted[shadow.task]
+        hosted.leads.tick()  # nothing waits
+        sent: list[Any] = []
+        primary.send = lambda _slot, message, _payload=b"": sent.append(message)  # type: ignore[method-assign,assignment]
+        hosted.on_emission(Emission(b"\x81\x01"))
+        hosted.leads.tick()
+        return [message for message in sent if isinstance(message, Follow) and message.deltas]
+
+
+def test_a_shadow_is_told_nothing_of_a_step_that_its_task_is_not_through_with() -> None:
+    """A record that kills its process would kill the shadow's too."""
+    assert _told_in_mid_step() == []
+
+
+def test_a_shadow_that_is_told_of_unfinished_steps_would_be_seen() -> None:
+    planting = Planting()
+
+    def on_emission(right: Callable[..., None], self: Leads, emission: Emission) -> None:
+        right(self, emission._replace(records_in=1))
+
+    planting.wrap(Leads, "on_emission", on_emission)
+    try:
+        assert _told_in_mid_step() != []
+    finally:
+        planting.undo()
