@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clonos.api.stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
-    from clonos.api.stream import WindowedStream as WindowedStream
+    from clonos.api.windowed import WindowedStream as WindowedStream
     from clonos.api.windows import Tumbling as Tumbling
     from clonos.connectors import blackhole as blackhole
     from clonos.connectors import collect as collect
@@ -69,7 +69,8 @@ _MODULES = {
 
 _NAMES = {
     "clonos.job": ("Job", "Handle"),
-    "clonos.api.stream": ("Stream", "KeyedStream", "WindowedStream", "ProcessFunction"),
+    "clonos.api.stream": ("Stream", "KeyedStream", "ProcessFunction"),
+    "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.windows": ("Tumbling",),
     "clonos.operators.windows": ("WindowResult",),
     "clonos.operators.process": ("Context",),

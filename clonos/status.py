@@ -32,6 +32,7 @@ class TaskState:
     counters: Mapping[str, int]
     standbys: int  # that could take over now
     keepers: int  # that hold all the task holds
+    hot_standbys: int = 0  # that follow it step by step
 
 
 @dataclass(frozen=True, slots=True)

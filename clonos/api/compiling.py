@@ -2,7 +2,7 @@
 
 Steps are fused into one vertex along forward exchanges of equal parallelism: a vertex is a tree of steps, each leaf of
 which feeds edges or a sink. What cuts: a key, rebalance, broadcast, another parallelism, several inputs, and a second
-sink beside an immediate one, since a vertex has one outside.
+sink beside an immediate one, since a vertex has one outside; and what a hot standby cannot do again behind what it can.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
+from clonos.api.hot import is_hot, may_be_hot
 from clonos.core.ids import OUTSIDE
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
@@ -60,6 +61,7 @@ class _Vertex:
     outside: ImmediateSink | None = None
     pushed: PushedSource[Any] | None = None
     runs_user_code: bool = False
+    is_hot: bool = False
     error_port: int | None = None
     ports: int = 0
 
@@ -113,6 +115,7 @@ class _Compiler:
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
+                is_hot=vertex.is_hot,
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )
@@ -159,6 +162,7 @@ class _Compiler:
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
         vertex.runs_user_code |= step.runs_user_code
+        vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
         if is_head:
@@ -172,6 +176,10 @@ class _Compiler:
         if vertex.parallelism != self._parallelism_of(step):
             return None
         if step.sink is not None and vertex.outside is not None:
+            return None
+        if vertex.is_hot and not may_be_hot(step):
+            return None
+        if is_hot(step, self._options.standby) and not all(map(may_be_hot, vertex.steps)):
             return None
         if isinstance(step.sink, ImmediateSink) and vertex.sinks:
             return None

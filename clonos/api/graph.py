@@ -14,12 +14,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from clonos.api.faults import GraphRefused
+from clonos.api.hot import check_standby
 from clonos.core.options import Options
 from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink
 from clonos.operators.image import JobImage
 from clonos.operators.operator import Operator
 
 if TYPE_CHECKING:
+    from clonos.api.steps import Following
     from clonos.api.stream import Stream
 
 T = TypeVar("T")
@@ -63,7 +65,7 @@ class Step:
     """A step as it was written. ``make`` gives its operator; a source and a sink get theirs when it is compiled.
 
     ``gives_columns``: not rows. ``needs_columns``: rows are no use to it. ``keeps_places``: one result a record.
-    ``parallelism`` None: that of the job; of a sink, that of the step before it.
+    ``parallelism`` None: that of the job; of a sink, that of the step before it. ``standby`` None: that of the job.
     """
 
     number: int
@@ -75,6 +77,7 @@ class Step:
     sink: AnySink | None = None
     parallelism: int | None = None
     has_effects: bool = False
+    standby: str | None = None
     runs_user_code: bool = False
     gives_columns: bool = False
     needs_columns: bool = False
@@ -99,10 +102,15 @@ class JobGraph:
         return tuple(self._steps)
 
     def source(
-        self, source: Source[T] | PushedSource[T], *, name: str | None = None, parallelism: int | None = None
+        self,
+        source: Source[T] | PushedSource[T],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
     ) -> Stream[T]:
         """A stream of a source's records. ``parallelism``: of the reading tasks, by default the job's; a source that
-        cannot be re-read has one."""
+        cannot be re-read has one. ``standby``: how its standbys follow it, by default as the job says."""
         from clonos.api.stream import Stream
 
         if isinstance(source, PushedSource):
@@ -124,6 +132,7 @@ class JobGraph:
             name,
             parallelism=parallelism,
             source=source,
+            standby=standby,
             gives_columns=bool(getattr(source, "is_columnar", False)),
             keeps_places=True,
         )
@@ -143,6 +152,7 @@ class JobGraph:
         is_named, name = name is not None, self.take_name(kind, name)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
             raise GraphRefused(name, f"has the parallelism {parallelism!r}", "It is a number of tasks, at least 1.")
+        check_standby(name, **rest)
         step = Step(
             number=len(self._steps),
             name=name,

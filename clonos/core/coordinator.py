@@ -225,6 +225,12 @@ class Coordinator:
         said = self._state.statuses.get(slot)
         return tuple(entry for entry in said.standbys if entry[1] > 0) if said is not None else ()
 
+    def standbys_hot(self, task: TaskId) -> int:
+        """How many standbys follow the task step by step now."""
+        wanted = self._state.view.placements[task].standbys if self.view is not None else ()
+        said = (self._state.statuses.get(slot) for slot in wanted)
+        return sum(1 for status in said if status is not None and task in status.shadows)
+
     def keepers_ready(self, task: TaskId) -> int:
         """How many keepers hold all that the task's incarnation holds."""
         if self.view is None:

@@ -14,6 +14,13 @@ class SpillPolicy(StrEnum):
     EPOCH = "epoch"  # an epoch at a time, when the next one begins and the budget is short
 
 
+class StandbyKind(StrEnum):
+    """How standbys follow their task."""
+
+    PASSIVE = "passive"  # a mirror of its state, from checkpoint to checkpoint
+    HOT = "hot"  # a shadow besides, step by step
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What steers the runtime. Durations in the unit of the name, sizes in bytes, per slot where not said otherwise."""
@@ -25,6 +32,7 @@ class Options:
     checkpoint_every_ms: int = 5_000
     checkpoint_timeout_ms: int = 60_000
     standbys: int = 1
+    standby: StandbyKind = StandbyKind.PASSIVE  # of steps that do not say it themselves
     keepers: int = 1
     sharing_depth: int | None = None
     max_parallelism: int = 128

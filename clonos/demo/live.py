@@ -89,7 +89,7 @@ def _tasks(status: Status) -> Table:
             str(task.pid),
             task.domain,
             records,
-            str(task.standbys),
+            f"{task.standbys} hot" if task.hot_standbys else str(task.standbys),
             style=style,
         )
     return table

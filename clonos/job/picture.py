@@ -65,6 +65,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 counters=counters.get(task, {}),
                 standbys=coordinator.standbys_ready(task),
                 keepers=coordinator.keepers_ready(task),
+                hot_standbys=coordinator.standbys_hot(task),
             )
         )
     return tuple(found)

@@ -61,7 +61,9 @@ class TaskThread:
         self._kept_bytes = -1
         self.room = Room(lambda: self._commands.put(GateMoved()))
         self._running: Task | None = None
-        self.name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
+        self._is_shadow = activation.is_shadow  # and has not taken over
+        life = "shadow" if activation.is_shadow else view_name(incarnation)
+        self.name = f"{image.plan.task_name(task)} {life}"
         self._calls = CallThreads(self.name)
         self._cost_clock: CostClock | None = None
         self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)
@@ -171,6 +173,7 @@ class TaskThread:
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         """Blocks until new determinants may be recorded."""
+        self._is_shadow = False
         if self._faults is not None:
             self._reach("log end")
         self._inbox.put(self._slot.on_log_end, self._task, self._incarnation, positions)
@@ -252,7 +255,8 @@ class TaskThread:
 
     def _reach(self, point: str, detail: str = "") -> None:
         assert self._faults is not None, point
-        self._faults.reach(point, self._image.plan.task_name(self._task), detail)
+        told = f"{point} of a shadow" if self._is_shadow else point
+        self._faults.reach(told, self._image.plan.task_name(self._task), detail)
 
     def _point_of(self, emission: Emission) -> str:
         """What a step was, by what it hands over: nothing of it has left yet."""

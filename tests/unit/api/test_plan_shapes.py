@@ -9,7 +9,7 @@ import pytest
 from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
-from clonos.core.options import Options
+from clonos.core.options import Options, StandbyKind
 from clonos.core.plan import Plan
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.samples import ColumnsGiven, Files
@@ -225,3 +225,44 @@ def test_a_sink_of_two_streams_is_refused() -> None:
     source.sink(sink)
     with pytest.raises(GraphRefused, match="gets the sink of another step"):
         source.map(str).sink(sink)
+
+
+def test_steps_that_are_followed_hot_are_vertices_apart_from_sinks_and_effects() -> None:
+    graph = JobGraph("hot")
+    counts = graph.source(Given([]), name="read").key_by(len).count(name="count", standby="hot")
+    counts.map(str, name="form").sink(Files(), name="files")
+    counts.map(str, name="post", effects=True)
+    plan = plan_of(graph)
+    assert [(vertex.name, vertex.is_hot) for vertex in plan.vertices] == [
+        ("read", False),
+        ("count-form", True),
+        ("files", False),
+        ("post", False),
+    ]
+    assert plan.hot == frozenset({2, 3})
+
+
+def test_a_job_that_is_hot_has_all_steps_hot_that_may_be() -> None:
+    graph = JobGraph("hot")
+    graph.source(Given([]), name="read").key_by(len).count(name="count").sink(Outbox())
+    plan = graph.compile(Options(standby=StandbyKind.HOT), parallelism=1).plan
+    assert [(vertex.name, vertex.is_hot) for vertex in plan.vertices] == [
+        ("read", True),
+        ("count", True),
+        ("sink", False),
+    ]
+
+
+def test_a_step_says_itself_that_it_is_passive() -> None:
+    graph = JobGraph("hot")
+    graph.source(Given([]), name="read", standby="passive").key_by(len).count(name="count").sink(Outbox())
+    plan = graph.compile(Options(standby=StandbyKind.HOT), parallelism=1).plan
+    assert [vertex.name for vertex in plan.vertices if vertex.is_hot] == ["count"]
+
+
+def test_what_cannot_be_followed_hot_is_refused_where_it_is_asked_for() -> None:
+    stream = JobGraph("hot").source(Given([]))
+    with pytest.raises(GraphRefused, match="has effects outside, and a hot standby does again all"):
+        stream.map(str, effects=True, standby="hot")
+    with pytest.raises(GraphRefused, match="has the standby 'warm'"):
+        stream.map(str, standby="warm")  # type: ignore[arg-type]

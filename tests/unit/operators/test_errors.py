@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.stream import KeyedStream, Stream, WindowedStream
+from clonos.api.stream import KeyedStream, Stream
+from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.core.chain import StepFailed
 from clonos.core.errors import ReplayDiverged

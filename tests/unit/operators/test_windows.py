@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from clonos.api.faults import BadDuration
 from clonos.api.graph import JobGraph
-from clonos.api.stream import Stream, WindowedStream
+from clonos.api.stream import Stream
+from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.core.options import Options
 from clonos.operators.instants import from_instant

@@ -1,0 +1,66 @@
+"""What streams of all kinds have in common: the graph that they add steps to."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Literal
+
+from clonos.api.faults import GraphRefused
+from clonos.api.graph import JobGraph, Tap
+from clonos.operators.operator import Operator
+from clonos.operators.process import Process
+
+Following = Literal["hot", "passive"]
+"""How the standbys of a step follow it: step by step, or from checkpoint to checkpoint."""
+
+
+class Steps:
+    """What streams have in common: a graph and the taps that they come from."""
+
+    def __init__(self, graph: JobGraph, taps: tuple[Tap, ...]) -> None:
+        self._graph = graph
+        self._taps = taps
+
+    def _step(
+        self, kind: str, make: Callable[[str], Callable[[], Operator]], options: dict[str, Any], **rest: Any
+    ) -> tuple[Tap, ...]:
+        step = self._graph.add(
+            kind,
+            options["name"],
+            self._taps,
+            make=make,
+            parallelism=options["parallelism"],
+            has_effects=options["effects"],
+            standby=options["standby"],
+            **rest,
+        )
+        return (Tap(step.number),)
+
+    def _process(self, function: Any, is_keyed: bool, options: dict[str, Any]) -> tuple[Tap, ...]:
+        kind = "process"
+        if not callable(getattr(function, "process", None)):
+            raise GraphRefused(
+                options["name"] or kind,
+                f"gets {function!r:.100}, which has no method process(value, context)",
+                "Give it a class with that method, or an object of one.",
+            )
+        if isinstance(function, type):
+            try:
+                inspect.signature(function).bind()
+            except TypeError as error:
+                raise GraphRefused(
+                    options["name"] or kind,
+                    f"gets the class {function.__qualname__}, which cannot be made without arguments ({error})",
+                    "Give it an object: each incarnation gets a copy of it.",
+                ) from error
+        return self._step(kind, lambda name: partial(Process, name, function, is_keyed), options, runs_user_code=True)
+
+    def _union(self, others: Iterable[Steps]) -> tuple[Tap, ...]:
+        taps = self._taps
+        for other in others:
+            if other._graph is not self._graph:
+                raise GraphRefused("union", "joins streams of two jobs", "Both must come from one Job.")
+            taps += other._taps
+        return taps

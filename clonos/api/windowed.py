@@ -1,0 +1,141 @@
+"""Windows of a keyed stream, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar, overload
+
+from clonos.api.graph import JobGraph, Tap
+from clonos.api.steps import Following, Steps
+from clonos.api.stream import Stream
+from clonos.api.windows import Tumbling
+from clonos.operators import aggregates
+from clonos.operators.windows import Window, WindowResult
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+class WindowedStream(Steps, Generic[K, T]):
+    """Windows of each key. Results come when a window ends, and at the end of the input."""
+
+    def __init__(self, graph: JobGraph, taps: tuple[Tap, ...], kind: Tumbling) -> None:
+        super().__init__(graph, taps)
+        self._kind = kind
+
+    def count(
+        self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
+    ) -> Stream[WindowResult[K, int]]:
+        """The number of records."""
+        return Stream(self._graph, self._window("count", aggregates.Count(), name, parallelism, False, standby))
+
+    @overload
+    def sum(
+        self,
+        of: None = None,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Stream[WindowResult[K, T]]: ...
+
+    @overload
+    def sum(
+        self,
+        of: Callable[[T], V],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Stream[WindowResult[K, V]]: ...
+
+    @overload
+    def sum(
+        self, of: str, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
+    ) -> Stream[WindowResult[K, Any]]: ...
+
+    def sum(
+        self,
+        of: Any = None,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Any:
+        """The sum of the values, of what a function gives for each, or of a field of dicts or a column."""
+        return Stream(self._graph, self._window("sum", aggregates.Sum(of), name, parallelism, True, standby))
+
+    def reduce(
+        self,
+        function: Callable[[T, T], T],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Stream[WindowResult[K, T]]:
+        """The values taken together two by two: ``function(so far, value)``."""
+        return Stream(
+            self._graph, self._window("reduce", aggregates.Reduce(function), name, parallelism, True, standby)
+        )
+
+    @overload
+    def aggregate(
+        self,
+        create: Callable[[], A],
+        add: Callable[[A, T], A | None],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Stream[WindowResult[K, A]]: ...
+
+    @overload
+    def aggregate(
+        self,
+        create: Callable[[], A],
+        add: Callable[[A, T], A | None],
+        result: Callable[[A], V],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Stream[WindowResult[K, V]]: ...
+
+    def aggregate(
+        self,
+        create: Callable[[], Any],
+        add: Callable[[Any, T], Any],
+        result: Callable[[Any], Any] | None = None,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: Following | None = None,
+    ) -> Stream[WindowResult[K, Any]]:
+        """An accumulator of your own, made by ``create`` and turned into the window's value by ``result``.
+
+        ``add(accumulator, value)`` answers the new accumulator, or None when it has changed the one that it got:
+        ``aggregate(list, list.append)`` collects the values.
+        """
+        aggregate = aggregates.Accumulate(create, add, result)
+        return Stream(self._graph, self._window("aggregate", aggregate, name, parallelism, True, standby))
+
+    def _window(
+        self,
+        what: str,
+        aggregate: aggregates.Aggregate,
+        name: str | None,
+        parallelism: int | None,
+        runs_user_code: bool,
+        standby: Following | None,
+    ) -> tuple[Tap, ...]:
+        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        size_ns = self._kind.size_ns
+        return self._step(
+            f"window_{what}",
+            lambda step: partial(Window, step, size_ns, aggregate),
+            options,
+            runs_user_code=runs_user_code,
+        )
