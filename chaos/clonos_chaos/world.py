@@ -185,8 +185,7 @@ class World:
         else:
             records = luck.randint(30, 100)
             self.job = make(topology, luck, min(records, records_max or records), depth)
-            self.job.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}"))
-        self.plan = self.job.plan
+        self.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}")) if job is None else self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()
         self.store: dict[str, bytes] = {}
