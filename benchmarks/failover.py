@@ -97,6 +97,8 @@ LARGE: Final = "counting task, 500 MB of state"
 CASES: Final = (
     Case(SMALL, ("count",), False, PEERS_GOALS, is_quick=True),
     Case("counting task, half load", ("count",), True, HALF_GOALS, is_quick=True),
+    Case("hot standby, 2,000 lines/s", ("count",), False, PEERS_GOALS, job=failover_jobs.hot),
+    Case("hot standby, half load", ("count",), True, PEERS_GOALS, job=failover_jobs.hot),
     Case("source task, half load", ("lines",), True, HALF_GOALS),
     Case("linked tasks, half load", ("lines", "count"), True, ("", "", "<= 1500"), (("keepers", 2),)),
     Case(
@@ -162,6 +164,8 @@ def _killed(
     options = {**paced.OPTIONS, "spare_slots": len(case.victims) + 1, **dict(case.options)}
     with case.job(pace).start(store=str(folder / "store"), overwrite=True, **options) as handle:
         striking = Striking(handle, case.victims, case.standbys, seconds, case.is_executor)
+        if case.job is failover_jobs.hot:
+            striking.is_hot = True
         if case.job is failover_jobs.large:
             striking.is_ready = lambda: failover_jobs.is_filled(pace)
         done, recoveries = striking.strike(kills)
@@ -231,7 +235,7 @@ def _found(
         for reader, number in entry.marks
     )
     for kill in kills:
-        is_source = kill.tasks[0] not in outside
+        is_source = kill.tasks[0].startswith("lines")
         recovery = recoveries.get((kill.tasks[0], kill.incarnations[0]))
         reader = int(kill.tasks[0].rpartition("/")[2])
         if is_source:
@@ -239,8 +243,9 @@ def _found(
             others = [at_ns for at_ns, of, _ in marks if of != reader]
             found.output_ms.append((min(mine) - kill.at_ns) / 1e6)
         else:
-            mine = outputs[kill.tasks[0]]
-            others = next((of_task for task, of_task in outputs.items() if task not in kill.tasks), [])
+            giver = kill.tasks[0] if kill.tasks[0] in outputs else f"sink/{reader}"
+            mine = outputs[giver]
+            others = next((of for task, of in outputs.items() if task not in (*kill.tasks, giver)), [])
             found.output_ms.append((mine[bisect_right(mine, _gathered_ns(kill, recovery))] - kill.at_ns) / 1e6)
         if len(kill.tasks) == 1 and others:
             found.others_ms.append(_silence_ms(others, kill.at_ns, kill.at_ns + 10**9))

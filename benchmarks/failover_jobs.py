@@ -25,6 +25,11 @@ def plain(pace: Pace) -> Job:
     return paced_job(pace)
 
 
+def hot(pace: Pace) -> Job:
+    """Lines, count with hot standbys, and the sink, which is a task of its own then."""
+    return paced_job(pace, "hot")
+
+
 def same(word: str) -> str:
     """A step that only passes on."""
     return word

@@ -19,6 +19,7 @@ from benchmarks.ledger import MARK, Entry, Ledger, entries, ledger_of
 from benchmarks.tally import WrongResult
 from benchmarks.words import Workload
 from clonos import Job
+from clonos.api.steps import Following
 from clonos.status import Status
 
 MARK_BYTES: Final = 8
@@ -128,11 +129,11 @@ class PacedReader:
         """Nothing is open."""
 
 
-def paced_job(pace: Pace) -> Job:
-    """Word count into a ledger."""
+def paced_job(pace: Pace, standby: Following = "passive") -> Job:
+    """Word count into a ledger. ``standby``: of the counting tasks; what is followed hot is no task with its sink."""
     job = Job("paced")
     lines = job.source(PacedLines(pace), name="lines")
-    counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count")
+    counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count", standby=standby)
     counts.sink(Ledger(pace.folder))
     return job
 

@@ -48,6 +48,7 @@ class Striking:
     standbys: int
     seconds_max: float
     is_executor: bool = False
+    is_hot: bool = False  # the standbys of ``steps`` have to follow step by step
     is_ready: Callable[[], bool] = lambda: True
 
     def strike(self, kills: int) -> tuple[list[Kill], Recoveries]:
@@ -82,7 +83,7 @@ class Striking:
             _note(recoveries, status)
             if status.phase == "ended" or any(task.phase == "final" for task in status.tasks):
                 return False
-            is_whole = is_live(status) and all(task.standbys >= self.standbys for task in status.tasks)
+            is_whole = is_live(status) and all(map(self._has_standbys, status.tasks))
             if not is_whole or not self.is_ready():
                 calm_from = -1
             elif calm_from < 0:
@@ -90,6 +91,10 @@ class Striking:
             elif status.checkpoint >= calm_from + CALM_CHECKPOINTS:
                 return True
             self._look_again()
+
+    def _has_standbys(self, task: TaskState) -> bool:
+        is_hot = self.is_hot and task.name.startswith(self.steps)
+        return task.standbys >= self.standbys and (not is_hot or task.hot_standbys > 0)
 
     def _look_again(self) -> None:
         if time.monotonic() > self._deadline_s:
