@@ -84,10 +84,9 @@ class ProcessRun:
         self._status: Status | None = None
         self._standbys: dict[str, list[int]] = {}
         self._kept: set[str] = set()
-        self._slots_seen: set[int] = set()
         self._live_since_s = 0.0
         self._slots_usual = 0  # when all tasks were live for the first time
-        self._pids: set[int] = set()
+        self._processes: dict[int, psutil.Process | None] = {}  # of each slot; a later one may have its pid
         self._known: dict[str, tuple[int, int]] = {}
         self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
         self._struck: dict[str, float] = {}  # until when tasks may get a new life
@@ -244,8 +243,9 @@ class ProcessRun:
     def _see(self, status: Status) -> None:
         self._status = status
         self.record.add_sample(status, wall_ns())
-        self._pids.update(slot.pid for slot in status.slots)
-        self._slots_seen.update(slot.slot for slot in status.slots)
+        for slot in status.slots:
+            if slot.slot not in self._processes:
+                self._processes[slot.slot] = _process_of(slot.pid)
         if not self._live_since_s and is_live(status):
             self._live_since_s = time.monotonic()
             self._slots_usual = len(status.slots)
@@ -330,7 +330,7 @@ class ProcessRun:
         self._let_go(planned)
         self._driven.lines()
         self._driven.close()
-        _wait_until_gone(self._pids, GONE_WITHIN_S)
+        _wait_until_gone(self._processes, GONE_WITHIN_S)
         self._known.clear()
         self._struck.clear()
         self._killed.clear()
@@ -341,9 +341,9 @@ class ProcessRun:
     # ------------------------------------------------------------------ the end
 
     def _see_processes_end(self) -> None:
-        for pid in _wait_until_gone(self._pids, GONE_WITHIN_S):
+        for pid in _wait_until_gone(self._processes, GONE_WITHIN_S):
             self.record.left_behind.append(f"process {pid}")
-        folders = [default_root() / f"{slot:016x}" for slot in sorted(self._slots_seen)]
+        folders = [default_root() / f"{slot:016x}" for slot in sorted(self._processes)]
         sweep(default_root())  # what a killed process leaves, the next one that starts takes away
         self.record.left_behind += [f"folder {folder}" for folder in folders if folder.exists()]
         if self._tools.relay is not None:
@@ -380,13 +380,15 @@ def _befallen(fault: Fault, status: Status, tasks: list[str], others: list[int])
     return [task.name for task in status.tasks if task.slot in slots]
 
 
-def _wait_until_gone(pids: set[int], within_s: float) -> list[int]:
+def _process_of(pid: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _wait_until_gone(processes: dict[int, psutil.Process | None], within_s: float) -> list[int]:
     """Those that still run."""
-    processes = []
-    for pid in pids:
-        try:
-            processes.append(psutil.Process(pid))
-        except psutil.NoSuchProcess:
-            continue
-    _, alive = psutil.wait_procs(processes, timeout=within_s)
+    running = [process for process in processes.values() if process is not None and process.is_running()]
+    _, alive = psutil.wait_procs(running, timeout=within_s)
     return sorted(process.pid for process in alive)
