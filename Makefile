@@ -42,8 +42,8 @@ demo: setup ## Word count on Spark while its tasks are killed, and the verdict
 	@case " $(ARGS) " in *"process"*) ;; *) .ci/check-java ;; esac
 	@$(CLONOS) demo $(ARGS)
 
-chaos: setup ## 10,000 simulated worlds, or others: make chaos ARGS="--from 1 --to 500"
-	@$(CLONOS) chaos seeds $(or $(ARGS),--from 1 --to 10000)
+chaos: setup ## All scenarios and 100,000 simulated worlds, or fewer: make chaos ARGS="--worlds 2000 --resume"
+	@$(CLONOS) chaos all $(ARGS)
 
 soak: setup ## An hour of kills every 20 s with network faults in between: make soak ARGS="--minutes 5 --html soak.html"
 	@$(CLONOS) chaos soak $(ARGS)

@@ -33,7 +33,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"]):
+    if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
         return _guarded(lambda: _chaos(given[1], given[2:]))
     parsed = _parser().parse_args(given)
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
@@ -117,7 +117,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 def _chaos(command: str, arguments: Sequence[str]) -> int:
     commands = importlib.import_module("clonos_chaos.cli")
-    return int(getattr(commands, command)(arguments))
+    return int(getattr(commands, "everything" if command == "all" else command)(arguments))
 
 
 def _options(parsed: argparse.Namespace) -> dict[str, object]:
@@ -175,8 +175,8 @@ def _parser() -> argparse.ArgumentParser:
     chaos = commands.add_parser("chaos", help="jobs under faults, on real processes or simulated, and the verdict")
     chaos.add_argument(
         "what",
-        choices=("run", "seeds", "soak"),
-        help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M --kill-every S",
+        choices=("run", "seeds", "soak", "all"),
+        help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
     )
     return parser
 

@@ -1,10 +1,11 @@
-"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of worlds. Each answers an exit code."""
+"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of worlds, ``all``. Answers: exit codes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from clonos_chaos.runner import Where, Wishes, run_scenarios
@@ -47,6 +48,39 @@ def run(arguments: Sequence[str]) -> int:
     is_good = run_scenarios(scenarios, wishes, tell)
     if len(verdicts) > 1:
         print(f"{sum(verdicts)} of {len(verdicts)} runs came to what they should")
+    return GOOD if is_good else BAD
+
+
+def everything(arguments: Sequence[str]) -> int:
+    """``clonos chaos all``: 0 when no run was bad."""
+    from clonos_chaos.everything import SUMMARY_FILE, Wanted, run_everything
+
+    parser = argparse.ArgumentParser(prog="clonos chaos all")
+    parser.add_argument("--worlds", type=int, default=100_000, metavar="N", help="simulated worlds (default: 100000)")
+    parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=1, metavar="SEED")
+    parser.add_argument("--processes", type=int, default=2, metavar="N", help="of simulated worlds (default: 2)")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the victims of scenarios (default: 1)")
+    parser.add_argument("--only", nargs="+", default=(), metavar="SCENARIO", help="these; the word none: worlds only")
+    parser.add_argument("--without", nargs="+", default=(), metavar="SCENARIO")
+    parser.add_argument("--in", nargs="+", dest="where", choices=[*Where], default=[*Where], help="default: in all")
+    parser.add_argument("--report", type=Path, default=Path("build/chaos"), metavar="FOLDER", help="(build/chaos)")
+    parser.add_argument("--resume", action="store_true", help="go on where the run that left this report was stopped")
+    parsed = parser.parse_args(arguments)
+    for name in {*parsed.only, *parsed.without} - {"none"}:
+        find_scenario(name)
+    wanted = Wanted(
+        folder=parsed.report,
+        worlds=parsed.worlds,
+        first_seed=parsed.first,
+        processes=parsed.processes,
+        seed=parsed.seed,
+        files=tuple(parsed.only),
+        without=tuple(parsed.without),
+        in_worlds=tuple(map(Where, parsed.where)),
+        is_resumed=parsed.resume,
+    )
+    is_good = run_everything(wanted, partial(print, flush=True), _tell)
+    print((parsed.report / SUMMARY_FILE).read_text("utf-8"))
     return GOOD if is_good else BAD
 
 

@@ -112,15 +112,27 @@ DOINGS: Final[dict[Kind, Do]] = {
 
 def run_simulated(scenario: Scenario, seed: int) -> Record:
     """One world. Faults that it does not know are refused before anything runs."""
+    reason = refusal(scenario)
+    if reason:
+        raise JobError(reason)
+    return _Simulated(scenario, seed).run()
+
+
+def refusal(scenario: Scenario) -> str:
+    """Why a scenario cannot be run here; empty where it can."""
     unknown = sorted({fault.kind for fault in scenario.faults} - DOINGS.keys())
     if unknown:
-        raise JobError(
+        return (
             f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(DOINGS)})."
             " Run it with --processes."
         )
     if scenario.job != TWIN_OF:
-        raise JobError(f"{scenario.name}: only the shipped job {TWIN_OF} has a simulated twin.")
-    return _Simulated(scenario, seed).run()
+        return f"{scenario.name}: only the shipped job {TWIN_OF} has a simulated twin."
+    try:
+        _Simulated(scenario, 0)
+    except JobError as error:
+        return str(error)
+    return ""
 
 
 class _Simulated:
@@ -131,9 +143,12 @@ class _Simulated:
         self.luck = Random(f"victims of {seed}")
         self.record = Record(scenario, seed, "simulated")
         self.total = int(scenario.job_options.get("records", RECORDS))
+        self.aims = [self._aim(fault) for fault in scenario.faults]
+
+    def _open(self) -> None:
         options = replace(OPTIONS, lease_ms=1_500, checkpoint_every_ms=10)
-        aims = [self._aim(fault) for fault in scenario.faults]
-        self.world = World(seed, "described", options, replace(SETTINGS, step_ns_max=STEP_NS_MAX), self._job, aims)
+        settings = replace(SETTINGS, step_ns_max=STEP_NS_MAX)
+        self.world = World(self.record.seed, "described", options, settings, self._job, self.aims)
         plan = self.world.plan
         edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver >= 0]
         named = tuple((plan.task_name(sender), plan.task_name(receiver)) for sender, receiver in edges)
@@ -154,6 +169,8 @@ class _Simulated:
             point = POINTS_HERE.get(at.point, at.point)
             if point not in POINTS and not point.endswith((" sent", " delivered")):
                 raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
+            if at.point in ("call", "called") and at.task + fault.victim not in ("", "ask"):
+                raise JobError(f"{self.scenario.name}: of the simulated twin, only the step ask calls the service.")
             nth = max(1, at.nth // SHARE) if at.point in ("call", "called", "emission") else at.nth
             step = "" if at.point in STATUS_POINTS else at.task or fault.victim
             watched = tasks_of(Shape(TASKS, ()), TWINS.get(step, step))
@@ -194,6 +211,7 @@ class _Simulated:
 
     def run(self) -> Record:
         """Runs the world to its end and judges."""
+        self._open()
         record, wanted = self.record, self.scenario.expected.outcome
         try:
             outcome = self.world.run()

@@ -23,6 +23,18 @@ def test_e21_a_second_failure_in_the_midst_of_a_recovery_is_local(scene: str) ->
         assert world.outcome.rollbacks == 0
 
 
+def test_e22_linked_failures_within_the_sharing_depth_are_local() -> None:
+    for world in played(22, "linked tasks die within the sharing depth"):
+        assert min(lives(world, "a/0"), lives(world, "b/0")) > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_e22_beyond_the_sharing_depth_all_roll_back_and_an_alarm_says_so() -> None:
+    for world in played(36, "log is lost beyond the sharing depth"):
+        assert world.outcome.rollbacks >= 1
+        assert world.warnings
+
+
 @pytest.mark.parametrize("scene", scenes_of(23))
 def test_e23_standbys_and_coordinators_may_die_too(scene: str) -> None:
     for world in played_scene(scene):

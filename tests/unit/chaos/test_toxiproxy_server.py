@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import subprocess
 import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from clonos.core.errors import EnvironmentFault
+from clonos_chaos import toxiproxy_server
 from clonos_chaos.toxiproxy_server import (
     CACHE_VARIABLE,
     SUMS,
@@ -29,14 +35,72 @@ def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _archive(folder: Path, name: str) -> tuple[str, str]:
+def _archive(folder: Path, name: str, file: str = "release.tar.gz", content: bytes = b"#!ok") -> tuple[str, str]:
     """The address and the sum of a release that holds one file."""
-    path = folder / "release.tar.gz"
+    path = folder / file
     with tarfile.open(path, "w:gz") as entries:
         entry = tarfile.TarInfo(name)
-        entry.size = 4
-        entries.addfile(entry, io.BytesIO(b"#!ok"))
+        entry.size = len(content)
+        entries.addfile(entry, io.BytesIO(content))
     return path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def site(nothing_there: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[str]]]:
+    """The folder of a site on this machine, in place of that with the releases, and the paths that are asked for."""
+    folder = nothing_there / "site"
+    folder.mkdir()
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *arguments: object) -> None:
+            asked.append(self.path)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, name="site")
+    thread.start()
+    monkeypatch.setattr(toxiproxy_server, "RELEASES", f"http://127.0.0.1:{server.server_address[1]}")
+    yield folder, asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+RELEASE = f"toxiproxy_{toxiproxy_server.VERSION}_linux_amd64.tar.gz"
+SERVER = b"#!/bin/sh\necho made up\n"
+
+
+@pytest.fixture(autouse=True)
+def _on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("sys.platform", "linux")
+
+
+def test_a_pinned_release_is_downloaded_once_and_its_program_runs(
+    site: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, asked = site
+    _, sha256 = _archive(folder, "toxiproxy-server", RELEASE, SERVER)
+    monkeypatch.setitem(SUMS, "linux_amd64", sha256)
+    for _ in range(2):
+        assert find_server() == cached_server()
+    assert asked == [f"/{RELEASE}"]
+    assert subprocess.run([cached_server()], capture_output=True, check=True).stdout == b"made up\n"
+
+
+def test_a_download_with_another_sum_is_not_installed_and_all_reasons_are_told(site: tuple[Path, list[str]]) -> None:
+    folder, asked = site
+    _, sha256 = _archive(folder, "toxiproxy-server", RELEASE, SERVER)
+    with pytest.raises(ToxiproxyMissing, match=f"Go is not installed; .*{RELEASE} has the sum {sha256}"):
+        find_server()
+    assert asked == [f"/{RELEASE}"]
+    assert not cached_server().exists()
+
+
+def test_a_release_that_is_not_there_is_told(site: tuple[Path, list[str]]) -> None:
+    with pytest.raises(ToxiproxyMissing, match="404"):
+        find_server()
+    assert not cached_server().exists()
 
 
 def test_one_line_names_the_three_ways_when_there_is_no_server(nothing_there: Path) -> None:

@@ -1,0 +1,37 @@
+"""Aimed cases 22 and 28 to 30 of the conformance list: deaths within the sharing depth, and sinks by their kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from clonos_chaos.aims import Aim
+from clonos_chaos.fuzz_chain import Work
+from clonos_chaos.stage import IMMEDIATE, RICH, SCENES, TRANSACTIONAL, Scene, along, kills, line, scene, stage
+from clonos_chaos.world import World
+
+
+@scene("22 linked tasks die within the sharing depth")
+def _within_the_depth(seed: int) -> World:
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL),
+        [Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
+        options={"sharing_depth": 2},
+    )
+
+
+_SNAPSHOT = ("aligned", "snapshot written", "metadata begun", "metadata written", "complete")
+
+
+def _sink_dies(point: str, sink: Work, **options: Any) -> Scene:
+    aim = Aim(point, kills("sink/0"), nth=4)
+    return lambda seed: stage(seed, line(RICH, RICH, sink=sink), [replace(aim)], options=options)
+
+
+for _point in (*_SNAPSHOT, "committed"):
+    SCENES[f"28 transactional sink dies at {_point}"] = _sink_dies(_point, TRANSACTIONAL)
+for _point in (*_SNAPSHOT, "outside written"):
+    SCENES[f"29 immediate sink dies at {_point}"] = _sink_dies(_point, IMMEDIATE)
+SCENES["30 immediate sink without keepers dies"] = _sink_dies("outside written", IMMEDIATE, keepers=0)
+SCENES["30 transactional sink without keepers dies"] = _sink_dies("snapshot written", TRANSACTIONAL, keepers=0)

@@ -1,0 +1,49 @@
+"""A scenario on Spark: all others of `spark.toml` and `partition.toml` are for `clonos chaos`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clonos_chaos.runner_processes import ProcessRun
+from clonos_chaos.scenario_file import parse_scenarios
+
+pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
+
+BOTH_KILLS = """
+name = "spark"
+about = "A worker is killed, then an executor with all its workers."
+job = "described"
+[options]
+master = "local-cluster[2,5,1024]"
+spare_slots = 3
+parallelism = 1
+[job_options]
+records = 900
+per_second = 150
+[limits]
+seconds = 100
+recovery = "40s"
+[[faults]]
+kind = "kill_worker"
+victim = "window"
+at = { records = 90 }
+[[faults]]
+kind = "kill_domain"
+victim = "ask"
+at = { records = 180 }
+"""
+
+
+@pytest.mark.timeout(110)
+def test_a_worker_and_then_an_executor_are_killed_and_nothing_is_lost_twice_or_contradicted(tmp_path: Path) -> None:
+    (scenario,) = parse_scenarios(BOTH_KILLS, "spark.toml")
+    record = ProcessRun(scenario, 1, tmp_path, "spark").run()
+    assert not [f"{check.name}: {check.found}" for check in record.checks if not check.is_good]
+    findings = record.findings
+    assert findings is not None
+    assert (findings.lost, findings.duplicated, findings.contradicted) == (0, 0, 0)
+    assert findings.records > 180
+    assert [strike.kind for strike in record.strikes] == ["kill_worker", "kill_domain"]
+    assert len(record.recovery_ms()) >= 2

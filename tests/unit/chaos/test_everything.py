@@ -1,0 +1,83 @@
+"""Everything at once: which runs there are, what is told of those that cannot be made, how a stopped run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.core.errors import EnvironmentFault
+from clonos_chaos import everything
+from clonos_chaos.cli import everything as run_command
+from clonos_chaos.everything import RUNS_FILE, SUMMARY_FILE, Wanted, run_everything, tasks_of
+from clonos_chaos.runner import Where
+from clonos_chaos.runner_record import Record
+from clonos_chaos.scenario_file import SHIPPED_FOLDER
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / RUNS_FILE).read_text("utf-8").splitlines()]
+
+
+def _run(wanted: Wanted) -> tuple[bool, list[str], list[Record]]:
+    said: list[str] = []
+    bad: list[Record] = []
+    return run_everything(wanted, said.append, bad.append), said, bad
+
+
+def test_each_shipped_scenario_is_run_in_each_world_that_it_exists_in(tmp_path: Path) -> None:
+    tasks = tasks_of(Wanted(tmp_path))
+    files = {where: {task.file for task in tasks if task.where is where} for where in Where}
+    assert files[Where.PROCESSES] | files[Where.SPARK] == {path.stem for path in SHIPPED_FOLDER.glob("*.toml")}
+    assert files[Where.SPARK] == {"spark", "partition"}
+    assert files[Where.SIMULATED] == files[Where.SIMULATED] & files[Where.PROCESSES]
+    assert {"matrix-moments", "network", "driver"} <= files[Where.SIMULATED]
+    counted = Counter((task.file, task.where) for task in tasks)
+    assert [counted[name, Where.PROCESSES] for name in ("matrix-faults", "matrix-moments", "matrix-patterns")] == [
+        *(60, 45, 10)
+    ]
+    assert len({task.key for task in tasks}) == len(tasks)
+
+
+def test_what_was_run_is_in_the_report_and_a_stopped_run_goes_on_behind_it(tmp_path: Path) -> None:
+    wanted = Wanted(tmp_path, worlds=1, processes=1, files=("recovery-in-recovery",), in_worlds=(Where.SIMULATED,))
+    assert _run(wanted)[0]
+    scenario, worlds = _lines(tmp_path)
+    assert (scenario["verdict"], scenario["name"]) == ("good", "recovery-in-recovery")
+    assert (worlds["worlds"], worlds["last"], worlds["failed"]) == (1, 1, [])
+    with open(tmp_path / RUNS_FILE, "a", encoding="utf-8") as report:
+        report.write('{"cut": "sho')
+    is_good, said, bad = _run(replace(wanted, worlds=2, is_resumed=True))
+    assert (is_good, bad) == (True, [])
+    assert not any("recovery-in-recovery" in told for told in said)
+    assert [(line["seed"], line["worlds"]) for line in _lines(tmp_path)[1:]] == [(1, 1), (2, 1)]
+    assert "| seeds 1 to 2 | simulated | 2 | 2 | 0 |" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
+
+
+def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise EnvironmentFault("there is no Java here")
+
+    monkeypatch.setattr(everything, "check_java", refuse)
+    is_good, said, _ = _run(Wanted(tmp_path, worlds=0, files=("partition",), in_worlds=(Where.SPARK,)))
+    assert is_good
+    assert "not run: partition, spark" in said[0]
+    assert "there is no Java here" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
+
+
+def test_a_bad_run_is_told_and_makes_all_of_it_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_given: Any) -> Record:
+        raise EnvironmentFault("this scenario needs Toxiproxy, and there is none")
+
+    monkeypatch.setattr(everything, "run_once", fail)
+    arguments = ["--only", "network", "--in", "processes", "--worlds", "0", "--report", str(tmp_path)]
+    assert run_command(arguments) == 1
+    told = capsys.readouterr().out
+    assert "| `network` | processes | 30 | 0 | 30 | 0 | 0 |" in told
+    assert "there is none" in told

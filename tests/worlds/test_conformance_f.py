@@ -1,0 +1,32 @@
+"""Part F of the conformance list, 28 to 30: what leaves by a sink that dies, for each kind of sink and each mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
+
+pytestmark = pytest.mark.worlds
+
+
+@pytest.mark.parametrize("scene", [*scenes_of(28), *scenes_of(29)])
+def test_f28_f29_a_sink_that_dies_loses_nothing_and_repeats_nothing_without_a_rollback(scene: str) -> None:
+    for world in played_scene(scene):  # the world's own verdict counts each row
+        assert is_done(world)
+        assert lives(world, "sink/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
+def test_f30_without_keepers_an_immediate_sink_may_only_repeat_and_an_alarm_numbers_it() -> None:
+    for world in played(30, "immediate sink without keepers dies"):
+        assert is_done(world)
+        assert world.outcome.rollbacks >= 1
+        announced = [fields for _, fields in world.warnings if "first" in fields]
+        repeated = sum(int(fields["next"]) - int(fields["first"]) for fields in announced)
+        assert repeated >= sum(len(outside.superseded) for outside in world.outsides.values()) > 0
+
+
+def test_f30_without_keepers_a_transactional_sink_stays_exactly_once() -> None:
+    for world in played(30, "transactional sink without keepers dies"):
+        assert is_done(world)
+        assert lives(world, "sink/0") > 1
