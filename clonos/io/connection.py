@@ -6,13 +6,14 @@ so nothing is repeated here. What is sent while a connection opens is held, up t
 
 from __future__ import annotations
 
+import struct
 import time
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from clonos.io.curve import KeyPair
 from clonos.io.frames import FRAME_BYTES_MAX
@@ -33,6 +34,9 @@ MONITORED = (
     | zmq.EVENT_DISCONNECTED
     | zmq.EVENT_CONNECT_RETRIED
 )
+
+_MONITOR_EVENT: Final = struct.Struct("=hi")
+"""What a monitor tells first: the event and a value that goes with it. (pyzmq's own reader brings all of asyncio.)"""
 
 Context = zmq.Context[zmq.Socket[bytes]]
 
@@ -122,7 +126,7 @@ class Connection:
         changes = []
         while self.phase is not Phase.BROKEN:
             try:
-                event = parse_monitor_message(self.monitor.recv_multipart(zmq.NOBLOCK))["event"]
+                event = _MONITOR_EVENT.unpack(self.monitor.recv_multipart(zmq.NOBLOCK)[0])[0]
             except zmq.Again:
                 break
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:

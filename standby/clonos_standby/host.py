@@ -64,7 +64,6 @@ COLLECT_AFTER_OBJECTS = 50_000
 """More containers than before, tuples among them, start a young collection; Python's own 700 are a fraction of one
 batch, whose rows are soon gone anyway: looking at them took 40 to 50 ns a row. Cycles of user code are still found."""
 
-TICKS_PER_HEARTBEAT = 4
 JOIN_TIMEOUT_S = 1.0
 NANOSECONDS_PER_MS = 1_000_000
 
@@ -82,7 +81,7 @@ class SlotHost:
         self._clock = SlewedClock()
         self._ending: str | None = None
         self._born_ns = self._heard_ns = time.monotonic_ns()
-        self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS // TICKS_PER_HEARTBEAT
+        self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS
         self._register_ns = 0
         self._tasks: dict[_Life, TaskThread] = {}
         self._outsides: dict[_Life, OutsideThread] = {}
