@@ -100,6 +100,7 @@ def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[R
     done = {(line["name"], line["world"], line["seed"]) for line in lines if line["verdict"] != NOT_RUN}
     lines = [line for line in lines if line["verdict"] != NOT_RUN]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    (wanted.folder / SUMMARY_FILE).write_text(summary(lines), "utf-8")
 
     def add(line: Line) -> None:
         lines.append(line)

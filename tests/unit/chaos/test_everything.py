@@ -58,6 +58,14 @@ def test_what_was_run_is_in_the_report_and_a_stopped_run_goes_on_behind_it(tmp_p
     assert "| seeds 1 to 2 | simulated | 2 | 2 | 0 |" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
 
 
+def test_a_resumed_run_with_nothing_left_to_do_tells_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--only", "none", "--worlds", "0", "--report", str(tmp_path), "--resume"]
+    assert run_command(arguments) == 0
+    assert "| scenario | world |" in capsys.readouterr().out
+
+
 def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise EnvironmentFault("there is no Java here")
