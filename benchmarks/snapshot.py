@@ -1,24 +1,32 @@
 """Large keyed state: what a barrier costs the task, what its snapshot costs until it is durable, and to restore it.
 
-A million keys with 500 bytes each (fewer with --quick), in one process: full, then with 1 % of the keys changed. The
-image that is restored is compared with the state. Times are processor time of this process, per GB of values.
+A million keys with 500 bytes each (fewer with --quick), in one process: all of the state, stored while a task goes on
+counting, then a snapshot with 1 % of the keys changed, then both restored. What is restored is compared with the state
+as it was at the barrier. Times are processor time of this process, per GB of values, but where they say otherwise.
 """
 
 from __future__ import annotations
 
 import gc
+import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from random import Random
+from threading import Thread
 from typing import Any, Final
 
 from benchmarks.comparing import Session
 from benchmarks.tally import WrongResult
+from clonos.core.chain import Pieces
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, restore_from
 from clonos.io.store import CheckpointStore
+from clonos.operators.changes import Entries
 from clonos.operators.state import StateBackend, StateImage, Table
+from clonos_standby.host import SWITCH_INTERVAL_S
 
 KEYS: Final = 1_000_000
 KEYS_QUICK: Final = 100_000
@@ -26,39 +34,96 @@ VALUE_BYTES: Final = 500
 CHANGED_SHARE: Final = 0.01
 BYTES_A_GB: Final = 1e9
 NAME: Final = "count/state"
+STEP_KEYS: Final = 2_000
+"""What a step of the task that goes on meanwhile sets."""
+
+STEPS_BEFORE: Final = 50
+STEPS_AFTER: Final = 500
 
 
 def run(session: Session) -> None:
-    """Full, incremental, restored."""
+    """All of it, what has changed, restored."""
     keys = KEYS_QUICK if session.is_quick else KEYS
     size_gb = keys * VALUE_BYTES / BYTES_A_GB
     stream = Random(5)
-    state = StateBackend(None, 128)
+    state = StateBackend(None)
     table = state.table(NAME)
     for number in range(keys):
         table.set(f"key{number}", stream.randbytes(VALUE_BYTES))
+    state.changes(False)
     gc.collect()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     session.say(f"{keys:,} keys of {VALUE_BYTES} bytes, {size_gb:g} GB")
-    image = StateImage()
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         store = CheckpointStore(folder)
-        full, pause_s = _timed(lambda: state.changes(True))
-        _tell(session, "full", size_gb, pause_s, _store(store, "full", full), ("<= 0.03", "<= 0.5"))
-        _, restore_s = _timed(lambda: image.apply(decode_snapshot(store.read_object("full"), "full").changes))
+        whole, pause_s = _timed(lambda: _whole(state))
+        _, store_s = _timed(lambda: store.write_object("full", _object(b"", whole)))
+        whole.release()
+        state.melt()
+        _tell(session, "full", size_gb, pause_s, store_s, ("<= 0.03", "<= 0.5"))
+        restored, restore_s = _timed(lambda: _restored(store, "full"))
         session.figure("restore", restore_s / size_gb, "s a GB", "<= 2")
-        del full
-        gc.collect()
+        _check(restored, dict(table.entries))
+        _beside_a_task(session, store, state, stream, keys)
+        state.changes(False)
         for number in stream.sample(range(keys), int(keys * CHANGED_SHARE)):
             table.set(f"key{number}", stream.randbytes(VALUE_BYTES))
-        part, pause_s = _timed(lambda: state.changes(False))
-        _tell(session, "1 % changed", size_gb, pause_s, _store(store, "part", part), ("<= 0.015", "<= 0.15"))
-        _, update_s = _timed(lambda: image.apply(part))
+        (changes, more), pause_s = _timed(lambda: state.take(False))
+        _, store_s = _timed(lambda: store.write_object("part", _object(changes, more)))
+        _tell(session, "1 % changed", size_gb, pause_s, store_s, ("<= 0.015", "<= 0.15"))
+        _, update_s = _timed(lambda: [restored.mirror.apply(piece) for piece in (changes, *(more or ()))])
         session.figure("1 % changed: a standby takes it in", update_s / size_gb, "s a GB")
-    _check(image, table)
 
 
-def _store(store: CheckpointStore, name: str, changes: bytes) -> float:
-    """Encodes and writes a snapshot; the time."""
+def _beside_a_task(session: Session, store: CheckpointStore, state: StateBackend, stream: Random, keys: int) -> None:
+    """All of the state is stored while a task takes steps: what is stored is what was there when it began."""
+    table = state.table(NAME)
+    expected = dict(table.entries)
+    plain_ms = [_step_ms(table, stream, keys, state) for _ in range(STEPS_BEFORE)]
+    state.changes(False)
+    expected.update(table.entries)
+    whole = _whole(state)
+    begun_s = time.perf_counter()
+    writer = Thread(target=lambda: store.write_object("beside", _object(b"", whole)))
+    writer.start()
+    beside_ms = []
+    while writer.is_alive():
+        beside_ms.append(_step_ms(table, stream, keys, state))
+    stored_s = time.perf_counter() - begun_s
+    writer.join()
+    whole.release()
+    after_ms = [_step_ms(table, stream, keys, state) for _ in range(STEPS_AFTER)]
+    session.say(f"stored beside {len(beside_ms)} steps of {STEP_KEYS:,} keys in {stored_s:.2f} s")
+    session.figure("a step, median", statistics.median(plain_ms), "ms")
+    session.figure("a step while all is stored, median", statistics.median(beside_ms), "ms")
+    session.figure("a step while all is stored, longest", max(beside_ms), "ms")
+    session.figure("a step behind that, longest", max(after_ms), "ms")
+    _check(_restored(store, "beside"), expected)
+
+
+def _step_ms(table: Table, stream: Random, keys: int, state: StateBackend) -> float:
+    """Of the clock on the wall."""
+    numbers = stream.choices(range(keys), k=STEP_KEYS)
+    value = stream.randbytes(VALUE_BYTES)
+    begun_s = time.perf_counter()
+    state.melt()
+    entries, changed = table.entries, table.changed
+    get = entries.get
+    for number in numbers:
+        key = f"key{number}"
+        entries[key] = value if get(key) else b""
+        changed[key] = None
+    return (time.perf_counter() - begun_s) * 1e3
+
+
+def _whole(state: StateBackend) -> Pieces:
+    whole = state.whole()
+    assert whole is not None, "nothing is read"
+    return whole
+
+
+def _object(changes: bytes, pieces: Pieces | None) -> Iterator[bytes]:
+    """A snapshot as the store gets it."""
     snapshot = Snapshot(
         format=SNAPSHOT_FORMAT,
         task=TaskId(0),
@@ -73,10 +138,12 @@ def _store(store: CheckpointStore, name: str, changes: bytes) -> float:
         final=False,
         position=b"",
         changes=changes,
-        chain_length=1,
-        records_in=0,
     )
-    return _timed(lambda: store.write_object(name, encode_snapshot(snapshot)))[1]
+    return chain((encode_snapshot(snapshot),), pieces or ())
+
+
+def _restored(store: CheckpointStore, name: str) -> Restored:
+    return restore_from([(name, store.read_object(name))], StateImage())
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -87,10 +154,10 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 def _tell(session: Session, name: str, size_gb: float, pause_s: float, store_s: float, goals: tuple[str, str]) -> None:
     session.figure(f"{name}: pause of the task", pause_s / size_gb, "s a GB", goals[0])
-    session.figure(f"{name}: encoded and stored behind it", store_s / size_gb, "s a GB")
     session.figure(f"{name}: complete", (pause_s + store_s) / size_gb, "s a GB", goals[1])
 
 
-def _check(image: StateImage, table: Table) -> None:
-    if image.tables != {NAME: table.entries}:
-        raise WrongResult("the restored image is not the state")
+def _check(restored: Restored, expected: Entries) -> None:
+    image = restored.mirror
+    if not isinstance(image, StateImage) or image.tables != {NAME: expected}:
+        raise WrongResult("what was restored is not the state")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from clonos.core.chain import ChainContext, ChainSnapshot, FailedAt, Mirror, StepFailed
+from clonos.core.chain import ChainContext, ChainSnapshot, FailedAt, Mirror, Pieces, ReadyPieces, StepFailed
 from clonos.core.outcomes import CallInDoubt
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos_chaos.outsides import ServiceDown
@@ -57,7 +57,7 @@ class FuzzMirror:
     def __init__(self) -> None:
         self.state: dict[Any, Any] = {}
 
-    def apply(self, changes: bytes) -> None:
+    def apply(self, changes: bytes | memoryview) -> None:
         changed, deleted = cast("tuple[dict[Any, Any], list[Any]]", decode_value(changes))
         self.state.update(changed)
         for key in deleted:
@@ -203,6 +203,9 @@ class FuzzChain:
             self.context.collector.prepared(encode_rows(self.collected))
             self.collected = []
         return ChainSnapshot(encode_value((changed, deleted)), encode_value((self.position, self.serial, self.heard)))
+
+    def whole_state(self) -> Pieces | None:
+        return ReadyPieces((encode_value((self.state, [])),))
 
     def close(self) -> None:
         self.job.chains_open -= 1

@@ -45,7 +45,7 @@ class LogWatch:
         positions: dict[ChannelId, int] = {}
         for entry in metadata.tasks:
             name = entry.objects[-1]
-            positions.update(decode_snapshot(self.world.store[name], name).outputs)
+            positions.update(decode_snapshot(self.world.store[name][0], name).outputs)
             for before, name in pairwise(entry.objects):
                 if self._link(name)[1] != self._link(before)[0]:
                     self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, and stands behind {before}")
@@ -56,7 +56,7 @@ class LogWatch:
     def _link(self, name: str) -> tuple[CheckpointId, CheckpointId]:
         """(checkpoint, previous) of a stored snapshot."""
         if name not in self._links:
-            found = decode_snapshot(self.world.store[name], name)
+            found = decode_snapshot(self.world.store[name][0], name)
             self._links[name] = found.checkpoint, found.previous
         return self._links[name]
 

@@ -10,6 +10,7 @@ from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
 from clonos.core.sessions import Receiving, Sending
 from clonos.core.settling import Settling
+from clonos.core.snapshots import Snapshot
 from clonos_chaos.planting import Planting, mutant
 
 
@@ -248,3 +249,15 @@ def causal_logs_are_never_truncated(planting: Planting) -> None:
 def snapshots_are_settled_one_checkpoint_early(planting: Planting) -> None:
     """A snapshot stays until its checkpoint is complete."""
     planting.wrap(Settling, "complete", lambda right, self, checkpoint: right(self, checkpoint + 1))
+
+
+@mutant("5")
+def whole_states_count_before_they_are_stored(planting: Planting) -> None:
+    """Snapshots build on all of a state behind which they come only when that is durable."""
+
+    def begin_whole(right: Any, self: Settling, snapshot: Snapshot) -> tuple[str, Snapshot]:
+        name, head = right(self, snapshot)
+        self.whole_written(name)
+        return name, head
+
+    planting.wrap(Settling, "begin_whole", begin_whole)

@@ -101,6 +101,8 @@ FAULT_POINTS: Final = {
     "spilling": "a segment of an in-flight log is about to be written to disk",
     "snapshot begun": "a snapshot is about to be written to the store",
     "snapshot written": "it is there, and nobody knows",
+    "whole state begun": "all of a task's state is about to be written beside its snapshots",
+    "whole state written": "it is there, and nobody knows",
     "outside opened": "a sink has opened its outside",
     "outside written": "the outside has it, and nobody else knows",
     "metadata begun": "all have acknowledged a checkpoint, which is about to be made durable",

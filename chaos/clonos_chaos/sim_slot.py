@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clonos.core import messages as m
-from clonos.core.chain import Mirror
+from clonos.core.chain import Mirror, Pieces
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports import Activation, TaskHandle
 from clonos.core.room import UNLIMITED
 from clonos.core.slot import Slot
-from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.snapshots import Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.outsides import Fenced
 from clonos_chaos.pushers import SimIntakes
@@ -113,21 +113,37 @@ class SimSlot:
     def new_mirror(self, task: TaskId) -> Mirror:
         return self.world.job.new_mirror(self.world.plan.vertex_of[task])
 
-    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
-        self.clock.after(self._store_delay_ns(), self._written, name, encode_snapshot(snapshot))
+    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
+        self.clock.after(self._store_delay_ns(), self._written, name, snapshot, more)
+
+    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        self.clock.after(self._store_delay_ns(), self._whole_written, name, snapshot, whole)
 
     def _store_delay_ns(self) -> int:
         return self.clock.between(100_000, self.world.settings.store_ns_max)
 
-    def _written(self, name: str, encoded: bytes) -> None:
+    def _written(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
+        """State becomes bytes only now: the task may have gone on."""
         if self.is_dead:
             return  # never finished: what is torn has no name yet
         if self.world.fails_in_store():
             self.run(self.slot.on_snapshot_written, name, b"", "the simulated store failed")
             return
-        self.world.store[name] = encoded
+        pieces = self.world.store[name] = (encode_snapshot(snapshot), *(more or ()))
+        if more is not None:
+            more.release()
         self.world.reach("snapshot written", TaskId(int(name.split("/")[1])))
-        self.run(self.slot.on_snapshot_written, name, encoded, "")
+        is_sent = more is None or self.clock.between(0, 3)  # what is long is fetched
+        self.run(self.slot.on_snapshot_written, name, standby_payload(pieces) if is_sent else b"", "")
+
+    def _whole_written(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        if self.is_dead:
+            return
+        if not self.world.fails_in_store():
+            self.world.store[name] = (encode_snapshot(snapshot), *whole)
+            self.world.reach("whole state written", snapshot.task)
+            self.run(self.slot.on_whole_written, name)
+        whole.release()
 
     def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
         self.clock.after(self._store_delay_ns(), self._read, token, names)
@@ -140,8 +156,8 @@ class SimSlot:
         if missing or self.world.fails_in_store():
             self.run(self.slot.on_objects_read, token, None, f"missing {missing}")
             return
-        snapshots = [decode_snapshot(store[name], name) for name in names]
-        self.run(self.slot.on_objects_read, token, snapshots, "")
+        restored = restore_from([(name, store[name]) for name in names], self.new_mirror(TaskId(token[1])))
+        self.run(self.slot.on_objects_read, token, restored, "")
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

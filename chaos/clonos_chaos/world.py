@@ -134,7 +134,7 @@ def draw_hot(plan: Plan, luck: Random) -> Plan:
 
 def draw_options(luck: Random) -> Options:
     """Random options of the job."""
-    return Options(
+    drawn = Options(
         heartbeat_ms=luck.choice((20, 100)),
         lease_ms=luck.choice((500, 2_000)),
         checkpoint_every_ms=luck.choice((30, 100, 300)),
@@ -147,6 +147,8 @@ def draw_options(luck: Random) -> Options:
         failures_per_epoch_max=1_000,
         clock_tick_ms=luck.choice((0, 0, 0, 5)),
     )
+    is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
+    return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
 
 
 def draw_calls_ahead(options: Options, seed: int) -> Options:
@@ -188,7 +190,7 @@ class World:
         self.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}")) if job is None else self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()
-        self.store: dict[str, bytes] = {}
+        self.store: dict[str, tuple[bytes, ...]] = {}
         self.chain: dict[int, CheckpointMetadata] = {}
         self.store_term = 0  # the highest that was claimed
         self.slots: dict[SlotId, SimSlot] = {}

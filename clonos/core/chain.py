@@ -6,7 +6,7 @@ from the ``Recorder``: it never looks at a clock, a queue or a view. Implemented
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -55,23 +55,45 @@ class ChainContext:
     recorder: Recorder
     collector: Collector
     local_folder: str  # for temporary files of this incarnation; empty in the simulated world
+    inline_bytes_max: int = 4 << 20  # what a barrier makes bytes itself
 
 
 class Mirror(Protocol):
     """A passive image of a chain's state: what a standby keeps current and a new incarnation starts from."""
 
-    def apply(self, changes: bytes) -> None:
-        """Brings in one snapshot's changes (``ChainSnapshot.changes``), in order; the first one is full."""
+    def apply(self, changes: bytes | memoryview) -> None:
+        """Brings in one snapshot's changes, piece by piece, in order; the first one is full."""
+
+
+class Pieces(Protocol):
+    """State at a barrier that becomes bytes later, in another thread, while the chain goes on."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Each can be given to a ``Mirror``; the same ones each time. ClonosError: something in it cannot be kept."""
+
+    def release(self) -> None:
+        """Nobody iterates any more."""
+
+
+class ReadyPieces(tuple[bytes, ...]):
+    """Pieces that are bytes already."""
+
+    __slots__ = ()
+
+    def release(self) -> None:
+        """There is nothing to be released."""
 
 
 class ChainSnapshot(NamedTuple):
     """State at a barrier. ``changes``: of the keyed state since the last call (or all of it, where ``full`` was asked).
 
     ``position``: the small rest, always whole: source positions, window cursors. Both bytes are opaque to the core.
+    ``more``: further pieces of the changes, where there are so many that the task does not wait for their bytes.
     """
 
     changes: bytes
     position: bytes
+    more: Pieces | None = None
 
 
 class Chain(Protocol):
@@ -98,6 +120,9 @@ class Chain(Protocol):
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
         """State at the barrier of ``checkpoint`` (0 at the end of the stream too has its own number)."""
+
+    def whole_state(self) -> Pieces | None:
+        """All of the keyed state as of ``snapshot``, which was called just before. None: not now."""
 
     def close(self) -> None:
         """The incarnation ends, for whatever reason; releases files and connections."""

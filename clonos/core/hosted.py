@@ -13,7 +13,7 @@ import msgspec
 
 from clonos.core import recovery
 from clonos.core.causal_log import CausalLogs
-from clonos.core.chain import Mirror
+from clonos.core.chain import Mirror, Pieces
 from clonos.core.effects import Effects
 from clonos.core.errors import InternalError
 from clonos.core.gather import Gathering, Holder, ask_again, begin_gathering, collect_answer, gathered_logs
@@ -30,7 +30,6 @@ from clonos.core.messages import (
     LogLost,
     Placement,
     Question,
-    StandbyUpdate,
     Statement,
     TaskFailed,
     View,
@@ -279,7 +278,7 @@ class Hosted:
         for channel, _, freed_bytes in emission.consumed:
             self.inlets.freed(channel, freed_bytes)
         if emission.snapshot is not None:
-            self.take_snapshot(emission.snapshot, emission.prepared)
+            self.take_snapshot(emission.snapshot, emission.prepared, emission.more, emission.whole)
         for sending in touched.values():
             self.pump(sending)
         self.effects.pump()
@@ -304,23 +303,25 @@ class Hosted:
 
     # ------------------------------------------------------------------ snapshots
 
-    def take_snapshot(self, snapshot: Snapshot, parts: tuple[bytes, ...]) -> None:
+    def take_snapshot(
+        self, snapshot: Snapshot, parts: tuple[bytes, ...], more: Pieces | None = None, whole: Pieces | None = None
+    ) -> None:
         """A barrier's snapshot is to be stored under this incarnation, whatever its thread began as."""
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
-        name = self.settling.take(snapshot, parts, self.effects.position_in(snapshot))
+        name = self.settling.take(snapshot, parts, self.effects.position_in(snapshot), more)
         self.is_final = snapshot.final
-        self.shell.write_snapshot(name, snapshot)
+        self.shell.write_snapshot(name, snapshot, more)
+        if whole is not None:
+            self.shell.write_whole(*self.settling.begin_whole(snapshot), whole)
 
-    def on_snapshot_written(self, name: str, encoded: bytes) -> None:
+    def on_snapshot_written(self, name: str, payload: bytes) -> None:
         """Durable: the standbys get it, the coordinator hears of it."""
         entry = self.settling.written(name)
         if entry is not None:
-            snapshot = entry.snapshot
-            update = StandbyUpdate(self.task, self.incarnation, snapshot.checkpoint, snapshot.previous, entry.objects)
             for slot in self.placement.standbys:
                 if slot > 0:
-                    self.shell.send(slot, update, encoded)
+                    self.shell.send(slot, entry.update, payload)
         self.acknowledge_snapshots()
 
     def acknowledge_snapshots(self) -> None:

@@ -10,16 +10,21 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from clonos.core import messages as m
+from clonos.core.chain import Pieces
 from clonos.core.hosted import Hosted
 from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.journal import Journal
 from clonos.core.ports import Emission
 from clonos.core.shadow import Shadow
+from clonos.core.snapshots import Snapshot
 from clonos.core.succeeding import disinherit
 
 
 class LocalEvents(ABC):
     """The part of a ``Slot`` that task threads, outside threads and intakes call, all in the slot's own thread."""
+
+    hosted: dict[TaskId, Hosted]
+    failed_writes: dict[str, tuple[Snapshot, Pieces | None]]
 
     @abstractmethod
     def life(self, task: TaskId, incarnation: int) -> Hosted | None:
@@ -126,3 +131,23 @@ class LocalEvents(ABC):
         hosted = self.life(task, incarnation)
         if hosted is not None:
             hosted.effects.on_confirmed(next_number)
+
+    def on_snapshot_written(self, name: str, payload: bytes, error: str) -> None:
+        """An object is durable, or the store has given up for now: it is tried again at the heartbeat."""
+        hosted = self.hosted.get(_task_of(name))
+        if hosted is None or name not in hosted.settling.unwritten:
+            return
+        if error:
+            self.failed_writes[name] = hosted.settling.unwritten[name]
+        else:
+            hosted.on_snapshot_written(name, payload)
+
+    def on_whole_written(self, name: str) -> None:
+        """All of a task's state is durable as one object: its next snapshots build on that."""
+        hosted = self.hosted.get(_task_of(name))
+        if hosted is not None:
+            hosted.settling.whole_written(name)
+
+
+def _task_of(name: str) -> TaskId:
+    return TaskId(int(name.split("/")[1]))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from clonos.core.chain import Mirror
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import StandbyUpdate
-from clonos.core.snapshots import Snapshot, decode_snapshot
+from clonos.core.snapshots import Restored, Snapshot, pieces_of_payload, restore_from
 
 
 class Standby:
@@ -58,20 +60,18 @@ class Standby:
             if update.previous >= 0 and (self.applied is None or update.previous != self.checkpoint):
                 self.mirror, self.applied = None, None
                 return ripe[-1][0].objects
-            self._apply(decode_snapshot(data, update.objects[-1] if update.objects else ""))
+            if not data:  # it is too long to be sent
+                self.mirror, self.applied = None, None
+                return ripe[-1][0].objects
+            name = update.objects[-1]
+            mirror = self._new_mirror() if self.mirror is None else self.mirror
+            snapshot, mirror = restore_from([(name, pieces_of_payload(data, name))], mirror)
+            self.adopt(Restored(structs.replace(snapshot, chain_length=len(update.objects)), mirror))
         return ()
 
-    def _apply(self, snapshot: Snapshot) -> None:
-        if self.mirror is None:
-            self.mirror = self._new_mirror()
-        self.mirror.apply(snapshot.changes)
-        self.applied = snapshot
-
-    def adopt(self, snapshots: list[Snapshot]) -> None:
-        """A chain fetched from the store, oldest (full) first."""
-        self.mirror = self._new_mirror()
-        for snapshot in snapshots:
-            self._apply(snapshot)
+    def adopt(self, restored: Restored) -> None:
+        """What was made of one more snapshot, or of a chain that was fetched from the store."""
+        self.applied, self.mirror = restored
 
     def is_at(self, restore: CheckpointId) -> bool:
         """Whether the mirror holds just what an incarnation that restores ``restore`` starts from."""

@@ -45,7 +45,8 @@ class Options:
     inflight_disk_bytes: int = 4 << 30  # soft limit at 80 %, hard at 100 %
     log_memory_bytes: int = 64 << 20
     spill_policy: SpillPolicy = SpillPolicy.AVAILABILITY
-    snapshot_chain_max: int = 16  # incremental snapshots before a full one
+    snapshot_chain_max: int = 16  # snapshots that build on each other before all of the state is stored again
+    snapshot_inline_bytes: int = 4 << 20  # changes of state that a barrier encodes itself
     calls_ahead_max: int = 32  # outcomes of plain calls that wait for the end of the step to be shipped
     clock_tick_ms: int = 0  # coarse clock: one CLOCK entry for every so many ms; 0: one a step
     failures_per_epoch_max: int = 8  # incarnations of one task between two completed checkpoints

@@ -16,7 +16,7 @@ from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.messages import Message
 
 if TYPE_CHECKING:
-    from clonos.core.chain import Mirror
+    from clonos.core.chain import Mirror, Pieces
     from clonos.core.snapshots import Snapshot
 
 
@@ -37,6 +37,8 @@ class Emission(NamedTuple):
     """Task to slot, once a step or in mid-step: the log grows first, then what depends on it leaves.
 
     ``consumed``: (channel, next sequence number, bytes freed). ``snapshot``: at a barrier or at the end of the stream.
+    ``more``: further pieces of its changes. ``whole``: all of the state at the same barrier, where a chain of snapshots
+    has become long: the next one begins with it.
     """
 
     log: bytes
@@ -47,6 +49,8 @@ class Emission(NamedTuple):
     records_in: int = 0
     journal_read_bytes: int = 0  # offset up to which a source has read its journal
     cost_bytes: int = 0  # of what it adds to the channel that gets most, as credit counts
+    more: Pieces | None = None
+    whole: Pieces | None = None
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -251,11 +255,17 @@ class SlotShell(Protocol):
     def new_mirror(self, task: TaskId) -> Mirror:
         """An empty image of the state of the task's chain."""
 
-    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
-        """Encodes and stores in the background; ``on_snapshot_written(name, encoded, error)``."""
+    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
+        """Encodes and stores in the background; ``on_snapshot_written(name, payload, error)``, the payload as a standby
+        takes it. ``more`` is released when it is stored."""
+
+    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        """The same for all of the state at the barrier of a snapshot; nobody waits for it. ``on_whole_written(name)``
+        when it is stored; if it cannot be, it is given up. ``whole`` is released in both cases."""
 
     def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
-        """Reads a chain of snapshots in the background; ``on_objects_read(token, snapshots | None, error)``."""
+        """Reads a chain of snapshots in the background, oldest first, into a new mirror;
+        ``on_objects_read(token, Restored | None, error)``."""
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

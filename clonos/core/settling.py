@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import structs
+
+from clonos.core.chain import Pieces
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.messages import Snapshotted
+from clonos.core.messages import Snapshotted, StandbyUpdate
 from clonos.core.snapshots import Snapshot
 
 
@@ -16,27 +19,48 @@ class Unsettled(NamedTuple):
     objects: tuple[str, ...]
     confirmed_seq: int  # the outside must have confirmed its output below before it counts
 
+    @property
+    def update(self) -> StandbyUpdate:
+        """What standbys are told when it is durable."""
+        taken = self.snapshot
+        return StandbyUpdate(taken.task, taken.incarnation, taken.checkpoint, taken.previous, self.objects)
+
 
 class Settling:
     """Which snapshots are stored, acknowledged, and superseded."""
 
-    __slots__ = ("_parts", "objects", "unsettled", "unwritten")
+    __slots__ = ("_behind_whole", "_parts", "_whole", "objects", "unsettled", "unwritten")
 
     def __init__(self, objects: tuple[str, ...]) -> None:
         self.objects = objects  # the chain that the next snapshot builds on
         self.unsettled: list[Unsettled] = []
-        self.unwritten: dict[str, Snapshot] = {}
+        self.unwritten: dict[str, tuple[Snapshot, Pieces | None]] = {}
+        self._whole = ""  # the object that a new chain is to begin with, once it is stored
+        self._behind_whole: tuple[str, ...] = ()
         self._parts: list[tuple[CheckpointId, bytes]] = []
 
-    def take(self, snapshot: Snapshot, parts: tuple[bytes, ...], confirmed_seq: int) -> str:
+    def take(self, snapshot: Snapshot, parts: tuple[bytes, ...], confirmed_seq: int, more: Pieces | None = None) -> str:
         """A barrier's snapshot; the name of the object to write."""
         kind = "final" if snapshot.final else "full" if snapshot.previous < 0 else "delta"
-        name = f"snapshots/{snapshot.task}/{snapshot.checkpoint:012d}-{snapshot.incarnation:x}-{kind}"
+        name = _name_of(snapshot, kind)
         self.objects = (name,) if snapshot.previous < 0 else (*self.objects, name)
-        self.unwritten[name] = snapshot
-        self.unsettled.append(Unsettled(snapshot, self.objects, confirmed_seq))
+        self._behind_whole = (*self._behind_whole, name)
+        self.unwritten[name] = (snapshot, more)
+        settled = structs.replace(snapshot, changes=b"", position=b"")  # only its positions are asked for
+        self.unsettled.append(Unsettled(settled, self.objects, confirmed_seq))
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name
+
+    def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
+        """All of the state at the barrier of the snapshot that was taken last is to be stored too: under which name,
+        and what stands in front of it."""
+        self._whole, self._behind_whole = _name_of(snapshot, "full"), ()
+        return self._whole, structs.replace(snapshot, previous=CheckpointId(-1), changes=b"", chain_length=1)
+
+    def whole_written(self, name: str) -> None:
+        """It is durable: what comes next builds on it. Earlier snapshots keep the chain that they were told with."""
+        if name == self._whole:
+            self.objects = (name, *self._behind_whole)
 
     def written(self, name: str) -> Unsettled | None:
         """An object is durable."""
@@ -72,3 +96,7 @@ class Settling:
         ]
         self._parts = [part for part in self._parts if part[0] > checkpoint]
         return last.snapshot
+
+
+def _name_of(snapshot: Snapshot, kind: str) -> str:
+    return f"snapshots/{snapshot.task}/{snapshot.checkpoint:012d}-{snapshot.incarnation:x}-{kind}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clonos.core.causal_log import CausalLogs
+from clonos.core.chain import Pieces
 from clonos.core.deltas import Delta
 from clonos.core.hot_messages import Follow, Following
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId
@@ -22,7 +23,7 @@ from clonos.core.inflight_log import InflightLog
 from clonos.core.messages import Completed, Placement, StandbyUpdate, TaskFailed
 from clonos.core.ports import Activation, Delivered, Emission, Followed, TaskHandle
 from clonos.core.sessions import Receiving, cost_bytes
-from clonos.core.snapshots import Snapshot
+from clonos.core.snapshots import Restored, Snapshot
 
 if TYPE_CHECKING:
     from clonos.core.slot import Slot
@@ -60,6 +61,7 @@ class Shadow:
         self.told_bytes = 0  # of what was worked off
         self.outputs: dict[ChannelId, InflightLog] = {}
         self.reached: dict[CheckpointId, Snapshot] = {}  # at each barrier since the last completed checkpoint
+        self.more: dict[CheckpointId, Pieces] = {}  # further pieces of some of them
 
     # ------------------------------------------------------------------ the session
 
@@ -112,21 +114,18 @@ class Shadow:
             token = ("shadow", self.task, self.session)
             self.shell.read_objects(token, self._objects[self.base])
 
-    def on_objects_read(self, session: int, snapshots: list[Snapshot] | None) -> None:
+    def on_objects_read(self, session: int, restored: Restored | None) -> None:
         """The state at the barrier where the session began."""
         if session != self.session or not self.is_reading or self.is_sealed:
             return
         own = self.logs.replicas.get(self.task)
-        if snapshots is None or own is None or own.start_bytes > snapshots[-1].log_offset_bytes:
+        if restored is None or own is None or own.start_bytes > restored.snapshot.log_offset_bytes:
             self.renew()
             return
-        self._start(snapshots, bytes(own.data[snapshots[-1].log_offset_bytes - own.start_bytes :]))
+        self._start(restored, bytes(own.data[restored.snapshot.log_offset_bytes - own.start_bytes :]))
 
-    def _start(self, snapshots: list[Snapshot], log: bytes) -> None:
-        snapshot, slot = snapshots[-1], self.slot
-        mirror = self.shell.new_mirror(self.task)
-        for each in snapshots:
-            mirror.apply(each.changes)
+    def _start(self, restored: Restored, log: bytes) -> None:
+        (snapshot, mirror), slot = restored, self.slot
         window_bytes = slot.options.credit_window_bytes
         starts, nexts = dict(snapshot.inputs), dict(snapshot.outputs)
         for channel in self.plan.inputs[self.task]:
@@ -187,6 +186,8 @@ class Shadow:
         self.records_in = emission.records_in or self.records_in
         if emission.snapshot is not None:
             self.reached[emission.snapshot.checkpoint] = emission.snapshot
+            if emission.more is not None:
+                self.more[emission.snapshot.checkpoint] = emission.more
             self._truncate()
         if self.worked_bytes - self.told_bytes >= self.slot.options.credit_window_bytes:
             self.ask()
@@ -221,6 +222,7 @@ class Shadow:
             return
         last = max(over)
         for checkpoint in over:
+            self.more.pop(checkpoint, None)
             if checkpoint != last:
                 del self.reached[checkpoint]
         self.reached[last] = _without_state(self.reached[last])

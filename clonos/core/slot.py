@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core import messages as m
-from clonos.core.chain import Kind
+from clonos.core.chain import Kind, Pieces
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
 from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber, journal_of
@@ -21,7 +21,7 @@ from clonos.core.ports import SlotShell, Triggered
 from clonos.core.pressure import Pressure
 from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow
-from clonos.core.snapshots import Snapshot
+from clonos.core.snapshots import Restored, Snapshot
 from clonos.core.telling import status_of
 
 EARLY_MESSAGES_MAX = 10_000
@@ -45,7 +45,7 @@ class Slot(LocalEvents, Riders):
         self.pressure = Pressure(self)
         self.status_is_due = False
         self._early: list[tuple[SlotId, m.Message]] = []
-        self._failed_writes: dict[str, Snapshot] = {}
+        self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
         self._gone: dict[SlotId, None] = {}
         self._handlers: dict[type, Callable[[SlotId, Any, Any], None]] = {
@@ -253,30 +253,27 @@ class Slot(LocalEvents, Riders):
                 return
         self.shell.read_objects(("task", hosted.task, hosted.incarnation), placement.objects)
 
-    def on_objects_read(self, token: Token, snapshots: list[Snapshot] | None, error: str) -> None:
+    def on_objects_read(self, token: Token, restored: Restored | None, error: str) -> None:
         """Snapshots have come from the store; if they could not be read, they are asked for again."""
         kind, task, incarnation = token
         if kind == "shadow":
             shadow = self.shadows.get(TaskId(task))
             if shadow is not None:
-                shadow.on_objects_read(incarnation, snapshots)
+                shadow.on_objects_read(incarnation, restored)
         elif kind == "task":
             hosted = self.life(TaskId(task), incarnation)
             if hosted is None:
                 return
-            if snapshots is None:
+            if restored is None:
                 self.shell.read_objects(token, hosted.placement.objects)
                 return
-            mirror = self.shell.new_mirror(hosted.task)
-            for snapshot in snapshots:
-                mirror.apply(snapshot.changes)
-            hosted.restored(snapshots[-1], mirror)
+            hosted.restored(*restored)
         else:
             standby = self.standbys.get(TaskId(task))
-            if standby is None or standby.incarnation != incarnation or snapshots is None:
+            if standby is None or standby.incarnation != incarnation or restored is None:
                 return  # read again when the next checkpoint completes
-            if snapshots[-1].checkpoint > standby.checkpoint:
-                standby.adopt(snapshots)
+            if restored.snapshot.checkpoint > standby.checkpoint:
+                standby.adopt(restored)
         self.tell_status_if_due()
 
     def _on_completed(self, _sender: SlotId, completed: m.Completed, _payload: object) -> None:
@@ -297,17 +294,6 @@ class Slot(LocalEvents, Riders):
         for shadow in self.shadows.values():
             shadow.on_completed(completed)
         self.pressure.check()
-
-    def on_snapshot_written(self, name: str, encoded: bytes, error: str) -> None:
-        """An object is durable, or the store has given up for now: it is tried again at the heartbeat."""
-        task = TaskId(int(name.split("/")[1]))
-        hosted = self.hosted.get(task)
-        if hosted is None or name not in hosted.settling.unwritten:
-            return
-        if error:
-            self._failed_writes[name] = hosted.settling.unwritten[name]
-        else:
-            hosted.on_snapshot_written(name, encoded)
 
     # ------------------------------------------------------------------ disk, peers and time
 
@@ -338,9 +324,9 @@ class Slot(LocalEvents, Riders):
             return
         self._ticked_ns = now_ns
         self.pressure.tick(now_ns)
-        failed_writes, self._failed_writes = self._failed_writes, {}
-        for name, snapshot in failed_writes.items():
-            self.shell.write_snapshot(name, snapshot)
+        failed_writes, self.failed_writes = self.failed_writes, {}
+        for name, unwritten in failed_writes.items():
+            self.shell.write_snapshot(name, *unwritten)
         for hosted in self.hosted.values():
             hosted.tick()
         for shadow in self.shadows.values():

@@ -57,7 +57,7 @@ def take_over(hosted: Hosted) -> None:
         receiving.needed_seq = shadow.needed.get(channel, 0)
     for checkpoint, snapshot in sorted(shadow.reached.items()):
         if checkpoint > hosted.placement.restore:
-            hosted.take_snapshot(snapshot, ())
+            hosted.take_snapshot(snapshot, (), shadow.more.get(checkpoint))
     hosted.slot.forget_shadow(hosted.task)
 
 

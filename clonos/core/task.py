@@ -6,10 +6,10 @@ While the log lasts it follows it entry by entry; where it ends the task goes li
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from clonos.core import determinants as d
-from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind
+from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.options import Options
 from clonos.core.pace import Pace
@@ -21,6 +21,14 @@ from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
 from clonos.core.task_log import TaskLog
+
+
+class _Taken(NamedTuple):
+    """State at a barrier or at the end of the stream."""
+
+    changes: ChainSnapshot
+    whole: Pieces | None
+    is_final: bool
 
 
 class Task:
@@ -74,6 +82,7 @@ class Task:
             recorder=self.log,
             collector=self.collected,
             local_folder=local_folder,
+            inline_bytes_max=options.snapshot_inline_bytes,
         )
 
     def _open_log(self, name: str, activation: Activation) -> TaskLog:
@@ -314,14 +323,23 @@ class Task:
         self.checkpoint = CheckpointId(self.checkpoint + 1)
         self.emit(self._snapshot(is_final=True))
 
-    def _snapshot(self, is_final: bool) -> tuple[ChainSnapshot, bool, bool]:
+    def _snapshot(self, is_final: bool) -> _Taken:
+        """The first one is full. Later ones are not: when many build on each other, all of the state is stored beside
+        one of them, and no checkpoint waits for it; nor does a recovery."""
         # The label of a final state is one above its last barrier's: it counts for all checkpoints from there on.
-        full = self._previous < 0 or self._since_full >= self.options.snapshot_chain_max
-        return self.chain.snapshot(self.checkpoint, full), full, is_final
+        changes = self.chain.snapshot(self.checkpoint, self._previous < 0)
+        if changes.more is not None and self._activation.is_shadow and not self.log.live:
+            # Nobody waits for a shadow, and what it has may be stored much later: nothing of it stays frozen.
+            ready = ReadyPieces(changes.more)
+            changes.more.release()
+            changes = changes._replace(more=ready)
+        is_due = self._previous >= 0 and self.log.live and self._since_full >= self.options.snapshot_chain_max
+        return _Taken(changes, self.chain.whole_state() if is_due and not is_final else None, is_final)
 
-    def _encode_snapshot(self, taken: ChainSnapshot, full: bool, is_final: bool, log_offset_bytes: int) -> Snapshot:
-        previous, self._previous = -1 if full else self._previous, self.checkpoint
-        self._since_full = 1 if full else self._since_full + 1
+    def _encode_snapshot(self, taken: _Taken, log_offset_bytes: int) -> Snapshot:
+        is_base = self._previous < 0 or taken.whole is not None
+        previous, self._previous = self._previous, self.checkpoint
+        self._since_full = 1 if is_base else self._since_full + 1
         return Snapshot(
             format=SNAPSHOT_FORMAT,
             task=self.task,
@@ -333,9 +351,9 @@ class Task:
             ended=tuple(queue.channel for queue in self.inputs if queue.has_ended),
             log_offset_bytes=log_offset_bytes,
             instant_ns=self.log.instant_ns_last,
-            final=is_final,
-            position=taken.position,
-            changes=taken.changes,
+            final=taken.is_final,
+            position=taken.changes.position,
+            changes=taken.changes.changes,
             chain_length=self._since_full,
             records_in=self.records_in,
             journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
@@ -344,7 +362,7 @@ class Task:
 
     # ------------------------------------------------------------------ emission
 
-    def emit(self, taken: tuple[ChainSnapshot, bool, bool] | None = None) -> int:
+    def emit(self, taken: _Taken | None = None) -> int:
         """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier.
 
         Answers what it adds to the channel that gets most."""
@@ -352,8 +370,11 @@ class Task:
         cost = max((cost_bytes(output.count, len(output.payload)) for output in outputs), default=0)
         consumed = tuple(freed for queue in self.inputs if (freed := queue.take_freed()) is not None)
         log = self.log.drain()
-        snapshot = None if taken is None else self._encode_snapshot(*taken, self.log.end_bytes_followed)
+        snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
+        more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
         read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
         parts = self.collected.parts()
-        self.port.emit(Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost))
+        self.port.emit(
+            Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost, more, whole)
+        )
         return cost

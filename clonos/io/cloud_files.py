@@ -7,7 +7,7 @@ server, and an emulator of GCS; Google's own servers are untried.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -91,10 +91,15 @@ class CloudFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """One upload; it is there whole or not at all."""
+        self.write_parts(name, (data,))
+
+    def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
+        """The same, part by part."""
 
         def action() -> None:
             with self._files.open_output_stream(f"{self._root}/{name}") as stream:
-                stream.write(data)
+                for part in parts:
+                    stream.write(part)
 
         self._try(f"write {name}", action)
 

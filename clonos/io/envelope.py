@@ -1,11 +1,16 @@
-"""An object of the store as bytes: a head with format and checksum, then the content, compressed where it pays."""
+"""An object of the store as bytes: a head with format and checksum, then the content, compressed where it pays.
+
+A snapshot is a row of pieces, each with a checksum of its own that tells its place too, and an end: it is written
+while it is made, and read without being copied as a whole.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 
 import lz4.frame
-from xxhash import xxh3_128
+from xxhash import xxh3_64_intdigest, xxh3_128
 
 from clonos.core.errors import EnvironmentFault
 
@@ -15,7 +20,16 @@ _MAGIC = b"clonos"
 _FACTS = struct.Struct("<6sBBQ")  # magic, format, compression, length of the content as it was
 _CHECKSUM_BYTES = 16  # of the facts and of what is stored behind the checksum
 _HEAD_BYTES = _FACTS.size + _CHECKSUM_BYTES
-_PLAIN, _LZ4 = 0, 1
+_PLAIN, _LZ4, _END = 0, 1, 2
+
+OBJECT_OF_PIECES_FORMAT = 2
+_ROW = struct.Struct("<6sB")  # magic, format
+_PIECE = struct.Struct(
+    "<BII"
+)  # compression or end, bytes stored, bytes of the content; of the end: 0, pieces before it
+_PIECE_CHECKSUM = struct.Struct("<Q")
+_INCOMPRESSIBLE_PIECES = 15
+"""Behind one that is hardly smaller when it is compressed, so many are not tried."""
 _COMPRESSED_FROM_BYTES = 512
 
 
@@ -66,6 +80,69 @@ def unseal(data: bytes, name: str) -> bytes:
     if len(content) != length_bytes:
         raise ObjectCorrupt(name, f"{len(content)} bytes, expected {length_bytes}")
     return content
+
+
+def seal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts of the object that holds these pieces."""
+    yield _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT)
+    count = untried = 0
+    for piece in pieces:
+        stored, compression = piece, _PLAIN
+        if untried:
+            untried -= 1
+        elif len(piece) >= _COMPRESSED_FROM_BYTES:
+            compressed: bytes = lz4.frame.compress(piece, store_size=False)
+            if len(compressed) < len(piece):
+                stored, compression = compressed, _LZ4
+            if len(compressed) > len(piece) // 16 * 15:
+                untried = _INCOMPRESSIBLE_PIECES
+        facts = _PIECE.pack(compression, len(stored), len(piece))
+        yield facts + _PIECE_CHECKSUM.pack(_piece_checksum(facts, stored, count))
+        yield stored
+        count += 1
+    facts = _PIECE.pack(_END, 0, count)
+    yield facts + _PIECE_CHECKSUM.pack(_piece_checksum(facts, b"", count))
+
+
+def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
+    """The pieces of an object, or its content as one, each when it is its turn; ``ObjectCorrupt`` names it."""
+    if data[: _ROW.size] != _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT):
+        yield unseal(data, name)
+        return
+    whole, at, count = memoryview(data), _ROW.size, 0
+    while True:
+        begin = at + _PIECE.size + _PIECE_CHECKSUM.size
+        if begin > len(data):
+            raise ObjectCorrupt(name, f"it ends behind {count} pieces")
+        facts = whole[at : at + _PIECE.size]
+        compression, stored_bytes, content_bytes = _PIECE.unpack(facts)
+        (checksum,) = _PIECE_CHECKSUM.unpack_from(whole, at + _PIECE.size)
+        stored = whole[begin : begin + stored_bytes]
+        if (actual := _piece_checksum(facts, stored, count)) != checksum:
+            raise ObjectCorrupt(name, f"checksum {actual:016x} of piece {count}, expected {checksum:016x}")
+        at = begin + stored_bytes
+        if compression == _END:
+            if at != len(data):
+                raise ObjectCorrupt(name, f"{len(data) - at} bytes behind its end")
+            return
+        yield stored if compression == _PLAIN else _decompressed(stored, compression, content_bytes, name)
+        count += 1
+
+
+def _decompressed(stored: memoryview, compression: int, content_bytes: int, name: str) -> bytes:
+    if compression != _LZ4:
+        raise ObjectCorrupt(name, f"compression {compression}")
+    try:
+        content: bytes = lz4.frame.decompress(stored)
+    except RuntimeError as error:
+        raise ObjectCorrupt(name, str(error)) from None
+    if len(content) != content_bytes:
+        raise ObjectCorrupt(name, f"{len(content)} bytes, expected {content_bytes}")
+    return content
+
+
+def _piece_checksum(facts: bytes | memoryview, stored: bytes | memoryview, place: int) -> int:
+    return xxh3_64_intdigest(stored, xxh3_64_intdigest(facts, place))
 
 
 def _checksum(facts: bytes, stored: bytes | memoryview) -> bytes:

@@ -6,7 +6,7 @@ its content. ``pyarrow.fs`` is not used here: its ``move`` deletes what is in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -65,6 +65,10 @@ class HadoopFiles:
         """The rename replaces."""
         with self._failing(f"write {name}"):
             self._put(name, data, replaces=True)
+
+    def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
+        """At once: its clients take whole files."""
+        self.write(name, b"".join(parts))
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """The rename does not replace: of several the namenode lets one through."""

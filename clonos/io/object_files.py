@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +60,10 @@ class ObjectFiles(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Makes or replaces an object."""
 
+    def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
+        """The same for parts that are made while they are written; what raises there is raised: nothing
+        whole is there."""
+
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """Makes an object unless there is one; of several callers just one gets True."""
 
@@ -90,9 +95,13 @@ class LocalFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """To a file beside it that then takes its name."""
+        self.write_parts(name, (data,))
+
+    def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
+        """The same, part by part."""
         path = self.root / name
         try:
-            part = _write_part(path, data)
+            part = _write_part(path, parts)
             os.replace(part, path)
             _sync_folder(path.parent)
         except OSError as error:
@@ -102,7 +111,7 @@ class LocalFiles:
         """A hard link does not replace."""
         path = self.root / name
         try:
-            part = _write_part(path, data)
+            part = _write_part(path, (data,))
             try:
                 os.link(part, path)
             except FileExistsError:
@@ -134,13 +143,13 @@ class LocalFiles:
         return sorted(found)
 
 
-def _write_part(path: Path, data: bytes) -> Path:
+def _write_part(path: Path, parts: Iterable[bytes]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.parent / f".{path.name}.{random_bytes(6).hex()}"
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

@@ -15,7 +15,7 @@ import msgspec
 from clonos.core.errors import JobError
 from clonos.io.cloud_files import CloudFiles
 from clonos.io.entropy import random_bytes
-from clonos.io.envelope import ObjectCorrupt, seal, unseal
+from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.hadoop_files import HadoopFiles
 from clonos.io.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.store_chain import CHAIN_FORMAT, AppendOutcome, ChainEntry, EntryKind, StoreChain
@@ -102,14 +102,14 @@ class CheckpointStore:
 
     # ------------------------------------------------------------------ objects
 
-    def write_object(self, name: str, content: bytes) -> None:
-        """Durable when it returns."""
-        self.files.write(f"{OBJECTS}/{name}", seal(content))
+    def write_object(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Durable when it returns. Pieces are asked for while it is written."""
+        self.files.write_parts(f"{OBJECTS}/{name}", seal_pieces(pieces))
 
-    def read_object(self, name: str) -> bytes:
-        """The content, its checksum verified."""
+    def read_object(self, name: str) -> Iterator[bytes | memoryview]:
+        """Its pieces, each verified when it is its turn: ``ObjectCorrupt``. ``ObjectMissing``: at once."""
         full_name = f"{OBJECTS}/{name}"
-        return unseal(self.files.read(full_name), full_name)
+        return unseal_pieces(self.files.read(full_name), full_name)
 
     def delete_objects(self, names: Iterable[str]) -> None:
         """One that is missing already is no error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -144,7 +145,7 @@ def _resumed(store: CheckpointStore, run: RunOptions, plan: Plan) -> CheckpointM
 
 def _is_there(store: CheckpointStore, name: str) -> bool:
     try:
-        store.read_object(name)
+        deque(store.read_object(name), maxlen=0)  # each piece is verified when it is its turn
     except ObjectMissing:
         return False
     return True

@@ -50,9 +50,9 @@ class AsyncMap(Operator):
 
     def open(self, scope: Scope) -> None:
         self._recorder = cast(CallingRecorder, scope.context.recorder)
-        self._open = scope.state.table(f"{self._step}/{OPEN_NAME}")
-        self._done = scope.state.table(f"{self._step}/{DONE_NAME}")
-        self._next = scope.state.table(f"{self._step}/{NEXT_NAME}")
+        self._open = scope.state.table(f"{self._step}/{OPEN_NAME}", is_small=True)
+        self._done = scope.state.table(f"{self._step}/{DONE_NAME}", is_small=True)
+        self._next = scope.state.table(f"{self._step}/{NEXT_NAME}", is_small=True)
         self._number = self._next.entries.get(0, self._number)
         self._recorder.limit_calls(self._capacity)
         for number, record in self._open.entries.items():

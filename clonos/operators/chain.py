@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
+from clonos.core.chain import ChainContext, ChainSnapshot, Mirror, Pieces
 from clonos.operators.guard import Guard
 from clonos.operators.journal import JournalHead
 from clonos.operators.operator import Drop, Due, Fork, Operator, Scope
@@ -81,7 +81,7 @@ class OperatorChain:
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         """Restores and opens. StepFailed: ``open`` of a process function raised."""
         assert mirror is None or isinstance(mirror, StateImage), "the image is of another kind of chain"
-        self._state = StateBackend(mirror, context.max_parallelism)
+        self._state = StateBackend(mirror, context.inline_bytes_max)
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
             operator.out = self._follower_of(node)
@@ -111,11 +111,13 @@ class OperatorChain:
     def process_rows(self, port: int, rows: list[Any]) -> None:
         """One step's rows of an input edge."""
         if rows:
+            self._begin_step()
             self._rows_inputs[port](rows)
 
     def process_columns(self, port: int, batch: Any) -> None:
         """One step's columns of an input edge."""
         if batch.num_rows:
+            self._begin_step()
             self._columns_inputs[port](batch)
 
     def poll(self, records_max: int) -> tuple[int, int] | None:
@@ -124,6 +126,7 @@ class OperatorChain:
 
     def read(self, split: int, count: int) -> None:
         """Takes records of a split through the chain."""
+        self._begin_step()
         self._head().read(split, count)
 
     def look(self, now_ns: int) -> bytes:
@@ -183,7 +186,18 @@ class OperatorChain:
         for operator in self._operators:
             operator.prepare(checkpoint)
         position = b"" if self._source is None else self._source.position()
-        return ChainSnapshot(self._state.changes(full), position)
+        changes, more = self._state.take(full)
+        return ChainSnapshot(changes, position, more)
+
+    def whole_state(self) -> Pieces | None:
+        """All of the keyed state as ``snapshot`` has just found it."""
+        assert self._state is not None, "a chain is opened first"
+        return self._state.whole()
+
+    def _begin_step(self) -> None:
+        """What was frozen for a snapshot that is stored by now is not any more."""
+        assert self._state is not None, "a chain is opened first"
+        self._state.melt()
 
     def _head(self) -> SourceHead | JournalHead:
         assert self._source is not None, "only a source reads splits"

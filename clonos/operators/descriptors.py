@@ -6,22 +6,16 @@ A descriptor names a kind of state; it holds none. ``context.state(descriptor)``
 from __future__ import annotations
 
 import copy
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from types import NoneType
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
-from uuid import UUID
 
 from clonos.core.errors import JobError
 from clonos.core.keys import state_key
+from clonos.operators.freezing import IMMUTABLE
 from clonos.operators.state import StateBackend, Table
 
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
-
-IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID})
-"""Types whose values cannot be changed by who reads them. (A tuple may hold a list.)"""
 
 
 class HasKey(Protocol):

@@ -2,7 +2,7 @@
 
 A table belongs to one step and one of its descriptors; ``step/name`` names it for the job's life. Rules:
 
-- Entries are kept under ``keys.state_key``, so that 1 and True are two keys; bytes carry the user's key and its group.
+- Entries are kept under ``keys.state_key``, so that 1 and True are two keys; bytes carry the user's key.
 - A table restored from snapshots has its entries in the order of the original: windows and timers fire by it. A key
   that was deleted and set again stands at the end in both.
 - The same calls give the same bytes in every process.
@@ -11,71 +11,29 @@ A table belongs to one step and one of its descriptors; ``step/name`` names it f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, Final
 
-import msgspec
+from clonos.core.values import rows_of
+from clonos.operators.changes import (
+    Entries,
+    Section,
+    decode_piece,
+    encode_deleted,
+    encode_piece,
+    encode_sections,
+    state_keys_of,
+)
+from clonos.operators.freezing import LaterPieces, Overlay
 
-from clonos.core.errors import EnvironmentFault, JobError
-from clonos.core.keys import encode_key, key_group, key_of, state_keys
-from clonos.core.values import decode_rows, encode_rows
+INLINE_BYTES_MAX: Final = 4 << 20
+"""What a barrier encodes itself, in a few ms; the rest is left to others."""
 
-CHANGES_FORMAT: Final = 1
+ALL: Final = 1 << 60
+"""More entries than there can be."""
 
-SECTION_ENTRIES_MAX: Final = 1 << 14
-"""Of one section of a table in the bytes."""
-
-
-class StateMalformed(EnvironmentFault):
-    """Bytes of a snapshot are no changes of state."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"the changes of state in a snapshot cannot be read: {self.reason}."
-            " Restore the object from a backup, or resume from an earlier checkpoint with --resume --checkpoint N."
-        )
-
-
-class StateUnsupported(JobError):
-    """A step keeps something in its state that no snapshot can carry."""
-
-    def __init__(self, table: str, problem: str) -> None:
-        super().__init__(table, problem)
-        self.table = table
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"the state {self.table} cannot be stored: {self.problem}"
-
-
-class _TableChanges(msgspec.Struct, frozen=True, array_like=True):
-    """A section of one table. ``groups``: per key that is set its key group: who has it when the job is rescaled."""
-
-    name: str
-    deleted: bytes
-    keys: bytes
-    groups: bytes
-    values: bytes
-
-
-class _Changes(msgspec.Struct, frozen=True, array_like=True):
-    """``is_full``: everything else is forgotten first. ``dropped``: tables that are forgotten before the rest."""
-
-    format: int
-    is_full: bool
-    dropped: tuple[str, ...]
-    tables: tuple[_TableChanges, ...]
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(_Changes)
-
-Entries = dict[Any, Any]
-GroupKey = Callable[[Any], Any]
+MELTED_A_STEP_MAX: Final = 1 << 11
+"""Entries that a step merges into what was frozen, in about a ms."""
 
 
 class StateImage:
@@ -86,34 +44,35 @@ class StateImage:
     def __init__(self) -> None:
         self.tables: dict[str, Entries] = {}
 
-    def apply(self, changes: bytes) -> None:
-        """Brings in one snapshot's changes. StateMalformed; ValueMalformed: values of other code."""
-        decoded = _decode(changes)
+    def apply(self, changes: bytes | memoryview) -> None:
+        """Brings in a piece of one snapshot's changes. StateMalformed; ValueMalformed: values of other code."""
+        decoded = decode_piece(changes)
         if decoded.is_full:
             self.tables.clear()
         for name in decoded.dropped:
             self.tables.pop(name, None)
-        for table in decoded.tables:
-            entries = self.tables.setdefault(table.name, {})
-            for key in _state_keys_of(table.deleted):
+        for section in decoded.sections:
+            entries = self.tables.setdefault(section.name, {})
+            for key in state_keys_of(section.deleted):
                 entries.pop(key, None)
-            entries.update(zip(_state_keys_of(table.keys), decode_rows(table.values), strict=True))
+            entries.update(zip(state_keys_of(section.keys), rows_of(section.values), strict=True))
 
 
 class Table:
-    """Entries of one descriptor. Who changes ``entries`` directly says so in ``changed``."""
+    """Entries of one descriptor. Who changes ``entries`` directly says so in ``changed``, and asks for them anew in
+    each step: they may be an ``Overlay``, which is asked key by key, unless the table ``is_small``."""
 
-    __slots__ = ("entries", "changed", "deleted", "group_key", "prunes_empty")
+    __slots__ = ("entries", "changed", "deleted", "prunes_empty", "is_small")
 
-    def __init__(self, entries: Entries, group_key: GroupKey = key_of, prunes_empty: bool = False) -> None:
-        """``group_key``: the user's key, which decides the group, from an entry's. ``prunes_empty``: an empty container
-        is the same as none."""
+    def __init__(self, entries: Entries) -> None:
         self.entries = entries
         self.changed: dict[Any, None] = {}
         """An ordered set: new keys in the order in which they came into ``entries``."""
         self.deleted: dict[Any, None] = {}
-        self.group_key = group_key
-        self.prunes_empty = prunes_empty
+        self.prunes_empty = False
+        """An empty container is the same as none."""
+        self.is_small = False
+        """It is never frozen."""
 
     def set(self, key: Any, value: Any) -> None:
         """Sets one entry."""
@@ -131,36 +90,15 @@ class Table:
             self.changed.pop(key, None)
             self.deleted[key] = None
 
-    def changes(self, name: str, full: bool, max_parallelism: int) -> list[_TableChanges]:
-        """What has changed since the last call, or all. StateUnsupported."""
+    def contents(self) -> Entries:
+        """All entries, for who drops the table."""
+        return self.entries.merged() if isinstance(self.entries, Overlay) else self.entries
+
+    def prune(self) -> None:
+        """Before the changes are taken."""
         if self.prunes_empty:
             for key in [key for key in self.changed if not self.entries[key]]:
                 self.delete(key)
-        wanted = list(self.entries if full else self.changed)
-        deleted = [] if full else list(self.deleted)
-        try:
-            if deleted:
-                return [
-                    self._section(name, deleted, [], max_parallelism),
-                    *self._sections(name, wanted, max_parallelism),
-                ]
-            return self._sections(name, wanted, max_parallelism)
-        except JobError as problem:
-            raise StateUnsupported(name, str(problem)) from problem
-
-    def _sections(self, name: str, wanted: list[Any], max_parallelism: int) -> list[_TableChanges]:
-        starts = range(0, len(wanted), SECTION_ENTRIES_MAX)
-        return [self._section(name, [], wanted[i : i + SECTION_ENTRIES_MAX], max_parallelism) for i in starts]
-
-    def _section(self, name: str, deleted: list[Any], wanted: list[Any], max_parallelism: int) -> _TableChanges:
-        entries = self.entries
-        return _TableChanges(
-            name,
-            encode_rows([key_of(key) for key in deleted]),
-            encode_rows([key_of(key) for key in wanted]),
-            encode_rows([key_group(encode_key(self.group_key(key)), max_parallelism) for key in wanted]),
-            encode_rows([entries[key] for key in wanted]),
-        )
 
     def forget_changes(self) -> None:
         """They are in a snapshot now."""
@@ -171,20 +109,25 @@ class Table:
 class StateBackend:
     """The tables of one incarnation's chain."""
 
-    __slots__ = ("_max_parallelism", "_restored", "_tables", "_dropped")
+    __slots__ = ("_inline_bytes_max", "_restored", "_tables", "_dropped", "_reading", "_is_frozen")
 
-    def __init__(self, image: StateImage | None, max_parallelism: int) -> None:
+    def __init__(self, image: StateImage | None, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
         """Takes over the image's tables; nobody else uses it from now on."""
-        self._max_parallelism = max_parallelism
+        self._inline_bytes_max = inline_bytes_max
         self._restored = {} if image is None else image.tables
         self._tables: dict[str, Table] = {}
         self._dropped: dict[str, None] = {}
+        self._reading: list[LaterPieces] = []
+        self._is_frozen = False
+        """Whether some tables are not plain: their pieces are read, or they melt."""
 
-    def table(self, name: str, group_key: GroupKey = key_of, prunes_empty: bool = False) -> Table:
+    def table(self, name: str, prunes_empty: bool = False, is_small: bool = False) -> Table:
         """The table of this name, with what was restored; a new one if there is none."""
         found = self._tables.get(name)
         if found is None:
-            found = self._tables[name] = Table(self._restored.pop(name, {}), group_key, prunes_empty)
+            found = self._tables[name] = Table(self._restored.pop(name, {}))
+        found.prunes_empty = found.prunes_empty or prunes_empty
+        found.is_small = found.is_small or is_small
         return found
 
     def restored(self, prefix: str) -> list[str]:
@@ -196,30 +139,91 @@ class StateBackend:
         del self._tables[name]
         self._dropped[name] = None
 
+    # --- snapshots
+
     def changes(self, full: bool) -> bytes:
-        """What has changed since the last call, or all of it. StateUnsupported: a value cannot be kept."""
+        """What has changed since the last call, or all of it, at once. StateUnsupported: a value cannot be kept."""
+        sections: list[Section] = []
+        for name, keys in self._begin(full, sections):
+            sections += encode_sections(name, self._tables[name].entries, keys)
+        return self._end(full, sections)
+
+    def take(self, full: bool) -> tuple[bytes, LaterPieces | None]:
+        """The same; what is beyond the limit is frozen, and becomes bytes when somebody iterates the pieces."""
+        self.melt(ALL)
+        if self._reading:  # one at a time; what has changed since is small
+            return self.changes(full), None
+        sections: list[Section] = []
+        later: dict[str, tuple[Entries, list[Any] | None]] = {}
+        left_bytes = self._inline_bytes_max
+        for name, keys in self._begin(full, sections):
+            table = self._tables[name]
+            for section in encode_sections(name, table.entries, keys):
+                sections.append(section)
+                left_bytes -= section.size_bytes
+                if left_bytes < 0 and not table.is_small:
+                    break
+            if rest := list(keys):
+                later[name] = (self._frozen(table), rest)
+        return self._end(full, sections), self._read(LaterPieces(later)) if later else None
+
+    def whole(self) -> LaterPieces | None:
+        """All of the state as it is now, just behind ``take``, for later. None: what is frozen since before is read
+        still."""
+        over = [table.entries for table in self._tables.values() if isinstance(table.entries, Overlay)]
+        if not all(overlay.is_untouched for overlay in over):
+            return None
+        sections: list[Section] = []
+        later: dict[str, tuple[Entries, list[Any] | None]] = {}
+        for name in list(self._restored):
+            self.table(name)
+        for name, table in sorted(self._tables.items()):
+            if table.is_small:
+                sections += encode_sections(name, table.entries)
+            else:
+                later[name] = (self._frozen(table), None)
+        return self._read(LaterPieces(later, (encode_piece(tuple(sections), is_full=True),)))
+
+    def melt(self, entries_max: int = MELTED_A_STEP_MAX) -> None:
+        """Between two steps: what nobody reads any more takes in what has changed, until its tables are plain again."""
+        if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
+            return
+        self._reading = []
+        self._is_frozen = False
+        for table in self._tables.values():
+            if isinstance(overlay := table.entries, Overlay):
+                if overlay.melt(entries_max):
+                    table.entries = overlay.below
+                else:
+                    self._is_frozen = True
+
+    def _begin(self, full: bool, sections: list[Section]) -> list[tuple[str, Iterator[Any]]]:
+        """By table the keys that are wanted; what was deleted stands in front of them."""
         if full:  # what was restored and no step has asked for yet is part of it
             for name in list(self._restored):
                 self.table(name)
-        tables: list[_TableChanges] = []
+        wanted: list[tuple[str, Iterator[Any]]] = []
         for name, table in sorted(self._tables.items()):
-            tables += table.changes(name, full, self._max_parallelism)
-        changes = _Changes(CHANGES_FORMAT, full, () if full else tuple(self._dropped), tuple(tables))
+            table.prune()
+            if table.deleted and not full:
+                sections.append(encode_deleted(name, table.deleted))
+            wanted.append((name, iter(list(table.contents() if full else table.changed))))
+        return wanted
+
+    def _end(self, full: bool, sections: list[Section]) -> bytes:
+        dropped = () if full else tuple(self._dropped)
         for table in self._tables.values():
             table.forget_changes()
         self._dropped = {}
-        return _encoder.encode(changes)
+        return encode_piece(tuple(sections), full, dropped)
 
+    def _frozen(self, table: Table) -> Entries:
+        """The entries of a table, which stand still from now on."""
+        if not isinstance(table.entries, Overlay):
+            table.entries = Overlay(table.entries)
+            self._is_frozen = True
+        return table.entries.below
 
-def _decode(changes: bytes) -> _Changes:
-    try:
-        decoded = _decoder.decode(changes)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StateMalformed(str(error)) from error
-    if decoded.format > CHANGES_FORMAT:
-        raise StateMalformed(f"format {decoded.format} is newer than {CHANGES_FORMAT}: update clonos")
-    return decoded
-
-
-def _state_keys_of(encoded: bytes) -> list[Any]:
-    return state_keys(decode_rows(encoded))
+    def _read(self, pieces: LaterPieces) -> LaterPieces:
+        self._reading.append(pieces)
+        return pieces

@@ -16,7 +16,7 @@ class Timers:
     __slots__ = ("_table", "_registered", "_heap", "_next_place")
 
     def __init__(self, name: str, state: StateBackend) -> None:
-        self._table = state.table(name, group_key=_key_of_timer)
+        self._table = state.table(name)
         # Entries stand in the order in which they were registered, restored ones too.
         self._registered: dict[Any, int] = {entry: place for place, entry in enumerate(self._table.entries)}
         self._heap: list[tuple[int, int, Any]] = []
@@ -72,7 +72,3 @@ def _timer_of(entry: Any) -> tuple[int, Any]:
     timer = key_of(entry)
     assert isinstance(timer, tuple), "a table of timers holds (instant, key)"
     return timer
-
-
-def _key_of_timer(entry: Any) -> Any:
-    return _timer_of(entry)[1]

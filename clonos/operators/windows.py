@@ -71,7 +71,7 @@ class Window(Operator):
 
     def fire(self, due: Sequence[Due]) -> None:
         for _, start_ns in due:
-            entries = self._open_windows.pop(start_ns).entries
+            entries = self._open_windows.pop(start_ns).contents()
             self._state.drop(self._name(start_ns))
             keys, values = self._aggregate.results(list(map(key_of, entries)), list(entries.values()), self.guard)
             start, end = from_instant(start_ns), from_instant(start_ns + self._size_ns)

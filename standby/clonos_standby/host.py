@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from clonos.core.chain import Mirror
+from clonos.core.chain import Mirror, Pieces
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.messages import (
     Batch,
@@ -106,7 +106,8 @@ class SlotHost:
         )
         self._slot = Slot(slot_id, self._image.plan, self._options, self)
         self._intakes = JournalThreads(self._image, self._slot, self._inbox)
-        self._snapshots = SnapshotStore(CheckpointStore(birth.store_url), self._slot, self._inbox, self._faults)
+        store = CheckpointStore(birth.store_url)
+        self._snapshots = SnapshotStore(store, self._slot, self._inbox, self.new_mirror, self._faults)
 
     # ------------------------------------------------------------------ the life
 
@@ -268,9 +269,13 @@ class SlotHost:
         """Of the task's vertex."""
         return self._image.new_mirror(self._image.plan.vertex_of[task])
 
-    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
+    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         """In the background."""
-        self._snapshots.write(name, snapshot)
+        self._snapshots.write(name, snapshot, more)
+
+    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        """Where nobody waits for it."""
+        self._snapshots.write_whole(name, snapshot, whole)
 
     def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
         """In the background."""

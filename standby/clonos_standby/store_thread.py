@@ -6,20 +6,28 @@ A failure is tried again a few times, then it becomes an event: the slot's machi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeVar
 
 from msgspec import structs
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.chain import Mirror, Pieces
+from clonos.core.errors import ClonosError, EnvironmentFault
 from clonos.core.failures import failure_of
 from clonos.core.ids import Incarnation, TaskId
 from clonos.core.messages import TaskFailed
 from clonos.core.slot import Slot
-from clonos.core.snapshots import Snapshot, SnapshotMalformed, decode_snapshot, encode_snapshot
-from clonos.io.envelope import ObjectCorrupt
+from clonos.core.snapshots import (
+    STANDBY_BYTES_MAX,
+    Snapshot,
+    encode_snapshot,
+    restore_from,
+    standby_payload,
+)
 from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import ObjectMissing, StoreFailed
 from clonos.io.store import CheckpointStore
@@ -79,60 +87,117 @@ class StoreThread:
 
 
 class SnapshotStore:
-    """Snapshots in the background; outcomes are calls of the slot's machine."""
+    """Snapshots in the background; outcomes are calls of the slot's machine.
 
-    def __init__(self, store: CheckpointStore, slot: Slot, inbox: Inbox, faults: FaultPoints | None = None) -> None:
+    What nobody waits for, all of the state of a task, has a thread of its own: no checkpoint waits for it.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        slot: Slot,
+        inbox: Inbox,
+        new_mirror: Callable[[TaskId], Mirror],
+        faults: FaultPoints | None = None,
+    ) -> None:
         self._faults = faults
-        self._store, self._slot, self._inbox = store, slot, inbox
+        self._store, self._slot, self._inbox, self._new_mirror = store, slot, inbox, new_mirror
         self._writer = StoreThread("store writer", inbox)
+        self._writer_of_wholes = StoreThread("store writer of whole states", inbox)
         self._reader = StoreThread("store reader", inbox)
 
-    def write(self, name: str, snapshot: Snapshot) -> None:
+    def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         """``Slot.on_snapshot_written`` tells the outcome."""
-        self._writer.put(lambda: self._write(name, snapshot))
+        self._writer.put(lambda: self._write(name, snapshot, more))
 
-    def _write(self, name: str, snapshot: Snapshot) -> None:
-        encoded = encode_snapshot(snapshot)
-        if self._faults is not None:
-            self._faults.reach("snapshot begun", self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
+    def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
+        self._reach("snapshot begun", snapshot)
+        pieces = _Kept(snapshot, more)
         try:
-            self._writer.persist(lambda: self._store.write_object(name, encoded))
+            self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
             logger.warning("%s", error)
             self._inbox.put(self._slot.on_snapshot_written, name, b"", str(error))
+        except ClonosError as error:
+            self._give_up(snapshot, error)
         else:
-            if self._faults is not None:
-                self._faults.reach(
-                    "snapshot written", self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint)
-                )
-            self._inbox.put(self._slot.on_snapshot_written, name, encoded, "")
+            if more is not None:
+                more.release()
+            self._reach("snapshot written", snapshot)
+            self._inbox.put(self._slot.on_snapshot_written, name, standby_payload(pieces.kept), "")
+
+    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        """``Slot.on_whole_written`` tells it, if it is stored."""
+        self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole))
+
+    def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        self._reach("whole state begun", snapshot)
+        try:
+            self._store.write_object(name, chain((encode_snapshot(snapshot),), whole))
+        except StoreFailed as error:
+            logger.warning("%s The next snapshots build on the earlier ones; it is tried again later.", error)
+        except ClonosError as error:
+            self._give_up(snapshot, error)
+        else:
+            self._reach("whole state written", snapshot)
+            self._inbox.put(self._slot.on_whole_written, name)
+        finally:
+            whole.release()
+
+    def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
+        """Something in the state cannot be kept: the task fails by it, as it does where it encodes it itself."""
+        failed = failure_of(snapshot.task, snapshot.incarnation, error, is_fatal=True)
+        self._inbox.put(self._slot.on_raised, failed)
+
+    def _reach(self, point: str, snapshot: Snapshot) -> None:
+        if self._faults is not None:
+            self._faults.reach(point, self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
 
     def read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
         """``Slot.on_objects_read`` tells the outcome."""
         self._reader.put(lambda: self._read(token, names))
 
     def _read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+        objects = ((name, self._reader.persist(partial(self._store.read_object, name))) for name in names)
         try:
-            snapshots = [self._read_one(name) for name in names]
-        except (ObjectMissing, ObjectCorrupt, SnapshotMalformed) as error:
-            if token[0] == "task":  # reading again does not help, and going back further is for people to decide
+            restored = restore_from(objects, self._new_mirror(TaskId(token[1])))
+        except EnvironmentFault as error:
+            if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
+                logger.warning("%s", error)
+                self._inbox.put(self._slot.on_objects_read, token, None, str(error))
+            elif token[0] == "task":  # reading again does not help, and going back further is for people to decide
                 self._inbox.put(self._slot.on_raised, _unrestorable(token, error))
             else:  # a standby that lags may ask for what a later checkpoint has made superfluous
                 logger.info("%s", error)
                 self._inbox.put(self._slot.on_objects_read, token, None, str(error))
-        except StoreFailed as error:
-            logger.warning("%s", error)
-            self._inbox.put(self._slot.on_objects_read, token, None, str(error))
         else:
-            self._inbox.put(self._slot.on_objects_read, token, snapshots, "")
-
-    def _read_one(self, name: str) -> Snapshot:
-        return decode_snapshot(self._reader.persist(lambda: self._store.read_object(name)), name)
+            self._inbox.put(self._slot.on_objects_read, token, restored, "")
 
     def close(self) -> None:
-        """Ends both threads."""
+        """Ends the threads."""
         self._writer.close()
+        self._writer_of_wholes.close()
         self._reader.close()
+
+
+class _Kept:
+    """The pieces of a snapshot, as often as they are asked for; those of the last time are kept for standbys, unless
+    they are too many."""
+
+    def __init__(self, snapshot: Snapshot, more: Pieces | None) -> None:
+        self._snapshot, self._more = snapshot, more
+        self.kept: list[bytes] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.kept = []
+        size_bytes = 0
+        for piece in chain((encode_snapshot(self._snapshot),), self._more or ()):
+            size_bytes += len(piece)
+            if size_bytes <= STANDBY_BYTES_MAX:
+                self.kept.append(piece)
+            else:
+                self.kept = []
+            yield piece
 
 
 def _crash(error: BaseException) -> None:

@@ -130,8 +130,8 @@ def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
 
 
 def _truncate_at_the_barrier(planting: Planting) -> None:
-    def take(right: Any, self: Hosted, snapshot: Any, parts: Any) -> None:
-        right(self, snapshot, parts)
+    def take(right: Any, self: Hosted, snapshot: Any, *rest: Any) -> None:
+        right(self, snapshot, *rest)
         if self.effects.journal is not None:
             self.effects.journal.truncate(snapshot.journal_offset_bytes)
 

@@ -37,6 +37,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "inflight_logs_are_never_truncated": ("37 all but the keeper die", 0),
     "causal_logs_are_never_truncated": ("37 all but the keeper die", 0),
     "snapshots_are_settled_one_checkpoint_early": ("45 sink dies before its last commit", 0),
+    "whole_states_count_before_they_are_stored": ("38 more triggers are lost than may be pending", 0),
     "acknowledgements_of_the_dead_count": ("35 acknowledgement of a dead sink", 4),
     "acknowledgements_are_not_forgotten": ("39 trigger dies with its source with its barrier on its way", 0),
     "no_committing": ("32 task dies while metadata is written", 0),

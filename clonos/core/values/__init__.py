@@ -11,13 +11,16 @@ from __future__ import annotations
 from clonos.core.values.columns import decode_columns, encode_columns
 from clonos.core.values.faults import RegistrationRefused, ValueBeyondLimit, ValueMalformed, ValueUnsupported
 from clonos.core.values.registry import register, registered
-from clonos.core.values.rows import decode_rows, encode_rows
+from clonos.core.values.rows import Column, column_of, decode_rows, encode_rows, rows_of
 from clonos.core.values.value import decode_value, encode_value
 
 __all__ = [
     "encode_value",
     "decode_value",
     "encode_rows",
+    "Column",
+    "column_of",
+    "rows_of",
     "decode_rows",
     "encode_columns",
     "decode_columns",

@@ -77,6 +77,11 @@ class Column(msgspec.Struct, frozen=True, array_like=True):
     data: bytes = b""
     parts: tuple[Column, ...] = ()
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its cells."""
+        return len(self.data) + sum([part.size_bytes for part in self.parts])
+
 
 CONTAINERS: Final = frozenset((tuple, list, dict))
 """One alone is packed in half the time that its columns would take to be made."""
@@ -86,17 +91,30 @@ COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
 
 def encode_rows(rows: list[Any]) -> bytes:
     """The bytes of a batch. ValueUnsupported: a part of a row cannot travel. ValueBeyondLimit."""
+    data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column_of(rows))))
+    if len(data) > limits.BATCH_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of an encoded batch", len(data), limits.BATCH_BYTES_MAX)
+    return data
+
+
+def column_of(rows: list[Any]) -> Column:
+    """The same as a part of a larger message of msgpack, for whose size its owner answers."""
     if len(rows) > limits.BATCH_ROWS_MAX:
         raise ValueBeyondLimit("rows of a batch", len(rows), limits.BATCH_ROWS_MAX)
     try:
         is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
-        column = _exact(rows, 0) if is_sole else _column(rows, 0)
-        data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column)))
+        return _exact(rows, 0) if is_sole else _column(rows, 0)
     except Refused as refused:
         raise unsupported("rows", rows, refused) from refused
-    if len(data) > limits.BATCH_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded batch", len(data), limits.BATCH_BYTES_MAX)
-    return data
+
+
+def rows_of(column: Column) -> list[Any]:
+    """What ``column_of`` was given. ValueMalformed."""
+    try:
+        return _cells(column, 0)
+    # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
+    except Exception as error:
+        raise ValueMalformed("batch", reason(error)) from error
 
 
 def decode_rows(data: bytes | memoryview) -> list[Any]:

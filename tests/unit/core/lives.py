@@ -111,6 +111,7 @@ class Life(TaskPort):
         self.outputs: dict[ChannelId, list[tuple[int, int, str]]] = {}
         self.first_seqs = dict(self.start.snapshots[-1].outputs) if self.start.snapshots else {}
         self.snapshots: list[Snapshot] = []
+        self.wholes: dict[int, tuple[bytes, ...]] = {}
         self.performed: list[str] = []
         self.kept_to: list[int] = []  # what calls with an effect have waited for
         self.live_at: dict[ChannelId, int] | None = None
@@ -207,6 +208,8 @@ class Life(TaskPort):
             self.events += [f"barrier {output.checkpoint}"] * (output.kind == Kind.BARRIER)
         if emission.snapshot is not None:
             self.snapshots.append(emission.snapshot)
+            if emission.whole is not None:
+                self.wholes[emission.snapshot.checkpoint] = tuple(emission.whole)
         if self.emissions == self._dies_at_emission:
             raise TaskStopped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clonos.core import messages as m
 from clonos.core import wire
-from clonos.core.chain import Kind, Mirror
+from clonos.core.chain import Kind, Mirror, Pieces
 from clonos.core.determinants import NAMES, LogReader
 from clonos.core.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.plan import Plan
@@ -199,7 +199,10 @@ class RecordingShell(SlotShell):
     def new_mirror(self, task: TaskId) -> Mirror:
         return TellingMirror()
 
-    def write_snapshot(self, name: str, snapshot: Snapshot) -> None:
+    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
+        self.said.append(f"write {name} beside it")
+
+    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         self.written[name] = snapshot
         self.said.append(f"write {name}")
 

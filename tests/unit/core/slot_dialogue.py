@@ -22,7 +22,7 @@ from clonos.core.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incar
 from clonos.core.options import Options
 from clonos.core.ports import Emission, Output
 from clonos.core.slot import Slot
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.values import encode_value
 from tests.unit.core.plans import chain_of, number, placement, view
 from tests.unit.core.recording_shell import RecordingShell
@@ -239,7 +239,7 @@ class Dialogue:
         snapshot = self.snapshot(task, life, int(words[1]), given)
         names = tuple(f"object-{i}" for i in range(1, snapshot.checkpoint + 1))
         message = m.StandbyUpdate(task, life, snapshot.checkpoint, snapshot.previous, names)
-        self.hear(9, message, encode_snapshot(snapshot))
+        self.hear(9, message, standby_payload([encode_snapshot(snapshot)]))
 
     # ------------------------------------------------------------------ the slot's own events
 
@@ -334,13 +334,13 @@ class Dialogue:
     def do_written(self, words: list[str], given: Given) -> None:
         """``written NAME``, ``written NAME failed``"""
         error = "the disk is full" if "failed" in words else ""
-        encoded = b"" if error else encode_snapshot(self.shell.written[words[0]])
-        self.slot.on_snapshot_written(words[0], encoded, error)
+        payload = b"" if error else standby_payload([encode_snapshot(self.shell.written[words[0]])])
+        self.slot.on_snapshot_written(words[0], payload, error)
 
     def do_read(self, words: list[str], given: Given) -> None:
         """``read task b.2 1,2 out=3``: the store's snapshots of these checkpoints; ``failed`` instead of them."""
         task, life = self.life(words[1])
-        snapshots = None
+        restored = None
         if "failed" not in words:
             numbers = [int(n) for n in words[2].split(",")]
             bases = (-1, *numbers)
@@ -348,7 +348,9 @@ class Dialogue:
                 self.snapshot(task, life, n, {**given, "on": str(base)})
                 for base, n in zip(bases, numbers, strict=False)
             ]
-        self.slot.on_objects_read((words[0], task, life), snapshots, "" if snapshots else "no such object")
+            objects = [("", [encode_snapshot(snapshot)]) for snapshot in snapshots]
+            restored = restore_from(objects, self.shell.new_mirror(task))
+        self.slot.on_objects_read((words[0], task, life), restored, "" if restored else "no such object")
 
     def do_raised(self, words: list[str], given: Given) -> None:
         task, life = self.life(words[0])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
+from clonos.core.chain import ChainContext, ChainSnapshot, Mirror, Pieces, ReadyPieces
 from clonos.core.outcomes import decode_outcome
 from clonos.core.recorder import current
 from clonos.core.values import decode_value, encode_value
@@ -84,7 +84,7 @@ class TellingMirror:
     def __init__(self) -> None:
         self.state: dict[Any, Any] = {}
 
-    def apply(self, changes: bytes) -> None:
+    def apply(self, changes: bytes | memoryview) -> None:
         self.state.update(decode_value(changes))  # type: ignore[call-overload]
 
 
@@ -204,6 +204,9 @@ class TellingChain:
         changes = encode_value({key: self.state[key] for key in keys})
         self.changed = {}
         return ChainSnapshot(changes, encode_value((self.served, self.timers, self.offsets, self.asked)))
+
+    def whole_state(self) -> Pieces | None:
+        return ReadyPieces((encode_value(self.state),))
 
     def close(self) -> None:
         self.is_closed = True

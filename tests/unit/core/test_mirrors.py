@@ -7,7 +7,7 @@ import itertools
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import StandbyUpdate
 from clonos.core.mirrors import Standby
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 
 TASK, LIFE = TaskId(2), Incarnation(7)
 
@@ -18,7 +18,7 @@ class Story:
     def __init__(self) -> None:
         self.applied = b""
 
-    def apply(self, changes: bytes) -> None:
+    def apply(self, changes: bytes | memoryview) -> None:
         self.applied += changes
 
 
@@ -31,7 +31,7 @@ def snapshot(checkpoint: int, previous: int = -1, final: bool = False, life: int
 def update(checkpoint: int, previous: int = -1, life: int = LIFE) -> tuple[StandbyUpdate, bytes]:
     names = tuple(f"object-{c}" for c in range(1, checkpoint + 1))
     message = StandbyUpdate(TASK, Incarnation(life), CheckpointId(checkpoint), CheckpointId(previous), names)
-    return message, encode_snapshot(snapshot(checkpoint, previous, life=life))
+    return message, standby_payload([encode_snapshot(snapshot(checkpoint, previous, life=life))])
 
 
 def standby(*updates: tuple[StandbyUpdate, bytes]) -> Standby:
@@ -84,8 +84,23 @@ def test_missing_changes_are_asked_for_by_the_names_of_the_latest_chain() -> Non
     for message, data in (update(4, 3), update(3, 2)):
         found.hold(message, data)
     assert found.complete(CheckpointId(4)) == ("object-1", "object-2", "object-3", "object-4")
-    found.adopt([snapshot(1), snapshot(2, 1), snapshot(3, 2), snapshot(4, 3)])
+    chain = [snapshot(1), snapshot(2, 1), snapshot(3, 2), snapshot(4, 3)]
+    found.adopt(restore_from([("", [encode_snapshot(each)]) for each in chain], Story()))
     assert (found.checkpoint, story(found)) == (4, b"<1><2><3><4>")
+
+
+def test_changes_that_are_too_long_to_be_sent_are_fetched() -> None:
+    message, _ = update(2, 1)
+    found = standby(update(1), (message, standby_payload([])))
+    assert found.complete(CheckpointId(2)) == ("object-1", "object-2")
+    assert not found.is_at(CheckpointId(2))
+
+
+def test_how_many_objects_restore_a_state_is_told_by_them() -> None:
+    found = standby(*CHAIN)
+    found.complete(CheckpointId(3))
+    assert found.applied is not None
+    assert found.applied.chain_length == 3
 
 
 def test_g33_an_activated_standby_that_missed_the_completion_brings_itself_to_it() -> None:
@@ -117,7 +132,7 @@ def test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_droppe
 def test_a_final_state_is_what_every_later_checkpoint_restores() -> None:
     found = Standby(TASK, LIFE, Story)
     message, _ = update(3, -1)
-    found.hold(message, encode_snapshot(snapshot(3, final=True)))
+    found.hold(message, standby_payload([encode_snapshot(snapshot(3, final=True))]))
     found.complete(CheckpointId(6))
     assert found.is_at(CheckpointId(6))
     assert not found.is_at(CheckpointId(2))

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
@@ -228,10 +229,11 @@ def test_a_step_never_spans_a_barrier_and_takes_what_several_batches_brought() -
     assert life.story == [1, 2, 3]
 
 
-def test_snapshots_are_full_again_after_a_chain_of_the_longest_length() -> None:
+def test_all_of_the_state_is_stored_again_beside_the_chain_of_the_longest_length() -> None:
     script = [sent(channel, barrier(c)) for c in range(1, 8) for channel in range(3)]
     life = union(*script, snapshot_chain_max=3).run()
-    assert [s.previous for s in life.snapshots] == [-1, 1, 2, -1, 4, 5, -1]
+    assert [s.previous for s in life.snapshots] == [-1, 1, 2, 3, 4, 5, 6]
+    assert list(life.wholes) == [4, 7]
 
 
 def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
@@ -239,10 +241,12 @@ def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
     for checkpoint in range(1, 8):
         life = union(*(sent(channel, barrier(checkpoint)) for channel in range(3)), start=start, snapshot_chain_max=3)
         (snapshot,) = life.run().snapshots
-        chain = [snapshot] if snapshot.previous < 0 or start is None else [*start.snapshots, snapshot]
+        chain = [*(start.snapshots if start is not None else ()), snapshot]
         lengths.append(len(chain))
+        for whole in life.wholes.values():  # it is stored before this life ends
+            chain = [replace_struct(snapshot, previous=CheckpointId(-1), changes=b"".join(whole), chain_length=1)]
         start = Start(b"", chain, snapshot.log_offset_bytes)
-    assert max(lengths) <= 3
+    assert lengths == [1, 2, 3, 4, 2, 3, 4]
 
 
 # ------------------------------------------------------------------ idle inputs and time

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot
+from clonos.core.errors import ClonosError
+from clonos.core.snapshots import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, standby_payload
 from clonos.io.object_files import LocalFiles, StoreFailed
 from clonos.io.store import CheckpointStore
+from clonos.operators.changes import StateUnsupported
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
@@ -27,20 +32,55 @@ class FlakyFiles(LocalFiles):
             self.failures -= 1
             raise StoreFailed(self.url, "do anything", "it is flaky")
 
-    def write(self, name: str, data: bytes) -> None:
+    def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
         self._fail()
-        super().write(name, data)
+        super().write_parts(name, parts)
 
     def read(self, name: str) -> bytes:
         self._fail()
         return super().read(name)
 
 
+@dataclass
+class Story:
+    """A mirror that remembers what was applied to it."""
+
+    applied: list[bytes] = field(default_factory=list)
+
+    def apply(self, changes: bytes | memoryview) -> None:
+        self.applied.append(bytes(changes))
+
+
+class LaterPieces:
+    """Pieces that are made when they are asked for."""
+
+    def __init__(self, *pieces: bytes | ClonosError) -> None:
+        self.pieces = pieces
+        self.is_released = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert not self.is_released
+        for piece in self.pieces:
+            if isinstance(piece, ClonosError):
+                raise piece
+            yield piece
+
+    def release(self) -> None:
+        self.is_released = True
+
+
 def snapshot(checkpoint: int) -> Snapshot:
     required = len(Snapshot.__struct_fields__) - len(Snapshot.__struct_defaults__)
     values: dict[str, Any] = dict.fromkeys(Snapshot.__struct_fields__[:required], 0)
     values |= dict.fromkeys(("inputs", "outputs", "ended"), ())
-    values |= {"format": SNAPSHOT_FORMAT, "checkpoint": checkpoint, "final": False, "position": b"", "changes": b"all"}
+    values |= {
+        "format": SNAPSHOT_FORMAT,
+        "checkpoint": checkpoint,
+        "final": False,
+        "position": b"",
+        "changes": b"all",
+        "chain_length": 1,
+    }
     return Snapshot(**values)
 
 
@@ -51,7 +91,7 @@ class Desk:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
         self.told = Told()
-        self.threads = SnapshotStore(self.store, lone_slot(small_image()), self.told)
+        self.threads = SnapshotStore(self.store, lone_slot(small_image()), self.told, lambda _: Story())
 
 
 @pytest.fixture
@@ -63,24 +103,26 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_is_written_is_read(desk: Desk) -> None:
-    desk.threads.write("a/0", snapshot(1))
-    assert desk.told.next() == ("on_snapshot_written", ("a/0", encode_snapshot(snapshot(1)), ""))
+    desk.threads.write("a/0", snapshot(1), None)
+    assert desk.told.next() == ("on_snapshot_written", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
     desk.threads.read(("standby", 0, 1), ("a/0", "a/0"))
-    assert desk.told.next() == ("on_objects_read", (("standby", 0, 1), [snapshot(1), snapshot(1)], ""))
+    name, (token, restored, error) = desk.told.next()
+    assert (name, token, error) == ("on_objects_read", ("standby", 0, 1), "")
+    assert restored == Restored(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
 
 
 def test_a_store_that_fails_for_a_while_is_tried_again(desk: Desk) -> None:
     desk.files.failures = store_thread.ATTEMPTS_MAX - 1
-    desk.threads.write("a/0", snapshot(1))
+    desk.threads.write("a/0", snapshot(1), None)
     assert desk.told.next()[1][2] == ""
     desk.files.failures = store_thread.ATTEMPTS_MAX - 1
     desk.threads.read(("task", 0, 1), ("a/0",))
-    assert desk.told.next()[1][1] == [snapshot(1)]
+    assert desk.told.next()[1][1].mirror == Story([b"all"])
 
 
 def test_a_store_that_fails_for_longer_is_an_event(desk: Desk) -> None:
     desk.files.failures = store_thread.ATTEMPTS_MAX
-    desk.threads.write("a/0", snapshot(1))
+    desk.threads.write("a/0", snapshot(1), None)
     name, (_, encoded, error) = desk.told.next()
     assert (name, encoded) == ("on_snapshot_written", b"")
     assert "it is flaky" in error
@@ -93,7 +135,7 @@ def test_a_store_that_fails_for_longer_is_an_event(desk: Desk) -> None:
 
 @pytest.mark.parametrize("damage", ["lost", "torn"])
 def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk, damage: str) -> None:
-    desk.threads.write("a/0", snapshot(1))
+    desk.threads.write("a/0", snapshot(1), None)
     desk.told.next()
     if damage == "lost":
         desk.store.delete_objects(["a/0"])
@@ -117,3 +159,54 @@ def test_a_bug_in_a_job_kills_the_process_instead_of_being_forgotten() -> None:
     with pytest.raises(IndexError):
         inbox.drain()
     thread.close()
+
+
+def test_pieces_that_are_made_later_are_part_of_the_object_and_released_when_it_is_stored(desk: Desk) -> None:
+    more = LaterPieces(b"1", b"2")
+    desk.files.failures = 1
+    desk.threads.write("a/0", snapshot(1), more)
+    assert desk.told.next()[1][1] == standby_payload([encode_snapshot(snapshot(1)), b"1", b"2"])
+    assert more.is_released
+    desk.threads.read(("task", 0, 1), ("a/0",))
+    assert desk.told.next()[1][1].mirror == Story([b"all", b"1", b"2"])
+
+
+def test_pieces_are_kept_as_long_as_the_store_fails(desk: Desk) -> None:
+    more = LaterPieces(b"1")
+    desk.files.failures = store_thread.ATTEMPTS_MAX
+    desk.threads.write("a/0", snapshot(1), more)
+    assert desk.told.next()[1][2]
+    assert not more.is_released
+
+
+def test_what_is_long_is_not_sent_to_standbys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_thread, "STANDBY_BYTES_MAX", 300)
+    desk.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
+    assert desk.told.next() == ("on_snapshot_written", ("a/0", b"", ""))
+
+
+def test_a_whole_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
+    whole = LaterPieces(b"1", b"2")
+    desk.threads.write_whole("a/0", replace(snapshot(1), changes=b""), whole)
+    assert desk.told.next() == ("on_whole_written", ("a/0",))
+    assert whole.is_released
+    desk.threads.read(("task", 0, 1), ("a/0",))
+    assert desk.told.next()[1][1].mirror == Story([b"1", b"2"])
+
+
+def test_a_whole_state_that_cannot_be_stored_is_given_up(desk: Desk) -> None:
+    whole = LaterPieces(b"1")
+    desk.files.failures = 1
+    desk.threads.write_whole("a/0", snapshot(1), whole)
+    desk.threads.write_whole("a/1", snapshot(1), LaterPieces())
+    assert desk.told.next() == ("on_whole_written", ("a/1",))
+    assert whole.is_released
+
+
+@pytest.mark.parametrize("kind", ["write", "write_whole"])
+def test_a_task_whose_state_turns_out_to_be_no_value_fails_by_it(desk: Desk, kind: str) -> None:
+    getattr(desk.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
+    name, (failed,) = desk.told.next()
+    assert (name, failed.is_fatal) == ("on_raised", True)
+    assert "the state count/state cannot be stored: a socket" in failed.error
+    assert not desk.files.exists("objects/a/0")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from clonos.io.cloud_files import CloudLocation
-from clonos.io.envelope import ObjectCorrupt, seal, unseal
+from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.object_files import LocalFiles, ObjectMissing, StoreFailed, StoreUnsupported
 from clonos.io.store import AnotherCoordinator, CheckpointStore, NothingToResume, StoreInUse
 from clonos.io.store_chain import KEPT_MAX, AppendOutcome
@@ -37,17 +38,54 @@ def test_a_repetitive_object_is_stored_compressed() -> None:
     assert len(seal(bytes(1 << 20))) < 1 << 14
 
 
+@given(some.lists(some.binary(max_size=2000) | some.just(bytes(5000)), max_size=5))
+def test_what_is_sealed_in_pieces_comes_out_in_them(pieces: list[bytes]) -> None:
+    assert [bytes(piece) for piece in unseal_pieces(b"".join(seal_pieces(pieces)), "name")] == pieces
+
+
+def test_an_object_of_the_first_format_is_one_piece() -> None:
+    assert list(unseal_pieces(seal(b"state"), "name")) == [b"state"]
+
+
+@given(some.data())
+def test_any_other_byte_in_pieces_is_found_before_the_end(data: some.DataObject) -> None:
+    pieces = data.draw(some.lists(some.binary(min_size=1, max_size=900), min_size=1, max_size=3))
+    sealed = bytearray(b"".join(seal_pieces(pieces)))
+    sealed[data.draw(some.integers(0, len(sealed) - 1))] ^= data.draw(some.integers(1, 255))
+    with pytest.raises(ObjectCorrupt, match="snapshots/7"):
+        list(unseal_pieces(bytes(sealed), "snapshots/7"))
+
+
+def test_pieces_that_are_missing_or_in_another_place_are_found() -> None:
+    head, one, one_data, two, two_data, end = seal_pieces([b"one", b"two"])
+    for parts in (
+        (head, two, two_data, one, one_data, end),
+        (head, one, one_data, end),
+        (head, one, one_data, two, two_data),
+        (head, one, one_data, two, two_data, end, b"more"),
+        (head, one, one_data, two),
+    ):
+        with pytest.raises(ObjectCorrupt):
+            list(unseal_pieces(b"".join(parts), "name"))
+
+
+def test_pieces_behind_one_that_compression_hardly_shrinks_are_not_tried() -> None:
+    luck = Random(1).randbytes(1000)
+    assert len(b"".join(seal_pieces([luck, bytes(1000)]))) > 2000
+    assert len(b"".join(seal_pieces([luck] + [bytes(1000)] * 100))) < 50_000
+
+
 def test_an_object_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
-    CheckpointStore(str(tmp_path)).write_object("task/3/7", b"state")
-    assert CheckpointStore(f"file://{tmp_path}").read_object("task/3/7") == b"state"
+    CheckpointStore(str(tmp_path)).write_object("task/3/7", [b"state"])
+    assert b"".join(CheckpointStore(f"file://{tmp_path}").read_object("task/3/7")) == b"state"
 
 
 def test_a_missing_object_is_named_and_deleting_it_again_is_no_error(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
-    store.write_object("task/3/7", b"state")
+    store.write_object("task/3/7", [b"state"])
     store.delete_objects(["task/3/7", "task/3/7"])
     with pytest.raises(ObjectMissing, match="objects/task/3/7"):
-        store.read_object("task/3/7")
+        b"".join(store.read_object("task/3/7"))
 
 
 def test_a_write_that_was_torn_leaves_no_object(tmp_path: Path) -> None:
@@ -160,14 +198,14 @@ def test_overwriting_fences_the_old_job_and_discards_its_state(tmp_path: Path) -
     old, new = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     old_id = old.open_job("one").job_id
     old.append_checkpoint(1, b"1")
-    old.write_object("task/0/1", b"state")
+    old.write_object("task/0/1", [b"state"])
     record = new.open_job("one", overwrite=True)
     assert record.job_id != old_id
     assert old.append_checkpoint(2, b"2") is AppendOutcome.TAKEN
     with pytest.raises(NothingToResume):
         new.checkpoint_metadata()
     with pytest.raises(ObjectMissing):
-        new.read_object("task/0/1")
+        b"".join(new.read_object("task/0/1"))
 
 
 def test_two_that_claim_at_once_are_told_apart(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.core.chain import StepFailed
 from clonos.core.options import Options
+from clonos.operators.changes import StateUnsupported
 from clonos.operators.descriptors import BadStateName, ListState, ValueState
 from clonos.operators.instants import BadInstant, from_instant, to_instant
 from clonos.operators.process import AttributeSetLate, Context, StateNameTaken
-from clonos.operators.state import StateUnsupported
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 
 START = from_instant(START_NS)

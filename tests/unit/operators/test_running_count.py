@@ -70,7 +70,7 @@ def same_results(one: list[Any], other: list[Any]) -> bool:
 def test_counts_are_those_of_the_plain_loop_through_barriers_and_restores(actions: list[Any], counters: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed, "COUNTERS_MAX", counters)
-        backend, image, twin = StateBackend(None, 128), StateImage(), dict[bytes, int]()
+        backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
         made, taken = counting(backend)
         image.apply(backend.changes(True))
         for action in actions:
@@ -84,7 +84,7 @@ def test_counts_are_those_of_the_plain_loop_through_barriers_and_restores(action
             (entries,) = image.tables.values() or ({},)
             assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
             if action == "restore":
-                backend, image = StateBackend(image, 128), StateImage()
+                backend, image = StateBackend(image), StateImage()
                 made, taken = counting(backend)
                 image.apply(backend.changes(True))
 
@@ -96,7 +96,7 @@ def of_columns(column: Any) -> list[Any]:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(COLUMNS), st.booleans(), st.integers(0, 3)), max_size=8), st.booleans())
 def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool) -> None:
-    backend, twin = StateBackend(None, 128), dict[bytes, int]()
+    backend, twin = StateBackend(None), dict[bytes, int]()
     made, taken = counting(backend, takes_columns)
     for column, as_rows, start in batches:
         part = column.slice(start)
@@ -112,7 +112,7 @@ def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_col
 
 
 def test_a_column_that_is_called_as_the_count_is_leaves_in_rows() -> None:
-    made, taken = counting(StateBackend(None, 128), takes_columns=True)
+    made, taken = counting(StateBackend(None), takes_columns=True)
     made.keyed_columns(pyarrow.record_batch({"count": ["a", "a"]}), "count")
     assert taken.records == [("a", 1), ("a", 2)]
 

@@ -61,7 +61,7 @@ def head(source: Any, splits: list[bytes], index: int = 0, parallelism: int = 1)
         Collects(),  # type: ignore[arg-type]
         "",
     )
-    made.open(Scope(context, StateBackend(None, 128)))
+    made.open(Scope(context, StateBackend(None)))
     return made, taken
 
 

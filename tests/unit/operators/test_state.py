@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.keys import encode_key, key_group, key_of, state_key
-from clonos.core.values import ValueMalformed, decode_rows
-from clonos.operators import state as state_module
-from clonos.operators.state import StateBackend, StateImage, StateMalformed
+from clonos.core.keys import state_key
+from clonos.core.values import ValueMalformed, encode_rows
+from clonos.operators.changes import StateMalformed
+from clonos.operators.state import StateBackend, StateImage
 
 KEYS: list[Any] = ["a", "b", 1, True, False, None, ("a", True), ("a", 1)]
 
@@ -34,7 +34,7 @@ def contents(image: StateImage) -> str:
 @given(operations)
 def test_an_image_has_what_the_plain_dicts_have_in_their_order(operations: list[Any]) -> None:
     twin: dict[str, dict[Any, Any]] = {}
-    backend, image = StateBackend(None, 128), StateImage()
+    backend, image = StateBackend(None), StateImage()
     image.apply(backend.changes(True))
     for action, table, key, value in operations:
         entries = twin.setdefault(table, {})
@@ -53,37 +53,32 @@ def test_an_image_has_what_the_plain_dicts_have_in_their_order(operations: list[
             assert contents(image) == repr({name: list(twin[name].items()) for name in sorted(twin) if twin[name]})
         if action == "restore":
             taken, image = image, StateImage()
-            backend = StateBackend(taken, 128)
+            backend = StateBackend(taken)
             image.apply(backend.changes(True))
 
 
-def test_each_entry_bears_its_key_group() -> None:
-    backend = StateBackend(None, 16)
-    for key in KEYS:
-        backend.table("step/state").set(state_key(key), "value")
-    changes = msgspec.msgpack.decode(backend.changes(True))
-    (_, deleted, keys, groups, _), *others = changes[3]
-    assert not others
-    assert decode_rows(deleted) == []
-    assert [key_of(state_key(key)) for key in decode_rows(keys)] == KEYS
-    assert decode_rows(groups) == [key_group(encode_key(key), 16) for key in KEYS]
+def test_changes_of_the_first_format_are_read() -> None:
+    keys, values, nothing = encode_rows(["a", "b"]), encode_rows([1, 2]), encode_rows([])
+    first = msgspec.msgpack.encode([1, True, [], [["step/state", nothing, keys, encode_rows([0, 7]), values]]])
+    image = StateImage()
+    image.apply(first)
+    assert image.tables == {"step/state": {"a": 1, "b": 2}}
 
 
-def test_a_large_table_goes_in_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "SECTION_ENTRIES_MAX", 3)
-    backend = StateBackend(None, 16)
-    for number in range(10):
+def test_a_large_table_goes_in_sections() -> None:
+    backend = StateBackend(None)
+    for number in range(1000):
         backend.table("step/state").set(number, number)
     changes = backend.changes(False)
     image = StateImage()
     image.apply(changes)
-    assert image.tables == {"step/state": {number: number for number in range(10)}}
-    assert len(msgspec.msgpack.decode(changes)[3]) == 4
+    assert image.tables == {"step/state": {number: number for number in range(1000)}}
+    assert len(msgspec.msgpack.decode(changes)[3]) == 2
 
 
 def test_the_same_calls_give_the_same_bytes() -> None:
     def changes() -> bytes:
-        backend = StateBackend(None, 16)
+        backend = StateBackend(None)
         for name in ("b", "a"):
             backend.table(name).set("key", {"set": {3, 1, 2}})
         return backend.changes(False)
@@ -92,12 +87,12 @@ def test_the_same_calls_give_the_same_bytes() -> None:
 
 
 def test_damaged_changes_are_refused_by_what_is_wrong() -> None:
-    backend = StateBackend(None, 16)
+    backend = StateBackend(None)
     backend.table("a").set("key", 1)
     changes = backend.changes(True)
     with pytest.raises(StateMalformed):
         StateImage().apply(changes[:-9])
-    with pytest.raises(StateMalformed, match="format 9 is newer than 1"):
+    with pytest.raises(StateMalformed, match="format 9 is newer than 2"):
         StateImage().apply(msgspec.msgpack.encode([9, True, [], []]))
     with pytest.raises(ValueMalformed):
         StateImage().apply(msgspec.msgpack.encode([1, True, [], [["a", b"\x01", b"\x01", b"\x01", b"\x01"]]]))

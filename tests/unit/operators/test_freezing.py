@@ -1,0 +1,259 @@
+"""State that becomes bytes while the task goes on: what was there at the barrier, whatever is done meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.core.keys import state_key
+from clonos.operators.changes import StateUnsupported
+from clonos.operators.freezing import LaterPieces, Overlay
+from clonos.operators.state import StateBackend, StateImage
+
+KEYS: list[Any] = ["a", "b", 1, True, ("a", True)]
+
+deeds = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.sampled_from("xy"), st.sampled_from(KEYS), st.integers(0, 5)),
+        st.tuples(st.just("append"), st.sampled_from("xy"), st.sampled_from(KEYS), st.integers(0, 5)),
+        st.tuples(st.just("delete"), st.sampled_from("xy"), st.sampled_from(KEYS), st.none()),
+        st.tuples(st.sampled_from(["drop", "take"]), st.sampled_from("xy"), st.none(), st.none()),
+        st.tuples(st.sampled_from(["whole", "read", "step"]), st.none(), st.none(), st.integers(0, 1)),
+    ),
+    max_size=60,
+)
+
+Twin = dict[str, dict[Any, Any]]
+
+
+def contents(tables: Twin) -> str:
+    return repr({name: list(entries.items()) for name, entries in sorted(tables.items()) if entries})
+
+
+def image_of(*pieces: bytes, base: StateImage | None = None) -> StateImage:
+    image = base or StateImage()
+    for piece in pieces:
+        image.apply(piece)
+    return image
+
+
+class Life:
+    """A backend, dicts that do the same, and what is read of it behind its back."""
+
+    def __init__(self) -> None:
+        self.backend = StateBackend(None, inline_bytes_max=0)
+        self.twin: Twin = {}
+        self.image = image_of(self.backend.changes(True))
+        self.unread: list[tuple[LaterPieces, str, StateImage | None]] = []
+
+    def set(self, table: str, key: Any, value: Any) -> None:
+        self.twin.setdefault(table, {})[key] = value
+        self.backend.table(table).set(key, value)
+
+    def append(self, table: str, key: Any, value: Any) -> None:
+        self.twin.setdefault(table, {}).setdefault(key, []).append(value)
+        found = self.backend.table(table)
+        values = found.entries.get(key, [])
+        values.append(value)  # in place
+        found.set(key, values)
+
+    def delete(self, table: str, key: Any) -> None:
+        self.twin.setdefault(table, {}).pop(key, None)
+        self.backend.table(table).delete(key)
+
+    def drop(self, table: str) -> None:
+        assert self.backend.table(table).contents() == self.twin.pop(table, {})
+        self.backend.drop(table)
+
+    def take(self) -> None:
+        """A barrier: the changes add up to what was there."""
+        expected = contents(self.twin)
+        changes, more = self.backend.take(False)
+        self.image.apply(changes)
+        if more is None:
+            assert contents(self.image.tables) == expected
+        else:
+            self.read(0)
+            self.unread.append((more, expected, self.image))
+
+    def whole(self) -> None:
+        self.take()
+        whole = self.backend.whole()
+        if whole is not None:
+            self.unread.append((whole, contents(self.twin), None))
+
+    def read(self, which: int) -> None:
+        """Somebody makes bytes of it now."""
+        for pieces, expected, base in self.unread:
+            assert contents(image_of(*pieces, base=base).tables) == expected
+            pieces.release()
+        self.unread.clear()
+
+
+@settings(deadline=None)
+@given(deeds)
+def test_pieces_hold_what_was_there_at_the_barrier(deeds: list[Any]) -> None:
+    life = Life()
+    for deed, table, key, value in deeds:
+        key = key if key is None else state_key(key)
+        if deed == "set":
+            life.set(table, key, value)
+        elif deed == "append":
+            if not isinstance(life.twin.get(table, {}).get(key, []), int):
+                life.append(table, key, value)
+        elif deed == "delete":
+            life.delete(table, key)
+        elif deed == "drop":
+            life.drop(table)
+        elif deed == "take":
+            life.take()
+        elif deed == "whole":
+            life.whole()
+        elif deed == "read":
+            life.read(value)
+        else:
+            life.backend.melt(1)
+    life.read(0)
+    life.take()
+    life.read(0)
+    assert contents(life.image.tables) == contents(life.twin)
+    life.backend.melt()
+    assert contents({name: life.backend.table(name).contents() for name in life.twin}) == contents(life.twin)
+
+
+def test_what_is_frozen_costs_the_barrier_nothing_and_is_plain_again_when_it_is_stored() -> None:
+    backend = StateBackend(None, inline_bytes_max=1)
+    table = backend.table("step/state")
+    table.update(dict.fromkeys(range(1000), "value"))
+    below = table.entries
+    _, more = backend.take(False)
+    assert more is not None
+    assert isinstance(table.entries, Overlay)
+    assert table.entries.below is below
+    table.set(7, "later")
+    backend.melt()
+    assert isinstance(table.entries, Overlay)
+    more.release()
+    backend.melt()
+    assert table.entries is below
+    assert below[7] == "later"
+
+
+def test_a_barrier_encodes_up_to_its_limit_itself() -> None:
+    backend = StateBackend(None, inline_bytes_max=1 << 10)
+    backend.table("large").update(dict.fromkeys(range(10_000), "value"))
+    changes, more = backend.take(False)
+    assert more is not None
+    first = image_of(changes)
+    assert 0 < len(first.tables["large"]) < 10_000
+    assert len(image_of(*more, base=first).tables["large"]) == 10_000
+
+
+def test_a_small_table_is_never_frozen() -> None:
+    backend = StateBackend(None, inline_bytes_max=0)
+    table = backend.table("step/open", is_small=True)
+    table.update(dict.fromkeys(range(1000), "value"))
+    assert backend.take(False)[1] is None
+    whole = backend.whole()
+    assert whole is not None
+    table.set(1, "later")
+    assert image_of(*whole).tables == {"step/open": dict.fromkeys(range(1000), "value")}
+    assert type(table.entries) is dict
+
+
+def test_while_something_is_read_further_barriers_encode_all_themselves() -> None:
+    backend = StateBackend(None, inline_bytes_max=0)
+    table = backend.table("step/state")
+    table.update(dict.fromkeys(range(1000), "value"))
+    assert backend.take(False)[1] is not None
+    table.update(dict.fromkeys(range(1000, 2000), "value"))
+    changes, more = backend.take(False)
+    assert more is None
+    assert backend.whole() is None  # what is frozen is not the state of this barrier
+    assert list(image_of(changes).tables["step/state"]) == list(range(1000, 2000))
+
+
+def test_values_of_a_restored_table_that_no_step_has_opened_are_part_of_the_whole() -> None:
+    image = StateImage()
+    image.tables = {"step/state": {1: "one"}}
+    whole = StateBackend(image).whole()
+    assert whole is not None
+    assert image_of(*whole).tables == {"step/state": {1: "one"}}
+
+
+def test_pieces_can_be_made_again_when_the_store_has_failed() -> None:
+    backend = StateBackend(None, inline_bytes_max=0)
+    backend.table("step/state").update(dict.fromkeys(range(1000), "value"))
+    _, more = backend.take(False)
+    assert more is not None
+    assert list(more) == list(more)
+
+
+def test_what_cannot_be_kept_is_found_when_the_pieces_are_made() -> None:
+    backend = StateBackend(None, inline_bytes_max=0)
+    backend.table("step/state").update(dict.fromkeys(range(300), "value"))
+    backend.table("step/state").set("bad", object())
+    _, more = backend.take(False)
+    assert more is not None
+    with pytest.raises(StateUnsupported, match="the state step/state cannot be stored"):
+        list(more)
+
+
+def test_what_was_frozen_takes_in_the_changes_step_by_step_however_many_come() -> None:
+    overlay = Overlay(dict.fromkeys(range(100), 0))
+    overlay.update(dict.fromkeys(range(50, 150), 1))
+    for key in (0, 60):
+        overlay.pop(key)
+    overlay[60] = 2
+    steps = 1
+    while not overlay.melt(10):
+        overlay.update(dict.fromkeys(range(1000 + 20 * steps, 1020 + 20 * steps), 3))
+        assert (overlay.get(0), overlay[60], overlay[1], overlay[149]) == (None, 2, 0, 1)
+        steps += 1
+    assert steps < 20
+    assert list(overlay.below)[:149] == [*range(1, 60), *range(61, 150), 60]
+    assert overlay.below[149] == 1
+    assert overlay.below[60] == 2
+
+
+def test_what_melts_still_can_be_frozen_anew() -> None:
+    backend = StateBackend(None, inline_bytes_max=0)
+    table = backend.table("step/state")
+    table.update(dict.fromkeys(range(1000), "value"))
+    _, more = backend.take(False)
+    assert more is not None
+    table.update(dict.fromkeys(range(500, 1500), "later"))
+    more.release()
+    backend.melt(10)
+    table.update(dict.fromkeys(range(1500, 2000), "last"))
+    changes, more = backend.take(False)
+    assert more is not None
+    table.set(1999, "too late")
+    assert list(image_of(changes, *more).tables["step/state"].values()) == ["later"] * 1000 + ["last"] * 500
+
+
+def test_an_overlay_is_asked_key_by_key() -> None:
+    overlay = Overlay({"a": [1], "b": 2})
+    assert (overlay["b"], overlay.get("b"), overlay.get("c"), overlay.get("c", 3)) == (2, 2, None, 3)
+    assert "a" in overlay
+    assert "c" not in overlay
+    with pytest.raises(KeyError):
+        overlay["c"]
+    with pytest.raises(KeyError):
+        overlay.pop("c")
+    assert overlay.is_untouched
+    overlay["a"].append(2)
+    assert overlay.below == {"a": [1], "b": 2}
+    assert (overlay.pop("a"), overlay.get("a"), "a" in overlay) == ([1, 2], None, False)
+    with pytest.raises(KeyError):
+        overlay["a"]
+    overlay["a"] = 5
+    assert overlay.merged() == {"b": 2, "a": 5}
+    assert overlay.melt(10)
+    assert list(overlay.below) == ["b", "a"]
+    for ask in (overlay.keys, overlay.items, overlay.values):
+        with pytest.raises(AssertionError, match="key by key"):
+            ask()
