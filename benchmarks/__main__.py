@@ -22,6 +22,10 @@ NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
     *("latency", "failover", "footprint", "snapshot", "growth"),
 )
+LIMIT_MINUTES: Final = 20.0
+KILL_MINUTES: Final = 2.0
+"""For each of ``--kills``: all cases of failover have so many."""
+
 SIDES: Final = ("bare", *PEERS)
 
 
@@ -49,7 +53,7 @@ def main() -> int:
     begun_s = time.monotonic()
     for name in names:
         print(f"\n{name}", flush=True)
-        apart.run(session, name, given.limit_minutes * 60)
+        apart.run(session, name, (given.limit_minutes or _limit_minutes(session)) * 60)
         if given.json:
             session.write(given.json)  # after each: what was found is not lost with what comes
     session.say(f"done in {time.monotonic() - begun_s:.0f} s")
@@ -67,10 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file")
     parser.add_argument("--quick", action="store_true", help="short runs and two pairs: to see whether it works")
     parser.add_argument(
-        "--limit-minutes", type=float, default=60.0, metavar="M", help="of one benchmark, after which it is ended"
+        "--limit-minutes", type=float, default=0.0, metavar="M", help="of one benchmark, after which it is ended"
     )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one benchmark, in this process
     return parser
+
+
+def _limit_minutes(session: Session) -> float:
+    """Several times what a benchmark needs, however much was asked for."""
+    return LIMIT_MINUTES * len(session.against) * max(1.0, session.pairs / PAIRS) + KILL_MINUTES * session.kills
 
 
 def sides(names: list[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from benchmarks.keyed import KeyedWorkload
 from benchmarks.throughput import in_turn, sized_of, tell_core_rates, tell_rates
 
 RECORDS_FIRST = 5e5
+SECONDS = 2.5
 
 
 def run(session: Session) -> None:
@@ -24,8 +25,8 @@ def against_bare(session: Session, kind: str, records_first: float) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         workload = KeyedWorkload(folder, kind, 0)
-        job = sized_of(session, workload, keyed_job.run, records_first)
-        limit = sized_of(session, workload, bare_keyed.run, records_first)
+        job = sized_of(session, workload, keyed_job.run, records_first, SECONDS)
+        limit = sized_of(session, workload, bare_keyed.run, records_first, SECONDS)
         name = f"{kind}/bare"
         found = in_turn(session, name, job, limit)
         tell_rates(session, name, found, {})

@@ -9,7 +9,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -69,24 +69,10 @@ class Session:
         self.not_run[name] = reason
         print(f"{name:<44} not run: {reason}", flush=True)
 
-    def compare(
-        self, name: str, one: Callable[[], float], other: Callable[[], float], goal: str = "", unit: str = ""
-    ) -> Comparison:
-        """Measures ``one`` and ``other`` in turn, after one turn of each that does not count; ratio is one / other."""
-        of_one, of_other = self.in_turn({"one": one, "other": other}, name, unit).values()
-        return self.compared(name, of_one, of_other, goal)
-
-    def in_turn(self, sides: dict[str, Callable[[], float]], name: str, unit: str = "") -> dict[str, list[float]]:
-        """Each side's measurements; the first turn warms up the machine and is not among them."""
-        found: dict[str, list[float]] = {side: [] for side in sides}
-        for turn in range(self.pairs + 1):
-            for side, measure in sides.items():
-                value = measure()
-                if turn:
-                    found[side].append(value)
-            told = ", ".join(f"{_digits(values[-1])}" for values in found.values() if values)
-            self.say(f"{name}: {f'pair {turn} of {self.pairs}: {told} {unit}' if turn else 'warm'}")
-        return found
+    def fail(self, name: str, error: Exception) -> None:
+        """Notes and prints what went wrong: said again at the end, with an exit code."""
+        self.failed[name] = f"{type(error).__name__}: {error}"
+        print(f"{name:<44} failed: {self.failed[name]}", flush=True)
 
     def compared(self, name: str, of_one: Sequence[float], of_other: Sequence[float], goal: str = "") -> Comparison:
         """Notes and prints the ratios of what was measured in pairs."""

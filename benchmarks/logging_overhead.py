@@ -71,6 +71,7 @@ CASES: Final = (
     Case("a random number a record", "rows", with_luck, ">= 0.97"),
     Case("an outcome of 100 bytes a record", "rows", with_call, ">= 0.80", 5e4),
 )
+SECONDS: Final = 1.5
 BYTES_GOAL: Final = "<= 0.05"
 
 
@@ -80,8 +81,8 @@ def run(session: Session) -> None:
         words.prepare(Path(folder))
         for case in CASES:
             name = f"{case.name}, logged/not"
-            logged = sized(session, Path(folder), partial(_count, case, True), case.words_first)
-            unlogged = sized(session, Path(folder), partial(_count, case, False), case.words_first)
+            logged = sized(session, Path(folder), partial(_count, case, True), case.words_first, SECONDS)
+            unlogged = sized(session, Path(folder), partial(_count, case, False), case.words_first, SECONDS)
             found = in_turn(session, name, logged, unlogged)
             tell_rates(session, name, found, {name: case.goal})
             tell_core_rates(session, name, found)
