@@ -184,7 +184,7 @@ def _tell(
     for name, values in found.milestones_ms.items():
         if values:
             goal = "<= 40" if name == "gathered" and case.standbys else ""
-            session.figure(f"{case.name}: {name.replace('_', ' ')} p50", percentile(values, 50), UNIT, goal)
+            session.figure(f"{case.name}: {name.replace('_', ' ')} p50", statistics.median(values), UNIT, goal)
     for name, values, share, goal in (
         ("first new output", found.output_ms, 50, output_p50),
         ("first new output", found.output_ms, 99, output_p99),
@@ -193,7 +193,8 @@ def _tell(
         ("silence of others beyond before", found.others_ms, 99, ""),
     ):
         if values:
-            session.figure(f"{case.name}: {name} p{share}", percentile(values, share), UNIT, goal)
+            value = statistics.median(values) if share == 50 else percentile(values, share)
+            session.figure(f"{case.name}: {name} p{share}", value, UNIT, goal)
     _draw(session, case, pace, kills, outside)
     return found
 
