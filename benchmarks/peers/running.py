@@ -13,27 +13,25 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.tally import Measured, WrongResult
-from benchmarks.words import POOL_LINES, WORDS_A_LINE, Workload
+from benchmarks.words import Workload
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = Path(__file__).parent / ".venvs"
-LIMIT_S: Final = 180
+LIMIT_S: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``environment``: empty for the project's own. ``words``: of one run, from what it does in a second or so.
-    ``lines``: of a file; one file or two are a micro-batch of Spark, which shall last about a second."""
+    """``environment``: empty for the project's own. ``words``: of one run, from what it does in a second or so."""
 
     module: str
     environment: str
     arguments: tuple[str, ...]
     words: float
-    lines: int = POOL_LINES
 
     def workload(self, folder: str) -> Workload:
         """Of one run."""
-        return Workload(folder, max(1, round(self.words / (self.lines * WORDS_A_LINE))), self.lines)
+        return Workload(folder).of_words(self.words)
 
 
 PEERS: Final = {
@@ -43,7 +41,7 @@ PEERS: Final = {
     "spark-native": Peer("spark_words", "", ("native",), 10e6),
     "spark-arrow": Peer("spark_words", "", ("arrow",), 10e6),
     "spark-udf": Peer("spark_words", "", ("udf",), 8e6),
-    "spark-state": Peer("spark_words", "", ("state",), 1e6, 10_000),
+    "spark-state": Peer("spark_words", "", ("state",), 4e6),
 }
 
 
