@@ -139,8 +139,10 @@ def paced_job(pace: Pace, standby: Following = "passive") -> Job:
 
 
 def written(pace: Pace, status: Status) -> dict[str, list[Entry]]:
-    """Per counting task what it wrote. WrongResult: that is not what was to be counted, exactly once."""
-    tasks = [task.name for task in status.tasks if task.name.startswith("count")]
+    """Per task that has the outside what it wrote. WrongResult: that is not what was to be counted, exactly once."""
+    names = [task.name for task in status.tasks]
+    step = "sink" if any(name.startswith("sink") for name in names) else "count"
+    tasks = [name for name in names if name.startswith(step)]
     found = {task: list(entries(ledger_of(Path(pace.folder), task))) for task in tasks}
     for task, of_task in found.items():
         ends = [0, *(entry.first_number + entry.rows for entry in of_task)]
