@@ -134,6 +134,7 @@ class Shadow:
         for channel in self.plan.outputs[self.task]:
             self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), slot.pressure.budget)
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
+        self.records_in = snapshot.records_in
         self.fed_bytes = snapshot.log_offset_bytes + len(log)
         self.thread = Incarnation(-(slot.id << 32 | self.session))  # a life's that no other process has either
         generation, job_id = slot.view.generation, slot.view.job_id
