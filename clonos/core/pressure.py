@@ -52,17 +52,11 @@ class Pressure:
         self.check()
 
     def check(self) -> None:
-        """Compares what is used with the limits."""
-        slot, budget = self.slot, self.budget
-        log_bytes = 0
-        for hosted in slot.hosted.values():
-            log_bytes += hosted.logs.size_bytes
-        for keeper in slot.keepers.values():
-            log_bytes += keeper.logs.size_bytes
-        for shadow in slot.shadows.values():
-            log_bytes += shadow.logs.size_bytes
-        self.log_bytes = log_bytes
-        use = fullest(slot.options, budget.memory_bytes, budget.disk_bytes, log_bytes)
+        """Compares what is used with the limits. Shadows give way before anybody has to wait."""
+        slot = self.slot
+        use = self._use()
+        if use is not None and slot.end_shadows():
+            use = self._use()
         if use is not None and use.level is Level.HARD:
             self._fail_aloud(use)
         if (use is not None) == self.is_over_soft_limit:
@@ -76,6 +70,19 @@ class Pressure:
             )
         slot.status_is_due = True
         self._move_gates()
+
+    def _use(self) -> Use | None:
+        """What is above a soft limit, if anything is."""
+        slot, budget = self.slot, self.budget
+        log_bytes = 0
+        for hosted in slot.hosted.values():
+            log_bytes += hosted.logs.size_bytes
+        for keeper in slot.keepers.values():
+            log_bytes += keeper.logs.size_bytes
+        for shadow in slot.shadows.values():
+            log_bytes += shadow.logs.size_bytes
+        self.log_bytes = log_bytes
+        return fullest(slot.options, budget.memory_bytes, budget.disk_bytes, log_bytes)
 
     def _move_gates(self) -> None:
         for hosted in self.slot.hosted.values():

@@ -129,6 +129,13 @@ class Riders(ABC):
             and int(placement.incarnation) == view.number == installed.number + 1
         )
 
+    def end_shadows(self) -> bool:
+        """Memory is short: those that nothing depends on begin anew at a later barrier. Whether there were any."""
+        ended = [shadow for shadow in self.shadows.values() if shadow.is_following and not shadow.is_sealed]
+        for shadow in ended:
+            shadow.renew()
+        return bool(ended)
+
     def drop_shadow(self, task: TaskId) -> None:
         """It is no use."""
         self.shadows.pop(task).close()

@@ -53,6 +53,16 @@ def test_code_that_raises_in_a_shadow_only_ends_the_shadow_and_is_told() -> None
         assert any("hot standby of a/0 has ended" in text and "offset 150" in text for text, _ in world.warnings)
 
 
+def test_a_shadow_gives_way_when_the_memory_of_its_slot_is_short() -> None:
+    with _followed() as (_, slot, shadow):
+        slot.slot.pressure.check()
+        assert shadow.outputs
+        slot.slot.pressure.budget.tail_bytes += slot.slot.options.inflight_memory_bytes
+        slot.slot.pressure.check()
+        assert not shadow.is_following
+        assert len(shadow.outputs) == 0
+
+
 # ------------------------------------------------------------------ rules that no schedule of a few failures shows
 
 
