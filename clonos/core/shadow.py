@@ -223,7 +223,8 @@ class Shadow:
             return
         last = max(over)
         for checkpoint in over:
-            self.more.pop(checkpoint, None)
+            if checkpoint in self.more:
+                self.more.pop(checkpoint).release()  # or what was frozen for it would stay so
             if checkpoint != last:
                 del self.reached[checkpoint]
         self.reached[last] = _without_state(self.reached[last])

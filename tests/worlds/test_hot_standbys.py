@@ -11,7 +11,7 @@ import pytest
 
 from clonos.core.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.leads import Leads
-from clonos.core.messages import Follow, View
+from clonos.core.messages import Completed, Follow, View
 from clonos.core.ports import Emission
 from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow
@@ -163,3 +163,22 @@ def test_a_shadow_that_is_told_of_unfinished_steps_would_be_seen() -> None:
         assert _told_in_mid_step() != []
     finally:
         planting.undo()
+
+
+class Released(tuple[bytes, ...]):
+    """Pieces that know whether they were let go."""
+
+    is_released = False
+
+    def release(self) -> None:
+        """Nobody wants them."""
+        self.is_released = True
+
+
+def test_state_that_a_shadow_has_frozen_for_a_checkpoint_is_let_go_when_that_is_complete() -> None:
+    with _followed() as (_, slot, shadow):
+        pieces = Released()
+        shadow.more[slot.slot.completed] = pieces
+        shadow.reached[slot.slot.completed] = shadow.reached[max(shadow.reached)]
+        shadow.on_completed(Completed(slot.slot.completed, slot.slot.view.generation, ()))
+        assert pieces.is_released
