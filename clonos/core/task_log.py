@@ -16,6 +16,9 @@ from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.ports import Emission, TaskPort
 from clonos.core.recorder import tick_due_ns
 
+CALLS_AHEAD_NS_MAX = 1_000_000
+"""Beside a call that takes this long, a shipment of its own is nothing."""
+
 
 class EffectUndeclared(JobError):
     """User code changed the outside in a step that does not declare it."""
@@ -81,6 +84,7 @@ class TaskLog:
         self._is_logging = is_logging
         self._calls_ahead_max = calls_ahead_max
         self._calls_ahead = 0  # outcomes of plain calls in the buffer
+        self._calls_ahead_ns = 0  # when the first of them was asked for
         self._step_instant = False
         self._seed = b""
         self._epoch = 0
@@ -244,6 +248,8 @@ class TaskLog:
             if key[1]:
                 # Its causes may have been found with a holder downstream only: the keepers need not have had them.
                 self._port.await_kept(self._end_bytes)
+            if not self._calls_ahead:
+                self._calls_ahead_ns = self._port.now_ns()
             outcome = self._perform(service, key[0], perform, in_doubt if key[1] else None, is_in_doubt=key[1])
             self.append(d.blob(d.CALL, outcome))
             self._ship_outcome(effect)
@@ -310,9 +316,10 @@ class TaskLog:
 
     def _ship_outcome(self, is_effect: bool) -> None:
         """What an effect came to leaves at once: lost, it would be in doubt. That of a plain call may wait for others
-        and for the step, which nobody sees without it: a death then only has so many calls made again."""
+        and for the step, which nobody sees without it, as long as they were quick: a death has them made again."""
         self._calls_ahead += 1
-        if is_effect or self._calls_ahead >= self._calls_ahead_max:
+        is_full = self._calls_ahead >= self._calls_ahead_max
+        if is_effect or is_full or self._port.now_ns() - self._calls_ahead_ns >= CALLS_AHEAD_NS_MAX:
             self.flush()
 
     def flush(self) -> None:
