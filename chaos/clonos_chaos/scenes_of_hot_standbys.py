@@ -60,6 +60,15 @@ def _takes_over(seed: int) -> World:
     return stage(seed, line(RICH, HOT_TIMED, RICH), [_hit("a/0")], records=RECORDS)
 
 
+@scene("50 hot standbys take over again and again")
+def _again_and_again(seed: int) -> World:
+    """So often that the last ones are cautious."""
+    kills_all = Aim("batch delivered", kills("a/0"), followed("a/0"), nth=3, times=4)
+    return stage(
+        seed, line(RICH, HOT_TIMED, RICH), [kills_all], options={"checkpoint_every_ms": 60}, records=2 * RECORDS
+    )
+
+
 @scene("50 hot standby of a source takes over")
 def _source(seed: int) -> World:
     return stage(seed, line(HOT, RICH), [_hit("source/0")], records=RECORDS)
