@@ -48,13 +48,17 @@ Check = Callable[["Outputs"], object]
 
 
 class Outputs(Mapping[str, list[Any]]):
-    """What a world's sinks got, by the name of their step; ``rows`` of the only one. ``calls``: in their order."""
+    """What a world's sinks got, by the name of their step; ``rows`` of the only one. ``calls``: in their order.
+    ``exposed``: tasks that died together with all their keepers, so that their effects may have been made again."""
 
-    def __init__(self, rows: dict[str, list[Any]], seed: int, rollbacks: int, calls: Sequence[Call]) -> None:
+    def __init__(
+        self, rows: dict[str, list[Any]], seed: int, rollbacks: int, calls: Sequence[Call], exposed: Sequence[str] = ()
+    ) -> None:
         self._rows = rows
         self.seed = seed
         self.rollbacks = rollbacks
         self.calls = tuple(calls)
+        self.exposed = tuple(exposed)
 
     @property
     def rows(self) -> list[Any]:
@@ -236,7 +240,8 @@ class UserWorld(World):
             else:
                 tasks = [task for task in self.outsides if self._sinks[self.plan.vertex_of[task]] is sink]
                 rows[name] = [row for task in tasks for row in self.outsides[task].rows]
-        return Outputs(rows, self.seed, self.outcome.rollbacks, self.watch.calls)
+        exposed = [self.plan.task_name(task) for task in sorted(self.oracle.survival.effects_exposed)]
+        return Outputs(rows, self.seed, self.outcome.rollbacks, self.watch.calls, exposed)
 
     def complaints(self) -> list[str]:
         self.oracle.look()

@@ -188,7 +188,26 @@ def _issue(state: CoordinatorState) -> None:
             state.is_mending_due = False
             return
         event = views.Change(reborn, state.completed, seats, addresses)
+        _warn_of_lost_keepers(state, view, [task for task in state.fallen if task in state.plan.kept])
     install_view(state, event)
+
+
+def _warn_of_lost_keepers(state: CoordinatorState, view: View, fallen: list[TaskId]) -> None:
+    """Whoever dies together with all its keepers has its effects made anew, where no receiver knows of them."""
+    names = []
+    for task in fallen if state.options.keepers else ():
+        placement = view.placements[task]
+        ready = {slot for slot, said in state.statuses.items() if (task, placement.incarnation) in said.keepers}
+        # One that was there before the dead incarnation has what it began from.
+        old = {slot for slot in placement.keepers if placement.is_keeper_since(slot) < placement.incarnation}
+        if not any(slot in state.addresses for slot in placement.keepers if slot in ready or slot in old):
+            names.append(state.plan.task_name(task))
+    if names:
+        text = (
+            f"{', '.join(names)} died with all keepers that were ready: effects outside that were made since checkpoint"
+            f" {state.completed.checkpoint} may be made again, with other content and under other keys"
+        )
+        state.emit(Alarm(text, (("checkpoint", state.completed.checkpoint),)))
 
 
 def _wait(_state: CoordinatorState) -> None:

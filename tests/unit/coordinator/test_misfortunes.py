@@ -270,3 +270,32 @@ def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
     assert [register.slot for register in desk.coordinator.slots] == sorted(desk.slots)
     desk.gone(desk.of(3).slot)
     assert desk.of(3).task not in desk.coordinator.counters
+
+
+def _exposed(effects: tuple[c.Effect, ...]) -> list[str]:
+    return [alarm.text for alarm in of_kind(effects, c.Alarm) if "died with all keepers" in alarm.text]
+
+
+def test_a_task_that_dies_with_its_keepers_raises_an_alarm_and_one_that_dies_alone_none() -> None:
+    for is_alone in (True, False):
+        desk = _desk(has_effects=True)
+        desk.complete(1)
+        sink = desk.of(4)
+        assert sink.keepers
+        effects = desk.gone(sink.slot) if is_alone else desk.gone(sink.slot, *sink.keepers)
+        texts = _exposed(effects)
+        assert bool(texts) is not is_alone
+        if texts:
+            assert "sink/0" in texts[0]
+            assert "since checkpoint 1" in texts[0]
+
+
+def test_a_keeper_that_is_named_and_not_ready_yet_keeps_nothing() -> None:
+    desk = _desk(has_effects=True)
+    sink = desk.of(4)
+    for slot in desk.slots.values():
+        slot.are_riders_ready = False
+    desk.tick(300)
+    assert "sink/0" not in "".join(_exposed(desk.gone(*sink.keepers)))
+    assert desk.of(4).keepers
+    assert "sink/0" in "".join(_exposed(desk.gone(desk.of(4).slot)))
