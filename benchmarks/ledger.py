@@ -26,6 +26,10 @@ _ENTRY_BYTES: Final = struct.calcsize(_ENTRY)
 _MARK_BYTES: Final = struct.calcsize(_MARK)
 
 
+class RolledBack(Exception):
+    """More died at once than a measured job survives without a trace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One write. ``weight``: the sum of its counts."""
@@ -59,6 +63,13 @@ class LedgerFile:
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
         """Takes the file over from the incarnation before."""
         path = ledger_of(self._folder, identity.task_name)
+        generation = path.with_suffix(".generation")
+        if generation.exists() and generation.read_text() != str(identity.generation):
+            raise RolledBack(
+                f"{identity.task_name} was rolled back: rows from {restored_number} on may have left twice, and figures"
+                " of this run say nothing. Were a task and all its keepers killed at once?"
+            )
+        generation.write_text(str(identity.generation))
         self._owner, self._me = path.with_suffix(".owner"), b"%d" % identity.incarnation
         self._owner.write_bytes(self._me)
         whole_bytes, self._next = 0, 0

@@ -50,6 +50,7 @@ class Striking:
     is_executor: bool = False
     is_hot: bool = False  # the standbys of ``steps`` have to follow step by step
     is_ready: Callable[[], bool] = lambda: True
+    _slots_most: int = 0
 
     def strike(self, kills: int) -> tuple[list[Kill], Recoveries]:
         """So many kills, if the input lasts; returns behind the last recovery. Overdue."""
@@ -84,13 +85,20 @@ class Striking:
             if status.phase == "ended" or any(task.phase == "final" for task in status.tasks):
                 return False
             is_whole = is_live(status) and all(map(self._has_standbys, status.tasks))
-            if not is_whole or not self.is_ready():
+            if not is_whole or not self._is_spread(status) or not self.is_ready():
                 calm_from = -1
             elif calm_from < 0:
                 calm_from = status.checkpoint
             elif status.checkpoint >= calm_from + CALM_CHECKPOINTS:
                 return True
             self._look_again()
+
+    def _is_spread(self, status: Status) -> bool:
+        """Whether what replaces an executor has come. Until then standbys and keepers are with their tasks, and a death
+        of all three is none of a single executor."""
+        self._slots_most = max(self._slots_most, len(status.slots))
+        is_full = len(status.slots) == self._slots_most
+        return not self.is_executor or (is_full and len({slot.domain for slot in status.slots}) > 1)
 
     def _has_standbys(self, task: TaskState) -> bool:
         is_hot = self.is_hot and task.name.startswith(self.steps)
