@@ -336,12 +336,16 @@ class Hosted:
         snapshot = self.settling.complete(completed.checkpoint)
         if snapshot is None:
             return
+        self.forget_output(snapshot)
+        if self.effects.journal is not None:
+            self.effects.journal.truncate(snapshot.journal_offset_bytes)
+
+    def forget_output(self, snapshot: Snapshot) -> None:
+        """Nobody asks any more for what left before a snapshot that is complete."""
         for channel, before_seq in snapshot.outputs:
             sending = self.sendings.get(channel)
             if sending is not None:
                 sending.log.truncate(before_seq)
-        if self.effects.journal is not None:
-            self.effects.journal.truncate(snapshot.journal_offset_bytes)
 
     def on_trigger(self, message: Triggered) -> None:
         """A source notes the highest barrier asked, and obeys when its log has ended."""

@@ -55,6 +55,7 @@ def take_over(hosted: Hosted) -> None:
         had = shadow.receivings[channel]
         receiving.next_seq, receiving.queued_bytes = had.next_seq, had.queued_bytes
         receiving.needed_seq = shadow.needed.get(channel, 0)
+    hosted.forget_output(hosted.snapshot)  # the slot may not have heard yet that its checkpoint is complete
     for checkpoint, snapshot in sorted(shadow.reached.items()):
         if checkpoint > hosted.placement.restore:
             hosted.take_snapshot(snapshot, (), shadow.more.get(checkpoint))
