@@ -28,6 +28,7 @@ from clonos_chaos.world import Settings, World
 STAGES: Final = 4
 WIDTHS: Final = (2, 4, 8, 16)
 WIDTHS_QUICK: Final = (2, 4, 8)
+SHARINGS: Final = (("full sharing", None, None), ("sharing depth 1", 1, None), ("replicas=1", None, 1))
 RECORDS_A_SOURCE: Final = 1_000
 SEED: Final = 11
 KILL_NS: Final = 300 * MILLISECOND_NS
@@ -57,13 +58,12 @@ class Counted:
 
 
 def run(session: Session) -> None:
-    """Full sharing and one hop, by width; then the coordinator's tick."""
+    """Full sharing, one hop, one replica, by width; then the coordinator's tick."""
     curves: dict[str, list[tuple[float, float]]] = {}
-    for depth in (None, 1):
-        name = "full sharing" if depth is None else f"sharing depth {depth}"
+    for name, depth, replicas in SHARINGS:
         for width in WIDTHS_QUICK if session.is_quick else WIDTHS:
             session.say(f"{name}, {width} tasks a stage")
-            world, counted = _world(width, depth)
+            world, counted = _world(width, depth, replicas)
             begun_s = time.process_time()
             outcome = world.run()  # its oracle has compared everything with what must come out
             taken_s = time.process_time() - begun_s
@@ -91,10 +91,16 @@ def _build(job: FuzzJob, width: int) -> None:
         job.connect(giver, taker, Partitioning.REBALANCE)
 
 
-def _world(width: int, depth: int | None) -> tuple[World, Counted]:
+def _world(width: int, depth: int | None, replicas: int | None) -> tuple[World, Counted]:
     counted = Counted()
     options = Options(
-        checkpoint_every_ms=200, sharing_depth=depth, step_records_max=16, step_records_first=16, standbys=1, keepers=0
+        checkpoint_every_ms=200,
+        sharing_depth=depth,
+        replicas=replicas,
+        step_records_max=16,
+        step_records_first=16,
+        standbys=1,
+        keepers=0,
     )
     records = RECORDS_A_SOURCE * width
     world = World(

@@ -175,6 +175,11 @@ def settle(
             origins[key] = origin
     core = {_OPTIONS[key].field_name: value for key, value in values.items() if _OPTIONS[key].is_core}
     run = {_OPTIONS[key].field_name: value for key, value in values.items() if not _OPTIONS[key].is_core}
+    if core.get("replicas") is not None and core.get("sharing_depth") is not None:
+        raise JobError(
+            f"{origins['replicas']} sets replicas and {origins['sharing_depth']} sets sharing_depth: each says when"
+            " sharing of causal logs stops. Set one of them."
+        )
     return Settings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from clonos.core.chain import Chain, Mirror
 from clonos.core.ids import TaskId
+from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
@@ -183,3 +185,9 @@ FUZZ_TOPOLOGIES = tuple(_TOPOLOGIES)
 def draw_job(topology: str, luck: Random, records: int, sharing_depth: int | None) -> FuzzJob:
     """A job of a topology."""
     return FuzzJob(topology, luck, records, sharing_depth, _TOPOLOGIES[topology])
+
+
+def with_replicas(plan: Plan, seed: int, options: Options | None) -> Plan:
+    """Where sharing stops by the options; without them drawn, of a luck of its own: the rest is drawn as it was."""
+    drawn = Random(f"replicas of {seed}").choice((None, None, 1, 2))
+    return replace(plan, replicas=drawn if options is None else options.replicas)

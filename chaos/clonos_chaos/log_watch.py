@@ -172,7 +172,9 @@ class LogWatch:
 
 
 def _has_gathered(hosted: Hosted) -> bool:
-    return not isinstance(hosted.state, Recovering)
+    """Whether it has its log; one that has found a hole in it goes back, and pieces behind the hole stay till then."""
+    has_hole = hosted.found_bytes > hosted.logs.end_bytes(hosted.task)
+    return not isinstance(hosted.state, Recovering) and not has_hole
 
 
 def _owner(log: TaskId) -> TaskId:

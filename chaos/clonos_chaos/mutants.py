@@ -5,6 +5,7 @@ from __future__ import annotations
 from clonos_chaos import (
     mutants_of_channels,
     mutants_of_coordinators,
+    mutants_of_coverage,
     mutants_of_hot_standbys,
     mutants_of_recovery,
     mutants_of_tasks,
@@ -13,6 +14,7 @@ from clonos_chaos.planting import MUTANTS, Mutant, planted
 
 PLANTED_IN = (
     mutants_of_channels,
+    mutants_of_coverage,
     mutants_of_coordinators,
     mutants_of_hot_standbys,
     mutants_of_recovery,

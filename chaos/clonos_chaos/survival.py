@@ -30,6 +30,9 @@ class Survival:
         self._filled: dict[TaskId, set[SlotId]] = {}  # and those that did when they died, of which nobody knows yet
         self._staying: set[TaskId] = set()  # sources whose journal is safe in their slot while they begin anew
         self._dead: set[SlotId] = set()
+        self._down: dict[
+            str, set[TaskId]
+        ] = {}  # per domain that lost a slot: tasks that do not hold again what they did
 
     def begin(self, view: View) -> None:
         """A generation begins: nothing has been let out yet. A journal stays with those that keep it, and with the
@@ -45,6 +48,7 @@ class Survival:
                     self.effects_exposed.add(task)
         self.why_permitted = ""
         self._up.clear()
+        self._down.clear()
         self._keepers = named
         self._filled = {task: set(keepers) for task, keepers in named.items()}
 
@@ -65,6 +69,7 @@ class Survival:
                 self._up[task] = placement.incarnation
             if hosted is not None and not isinstance(hosted.state, Recovering):
                 self._staying.discard(task)
+        self._look_who_is_down(view)
         for task, complete in self._keepers.items():
             placement = view.placements[task]
             for slot_id in placement.keepers:
@@ -75,6 +80,32 @@ class Survival:
                 if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                     complete.add(slot_id)
                     self._filled[task].add(slot_id)
+
+    def _falls(self, slots: list[SlotId], view: View) -> None:
+        """What these slots hold by this view is gone."""
+        for slot in slots:
+            down = self._down.setdefault(self.world.slots[slot].domain, set())
+            down |= {p.task for p in view.placements if slot == p.slot or slot in p.keepers}
+
+    def _look_who_is_down(self, view: View) -> None:
+        """Where sharing stops: a domain is down until each task that it held a log of is up, with keepers enough."""
+        for domain, tasks in list(self._down.items()):
+            tasks -= {task for task in tasks if self._is_covered_again(view, task)}
+            if not tasks:
+                del self._down[domain]
+
+    def _is_covered_again(self, view: View, task: TaskId) -> bool:
+        placement = view.placements[task]
+        if placement.slot in self._dead or self._up.get(task) != placement.incarnation:
+            return False
+        domains = set()
+        for slot_id in placement.keepers:
+            slot = self.world.slots.get(slot_id)
+            keeper = slot.slot.keepers.get(task) if slot is not None and slot_id not in self._dead else None
+            if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
+                domains.add(self.world.slots[slot_id].domain)
+        domains.discard(self.world.slots[placement.slot].domain)
+        return task not in self.world.plan.feeding or len(domains) >= (self.world.plan.replicas or 0)
 
     def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> Hosted | None:
         slot = self.world.slots.get(slot_id)
@@ -88,6 +119,7 @@ class Survival:
         if not view.number:
             return
         self.look(view)
+        self._falls(slots, view)
         self._dead.update(slots)
         self._judge(view)
 
@@ -96,6 +128,7 @@ class Survival:
         if before.number:
             self.look(before)
         present = {address.slot for address in view.slots}
+        self._falls([address.slot for address in before.slots if address.slot not in present], before)
         self._staying -= {task for task in self._staying if not self._has_heard(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
@@ -121,6 +154,8 @@ class Survival:
             if not (complete or is_safe) and (hosted is None or isinstance(hosted.state, Recovering)):
                 self.effects_exposed.add(task)
                 self._permit(f"{plan.task_name(task)} is dead and so are its keepers")
+        if plan.replicas is not None and len(self._down) > plan.replicas:
+            self._permit(f"{len(self._down)} domains are down, replicas are {plan.replicas}")
         depth = plan.sharing_depth
         if depth is not None:
             longest = self._longest_run_down(view)

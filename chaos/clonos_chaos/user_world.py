@@ -122,7 +122,7 @@ class UserJob:
     def __init__(self, job: Ready, calls: CallWatch, options: Options) -> None:
         self.ready = job
         self.name = job.image.plan.job_name
-        self.plan = replace(job.image.plan, sharing_depth=options.sharing_depth)
+        self.plan = replace(job.image.plan, sharing_depth=options.sharing_depth, replicas=options.replicas)
         self.service = _Calls(calls)
         self.records = job.records or 0
         self.copies = 1
@@ -299,6 +299,7 @@ def _options(job: Ready, luck: Random) -> Options:
         keepers=own.keepers,
         standbys=own.standbys if "standbys" in named else drawn.standbys,
         sharing_depth=own.sharing_depth,
+        replicas=own.replicas,
         max_parallelism=own.max_parallelism,
         clock_tick_ms=own.clock_tick_ms,
         causal_logging=own.causal_logging,

@@ -26,7 +26,7 @@ from clonos_chaos.channel_watch import Content
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.faults import KINDS, Faults, Luck
 from clonos_chaos.fuzz_chain import Poisoned
-from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job
+from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
 from clonos_chaos.network import DELAYS_NS, Network
 from clonos_chaos.oracle import Oracle
 from clonos_chaos.outsides import SimOutside
@@ -187,6 +187,7 @@ class World:
         else:
             records = luck.randint(30, 100)
             self.job = make(topology, luck, min(records, records_max or records), depth)
+        self.job.plan = with_replicas(self.job.plan, seed, self.options if options or job or depth else None)
         self.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}")) if job is None else self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))
         self.hub: Any = getcurrent()
@@ -196,7 +197,7 @@ class World:
         self.slots: dict[SlotId, SimSlot] = {}
         self.outsides = _outsides_of(self.plan)
         self.committed: dict[int, list[Any]] = {}
-        self.committed_up_to = 0
+        self.committed_up_to = self._domain_turn = 0
         self.network = Network(
             self.clock,
             self._deliver,
@@ -218,7 +219,6 @@ class World:
         needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
         self.slots_needed = max(2, needed)  # one may be a keeper's
         self.coordinator = SimCoordinator(self, 1)
-        self._domain_turn = 0
 
     # ------------------------------------------------------------------ running
 

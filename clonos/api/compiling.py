@@ -125,6 +125,7 @@ class _Compiler:
             tuple(self._edges),
             self._options.max_parallelism,
             self._options.sharing_depth,
+            self._options.replicas,
         )
         images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}

@@ -6,9 +6,10 @@ the length it had when the effect was made.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core.ids import SlotId, TaskId, view_name
+from clonos.core.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.inflight_log import InflightLog
 from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
@@ -97,7 +98,9 @@ class Effects:
 
     def meet(self, slots: tuple[SlotId, ...]) -> None:
         """A view names the keepers: a new one beside the old gets all since the last checkpoint."""
-        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot) for slot in slots if slot > 0}
+        self.keepers = {
+            slot: self.keepers.get(slot) or KeeperLink(slot, self.hosted.coverage) for slot in slots if slot > 0
+        }
         if self.journal is not None:
             self.journal.met = self.hosted.slot.view.number
         for link in self.keepers.values():
@@ -110,9 +113,18 @@ class Effects:
         for link in self.keepers.values():
             link.dirty[task] = None
 
+    def _kept_logs(self) -> Iterable[TaskId]:
+        """What keepers shall hold: all logs, or where sharing stops those that are not covered and the own one."""
+        hosted = self.hosted
+        if hosted.coverage is None:
+            return hosted.logs.replicas
+        own = (hosted.task, journal_of(hosted.task))
+        found = dict.fromkeys(log for log in own if log in hosted.logs.replicas)
+        return {**found, **hosted.coverage.uncovered}
+
     def requirement(self) -> Requirement:
         """For each log the length it has now, as far as some keeper has not acknowledged it."""
-        lengths = {task: replica.end_bytes for task, replica in self.hosted.logs.replicas.items()}
+        lengths = {task: self.hosted.logs.end_bytes(task) for task in self._kept_logs()}
         if not self.keepers:
             return lengths
         required: Requirement = {}
@@ -125,10 +137,12 @@ class Effects:
 
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""
-        if self.outside is None and not self.calls and not (self.journal and self.journal.is_waiting):
+        is_waiting = bool(self.outside is not None or self.calls or (self.journal and self.journal.is_waiting))
+        if not is_waiting and self.hosted.coverage is None:
             return
         for link in self.keepers.values():
-            if link.dirty and link.is_ready:
+            # What nothing waits for goes one message after the other.
+            if link.dirty and link.is_ready and (is_waiting or not link.is_awaited):
                 self._keep(link, is_whole=False)
         self._release_output()
         self._release_calls()
@@ -139,10 +153,11 @@ class Effects:
         hosted, journal = self.hosted, self.journal
         start_bytes = journal.start_bytes if journal is not None else 0
         message = link.message(hosted.task, hosted.incarnation, is_whole, hosted.logs, start_bytes)
+        link.is_awaited = True
         hosted.shell.send(link.slot, message)
 
     def _keep_all(self, link: KeeperLink) -> None:
-        link.rewind(self.hosted.logs)
+        link.rewind(self.hosted.logs, self._kept_logs())
         if link.dirty or not link.is_ready or self.journal is not None:
             self._keep(link, is_whole=True)
 
@@ -157,6 +172,9 @@ class Effects:
         link = self.keepers.get(kept.slot)
         if link is not None and kept.incarnation == self.hosted.incarnation:
             link.acknowledge(kept)
+            link.is_awaited = False
+            if self.hosted.coverage is not None:
+                self.hosted.coverage.acknowledged(self.keepers.values(), self.hosted.logs)
             self.pump()
 
     def _release_output(self) -> None:
@@ -186,6 +204,7 @@ class Effects:
     def tick(self) -> None:
         """What a keeper has not acknowledged is sent again."""
         for link in self.keepers.values():
+            link.is_awaited = False
             self._keep_all(link)
         if self.journal is not None:
             self.journal.open_if_due()

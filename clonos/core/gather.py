@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clonos.core.causal_log import check_overlap
-from clonos.core.ids import SlotId, TaskId, ViewNumber
+from clonos.core.ids import SlotId, TaskId, ViewNumber, journal_of
 from clonos.core.messages import Delta, View
 from clonos.core.plan import Plan
 
@@ -40,9 +40,10 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
     """Every holder of the task's log that has a slot in ``view``. An incarnation without a slot has nothing yet."""
     tasks = plan.holders[task]
     found = [Holder(t, False, view.placements[t].slot) for t in tasks if view.placements[t].slot > 0]
-    for kept in plan.kept:
-        if kept == task or kept in tasks:
-            found += keepers_of(view, kept)
+    # Where sharing stops every task has keepers, of its own log and of others that are not covered.
+    kept = (task, *tasks) if plan.replicas is not None else [t for t in plan.kept if t == task or t in tasks]
+    for kept_task in kept:
+        found += keepers_of(view, kept_task)
     return tuple(found)
 
 
@@ -77,6 +78,31 @@ def choose_longest(copies: list[Delta]) -> Delta:
     return max(copies, key=lambda delta: (delta.offset_bytes + len(delta.data), -delta.offset_bytes))
 
 
+def join_pieces(base_bytes: int, task: TaskId, pieces: list[Delta]) -> tuple[bytes, int]:
+    """A log from ``base_bytes`` on up to the first byte that no piece has; and how far the furthest piece reaches.
+
+    Where sharing stops, a holder may have a piece only. Behind a hole nothing is of use: the log is lost.
+    """
+    joined = bytearray()
+    for piece in sorted(pieces, key=lambda delta: delta.offset_bytes):
+        end_bytes = base_bytes + len(joined)
+        check_overlap(task, base_bytes, joined, piece.offset_bytes, piece.data)
+        if piece.offset_bytes <= end_bytes < piece.offset_bytes + len(piece.data):
+            joined += piece.data[end_bytes - piece.offset_bytes :]
+    furthest = max((piece.offset_bytes + len(piece.data) for piece in pieces if piece.data), default=base_bytes)
+    return bytes(joined), furthest
+
+
+def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[TaskId, Delta], int]:
+    """Where sharing stops: the log of ``task`` of all pieces, its journal, and how far the furthest piece reaches."""
+    pieces = [delta for _, deltas in state.answers for delta in deltas]
+    data, furthest = join_pieces(base_bytes, task, [delta for delta in pieces if delta.task == task])
+    found = {task: Delta(task, base_bytes, False, data)}
+    if journals := [delta for delta in pieces if delta.task == journal_of(task)]:
+        found[journal_of(task)] = choose_longest(journals)
+    return found, furthest
+
+
 def gathered_logs(state: Gathering) -> dict[TaskId, Delta]:
     """Per task whose log anybody had, the longest copy. Copies that differ where they overlap are a divergence."""
     copies: dict[TaskId, list[Delta]] = {}
@@ -88,3 +114,10 @@ def gathered_logs(state: Gathering) -> dict[TaskId, Delta]:
         for copy in copies[task]:
             check_overlap(task, longest.offset_bytes, longest.data, copy.offset_bytes, copy.data)
     return found
+
+
+def recovered_logs(state: Gathering, plan: Plan, task: TaskId, base_bytes: int) -> tuple[dict[TaskId, Delta], int]:
+    """What a successor adopts; and how far the furthest copy of its own log reached, if it may have a hole."""
+    if plan.replicas is None:
+        return gathered_logs(state), 0
+    return joined_logs(state, task, base_bytes)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clonos.core import recovery
+from clonos.core import gather, recovery
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror, Pieces
+from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
 from clonos.core.errors import InternalError
-from clonos.core.gather import Gathering, Holder, ask_again, begin_gathering, collect_answer, gathered_logs
+from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
@@ -59,6 +60,8 @@ class Hosted:
         self.followed_bytes = 0  # end of the log that the shadow was given
         self.leads = Leads(self)
         self.logs = CausalLogs()
+        self.coverage = Coverage.wanted(self.plan, self.task, slot.id)
+        self.found_bytes = 0  # how far the furthest copy of the own log reached
         self.sendings: dict[ChannelId, Sending] = {}
         self.inlets, self.effects = Inlets(self), Effects(self)
         self.sharers: dict[TaskId, list[Sending]] = {}
@@ -119,7 +122,7 @@ class Hosted:
     def gather_again(self, view: View) -> None:
         """Another view has arrived: asks everybody again under it."""
         if isinstance(self.state, recovery.Recovering) and not self.state.gathering.is_complete:
-            gathering = ask_again(begin_gathering(self.plan, view, self.task), self.state.gathering)
+            gathering = gather.ask_again(begin_gathering(self.plan, view, self.task), self.state.gathering)
             self.state = recovery.Recovering(gathering, self.state.is_restored)
             self.ask_holders()
             self.advance(recovery.Gathered(self.state.gathering))
@@ -128,7 +131,7 @@ class Hosted:
         """A holder has answered."""
         if isinstance(self.state, recovery.Recovering):
             holder = Holder(answer.holder, answer.is_keeper, answer.slot)
-            gathering = collect_answer(self.state.gathering, answer.view, holder, answer.replicas)
+            gathering = gather.collect_answer(self.state.gathering, answer.view, holder, answer.replicas)
             if gathering is not self.state.gathering:
                 self.advance(recovery.Gathered(gathering))
 
@@ -139,7 +142,8 @@ class Hosted:
             self.advance(recovery.Restored())
 
     def _connect(self, gathering: Gathering) -> None:
-        self.adopt_logs(gathered_logs(gathering))
+        found, self.found_bytes = recovered_logs(gathering, self.plan, self.task, self.placement.log_offset_bytes)
+        self.adopt_logs(found)
         self._open_channels()
         if self.heir is not None:
             take_over(self)
@@ -162,6 +166,8 @@ class Hosted:
                 raise InternalError(f"the log of task {self.task} begins at {own.offset_bytes}, behind {base}: {own}")
             data = own.data[base - own.offset_bytes :]
         self.logs.begin(self.task, base, data)
+        if self.coverage is not None:
+            self.coverage.grew(self.task)
         if self.effects.journal is not None:
             self.effects.journal.adopt(found.pop(journal_of(self.task), None))
         for task, delta in found.items():
@@ -178,7 +184,8 @@ class Hosted:
             if channel.receiver == OUTSIDE:
                 self.effects.open(log)
                 continue
-            sending = self.sendings[channel.id] = Sending(channel, log, self.plan.shared_on[channel.id])
+            shared = () if self.coverage is not None else self.plan.shared_on[channel.id]
+            sending = self.sendings[channel.id] = Sending(channel, log, shared, self.coverage)
             for task in sending.shared:
                 self.sharers.setdefault(task, []).append(sending)
 
@@ -187,6 +194,8 @@ class Hosted:
         self.placement = view.placements[self.task]
         if isinstance(self.state, recovery.Recovering):
             return
+        if self.coverage is not None:
+            self.coverage.meet(view)
         for sending in self.sendings.values():
             sending.meet(view.placements[sending.channel.receiver].incarnation)
         self.inlets.meet(view)
@@ -204,6 +213,8 @@ class Hosted:
         a receiver holds more of this log than there is here, for then it would be continued in two ways."""
         end_bytes = self.logs.end_bytes(self.task)
         behind, is_awaiting = compare_claims(positions, self.sendings, self.effects.claim, end_bytes)
+        if self.found_bytes > end_bytes and behind is None:
+            behind = (NO_CHANNEL, end_bytes, self.found_bytes)
         if not self.slot.options.causal_logging:
             behind, is_awaiting = None, False
         self.advance(recovery.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting))
@@ -266,6 +277,8 @@ class Hosted:
         """The task has done a step: its log grows first, then what depends on it leaves."""
         if emission.log:
             self.logs.append(self.task, emission.log)
+            if self.coverage is not None:
+                self.coverage.grew(self.task)
             self.grown(self.task)
         touched: dict[ChannelId, Sending] = {}
         for output in emission.outputs:
@@ -385,8 +398,8 @@ class Hosted:
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
         """What this task has of the log of ``wanted`` and of the replicas that it should hold; while it recovers, what
         it has been answered itself so far."""
-        tasks = (wanted, *self.plan.held[wanted])
+        tasks = self.plan.asked_for(wanted)
         if isinstance(self.state, recovery.Recovering):
-            found = gathered_logs(self.state.gathering)
+            found = gather.gathered_logs(self.state.gathering)
             return tuple(found[task] for task in tasks if task in found)
         return self.logs.deltas(tasks)

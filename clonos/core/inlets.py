@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.determinants import claims_of
 from clonos.core.ids import ChannelId, SlotId
-from clonos.core.messages import Batch, Delta, Position, View
+from clonos.core.messages import Batch, Delta, Length, Position, View
 from clonos.core.ports import Delivered
 from clonos.core.sessions import Receiving
 from clonos.core.snapshots import Snapshot
@@ -57,8 +57,15 @@ class Inlets:
         view = hosted.slot.view
         slot = view.placements[receiving.channel.sender].slot
         if slot > 0:
-            lengths = () if receiving.is_confirmed else hosted.logs.lengths()
+            lengths = () if receiving.is_confirmed else self._lengths(receiving)
             hosted.shell.send(slot, receiving.statement(view.number, hosted.incarnation, lengths))
+
+    def _lengths(self, receiving: Receiving) -> tuple[Length, ...]:
+        """Of every replica; where sharing stops, of the sender's own log: others seldom ride."""
+        logs, sender = self.hosted.logs, receiving.channel.sender
+        if self.hosted.coverage is None:
+            return logs.lengths()
+        return (Length(sender, logs.end_bytes(sender)),) if sender in logs.replicas else ()
 
     def accepts(self, message: Batch | Position) -> Receiving | None:
         """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
@@ -96,14 +103,21 @@ class Inlets:
             self.renew(receiving)
             return False
         receiving.confirm(message)
-        self._receive_deltas(message.deltas)
+        self._receive_deltas(receiving, message.deltas)
         return True
 
-    def _receive_deltas(self, deltas: Iterable[Delta]) -> None:
+    def _receive_deltas(self, receiving: Receiving, deltas: Iterable[Delta]) -> None:
         """Appends what is new, before anything of the message is processed; it rides on from here."""
+        hosted = self.hosted
         for delta in deltas:
-            if self.hosted.logs.receive(delta):
-                self.hosted.grown(delta.task)
+            if not hosted.logs.receive(delta):
+                continue
+            if hosted.coverage is not None:
+                slot = hosted.slot.view.placements[receiving.channel.sender].slot
+                hosted.coverage.came(delta.task, slot, hosted.logs.end_bytes(delta.task))
+                if delta.task not in hosted.coverage.uncovered:
+                    continue
+            hosted.grown(delta.task)
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:
         """Replay waits for these elements, whatever the window."""

@@ -7,8 +7,10 @@ when the effect was made.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from clonos.core.causal_log import CausalLogs
+from clonos.core.coverage import Coverage
 from clonos.core.ids import Incarnation, SlotId, TaskId, journal_of
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Delta, Keep, Kept, Length
@@ -20,14 +22,16 @@ Requirement = dict[TaskId, int]
 class KeeperLink:
     """The task's end: what one keeper has acknowledged."""
 
-    __slots__ = ("acknowledged", "dirty", "is_ready", "ordinal", "shipped", "slot")
+    __slots__ = ("acknowledged", "coverage", "dirty", "is_awaited", "is_ready", "ordinal", "shipped", "slot")
 
-    def __init__(self, slot: SlotId) -> None:
+    def __init__(self, slot: SlotId, coverage: Coverage | None = None) -> None:
         self.slot = slot
+        self.coverage = coverage  # of the task, where sharing stops
         self.acknowledged: dict[TaskId, int] = {}
         self.shipped: dict[TaskId, int] = {}
         self.dirty: dict[TaskId, None] = {}
         self.is_ready = False  # has acknowledged a whole ``Keep``, so holds all that its task held then
+        self.is_awaited = False  # a message is on its way
         self.ordinal = 0  # of the next message
 
     def message(
@@ -57,16 +61,24 @@ class KeeperLink:
             if length.end_bytes > self.acknowledged.get(length.task, -1):
                 self.acknowledged[length.task] = length.end_bytes
 
-    def rewind(self, logs: CausalLogs) -> None:
+    def rewind(self, logs: CausalLogs, tasks: Iterable[TaskId] | None = None) -> None:
         """At the heartbeat, and to a keeper that is not ready: what it has not acknowledged counts as not shipped."""
-        for task in logs.replicas:
+        for task in logs.replicas if tasks is None else tasks:
             if self.acknowledged.get(task, -1) < logs.end_bytes(task):
                 self.shipped[task] = self.acknowledged.get(task, -1)
                 self.dirty[task] = None
 
     def meets(self, requirement: Requirement) -> bool:
         """Whether all that is required has been acknowledged."""
-        return self.is_ready and all(self.acknowledged.get(task, -1) >= end for task, end in requirement.items())
+        return self.is_ready and all(
+            self.acknowledged.get(task, -1) >= end or self._is_held_elsewhere(task, end)
+            for task, end in requirement.items()
+        )
+
+    def _is_held_elsewhere(self, task: TaskId, end_bytes: int) -> bool:
+        """A log of another task that has been covered meanwhile is sent to keepers no more."""
+        coverage = self.coverage
+        return coverage is not None and task != coverage.task and coverage.covered.get(task, 0) >= end_bytes
 
 
 class Keeper:

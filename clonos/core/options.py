@@ -35,6 +35,7 @@ class Options:
     standby: StandbyKind = StandbyKind.PASSIVE  # of steps that do not say it themselves
     keepers: int = 1
     sharing_depth: int | None = None
+    replicas: int | None = None  # domains besides its own that hold a log before sharing stops; None: never
     max_parallelism: int = 128
     step_cost_us: int = 5_000  # a step aims at this much work
     step_records_max: int = 16_384

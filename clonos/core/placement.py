@@ -53,7 +53,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How many riders a task shall have; keepers only where its effects leave the job."""
+    """How many riders a task shall have; keepers where its effects leave the job, or for ``replicas``."""
 
     standbys: int
     keepers: int
@@ -274,9 +274,13 @@ def _another(
 
 def wishes_of(plan: Plan, standbys: int, keepers: int) -> tuple[Wishes, ...]:
     """What each task shall have. One that is to be followed hot has a standby."""
-    kept, hot = frozenset(plan.kept), plan.hot
+    kept, hot, replicas = frozenset(plan.kept), plan.hot, plan.replicas or 0
     return tuple(
-        Wishes(max(standbys, 1) if task in hot else standbys, keepers if task in kept else 0) for task in plan.tasks
+        Wishes(
+            max(standbys, 1) if task in hot else standbys,
+            max(keepers if task in kept else 0, replicas if task in plan.feeding else 0),
+        )
+        for task in plan.tasks
     )
 
 

@@ -75,6 +75,7 @@ class Plan:
     edges: tuple[Edge, ...]
     max_parallelism: int = 128
     sharing_depth: int | None = None  # hops downstream; None is full
+    replicas: int | None = None  # sharing stops once so many domains besides the own one hold a log; None: never
 
     @cached_property
     def first_task(self) -> tuple[int, ...]:
@@ -164,6 +165,11 @@ class Plan:
         return self.sharing_depth is None or hops <= self.sharing_depth
 
     @cached_property
+    def feeding(self) -> frozenset[TaskId]:
+        """Tasks that send to other tasks: somebody depends on their logs."""
+        return frozenset(channel.sender for channel in self.channels if channel.receiver != OUTSIDE)
+
+    @cached_property
     def holders(self) -> tuple[tuple[TaskId, ...], ...]:
         """Per task, the other tasks that hold a replica of its log, ascending."""
         return tuple(
@@ -179,6 +185,10 @@ class Plan:
             for holder in holders:
                 found[holder].append(TaskId(owner))
         return tuple(tuple(owners) for owners in found)
+
+    def asked_for(self, task: TaskId) -> tuple[TaskId, ...]:
+        """Whose logs its successor asks for: its own, and those that it holds unless their owners send them anew."""
+        return (task,) if self.replicas is not None else (task, *self.held[task])
 
     @cached_property
     def shared_on(self) -> tuple[tuple[TaskId, ...], ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clonos.core.causal_log import CausalLogs
+from clonos.core.coverage import Coverage
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
@@ -35,6 +36,7 @@ class Sending:
     __slots__ = (
         "channel",
         "claim",
+        "coverage",
         "credit_bytes",
         "cursor",
         "dirty",
@@ -48,10 +50,13 @@ class Sending:
         "unsent_bytes",
     )
 
-    def __init__(self, channel: Channel, log: InflightLog, shared: tuple[TaskId, ...]) -> None:
+    def __init__(
+        self, channel: Channel, log: InflightLog, shared: tuple[TaskId, ...], coverage: Coverage | None = None
+    ) -> None:
         self.channel = channel
         self.log = log
-        self.shared = shared  # whose logs travel on this channel
+        self.shared = shared  # whose logs travel on this channel, where all do
+        self.coverage = coverage  # else those that are not covered
         self.receiver = Incarnation(0)
         self.session = 0
         self.ordinal = 0  # of the next message of this session
@@ -97,6 +102,8 @@ class Sending:
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What this session has not yet carried of the logs that it shares; counts as carried from now on."""
+        if self.coverage is not None:
+            return self.coverage.deltas(self.shipped, logs)
         if not self.dirty:
             return ()
         found = []

@@ -141,7 +141,7 @@ class Slot(LocalEvents, Riders):
         if question.is_keeper:
             keeper = self.keepers.get(question.holder)
             if keeper is not None:
-                replicas = keeper.logs.deltas((question.task, *self.plan.held[question.task]))
+                replicas = keeper.logs.deltas(self.plan.asked_for(question.task))
                 if question.holder == question.task:
                     replicas += keeper.logs.deltas((journal_of(question.task),))
         else:

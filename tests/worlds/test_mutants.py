@@ -14,6 +14,7 @@ from clonos.core.coordination import JobFailed
 from clonos_chaos.mutants import MUTANTS, planted
 from clonos_chaos.scenes import SCENES
 from clonos_chaos.world import World, WorldFailed
+from tests.worlds.test_coverage import SHOWN_BY
 from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
 
 pytestmark = pytest.mark.controls
@@ -156,7 +157,7 @@ is_well_by_the_right_rules = cache(is_well)
 
 
 def test_every_wrong_rule_has_a_case() -> None:
-    assert set(CAUGHT_BY) | DEFENCE_IN_DEPTH == set(MUTANTS)
+    assert set(CAUGHT_BY) | DEFENCE_IN_DEPTH | set(SHOWN_BY) == set(MUTANTS)
     assert not set(CAUGHT_BY) & DEFENCE_IN_DEPTH
     assert set(CAUGHT_BY) >= NAMED
 

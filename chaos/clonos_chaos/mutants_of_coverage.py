@@ -1,0 +1,74 @@
+"""Wrong rules of coverage: when a log need not ride any further (``replicas``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.core import gather
+from clonos.core.coverage import Coverage
+from clonos.core.messages import Delta
+from clonos_chaos.planting import Planting, mutant
+
+
+@mutant("3")
+def tasks_count_instead_of_domains(planting: Planting) -> None:
+    """What came from a task of the own domain is held in one domain only."""
+
+    def came(self: Coverage, task: Any, sender: Any, end_bytes: int) -> None:
+        self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+        self.uncovered.pop(task, None)
+
+    planting.swap(Coverage, "came", came)
+
+
+@mutant("3")
+def logs_stop_before_they_are_acknowledged(planting: Planting) -> None:
+    """A log is left out only when its keepers have acknowledged it."""
+
+    def deltas(right: Any, self: Coverage, shipped: Any, logs: Any) -> Any:
+        self.covered[self.task] = logs.end_bytes(self.task)
+        return right(self, shipped, logs)
+
+    planting.wrap(Coverage, "deltas", deltas)
+
+
+@mutant("3")
+def keepers_that_have_died_count(planting: Planting) -> None:
+    """A keeper that is no longer named counts no more, nor do its words for what came after."""
+
+    def acknowledged(right: Any, self: Coverage, links: Any, logs: Any) -> None:
+        gone = dict.fromkeys(self.uncovered, 0)
+        right(self, links, logs)
+        if any(int(slot) not in {int(link.slot) for link in links} for slot in self.domains):
+            for task in gone:
+                self.covered[task] = logs.end_bytes(task)
+                self.uncovered.pop(task, None)
+
+    planting.wrap(Coverage, "acknowledged", acknowledged)
+
+
+@mutant("6.4")
+def one_piece_is_the_log(planting: Planting) -> None:
+    """Where sharing stops the pieces that holders have are joined."""
+
+    def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
+        found, _ = right(gathering, task, base_bytes)
+        pieces = [
+            d for _, deltas in gathering.answers for d in deltas if d.task == task and d.offset_bytes <= base_bytes
+        ]
+        longest = min(pieces, key=lambda d: d.offset_bytes + len(d.data), default=None)
+        data = longest.data[base_bytes - longest.offset_bytes :] if longest is not None else b""
+        found[task] = Delta(task, base_bytes, False, data)
+        return found, base_bytes + len(data)
+
+    planting.wrap(gather, "joined_logs", joined)
+
+
+@mutant("6.8")
+def holes_pass(planting: Planting) -> None:
+    """A log with a hole in it is lost: it is not continued where others have what lies behind the hole."""
+
+    def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
+        return right(gathering, task, base_bytes)[0], 0
+
+    planting.wrap(gather, "joined_logs", joined)

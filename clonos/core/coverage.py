@@ -1,0 +1,98 @@
+"""Coverage: how far each log that a task holds is held in enough failure domains, so that it need not ride any further.
+
+With ``replicas=f`` a log is *covered* up to an offset once f + 1 domains are known to hold it: the task's own, that of
+the task which it came from, and those of the task's keepers that have acknowledged it. Domains count, never tasks nor
+processes: what sits together dies together. What is covered stays so: a death in between counts as one of the f until
+its successors hold again what it held.
+
+The owner leaves out what its keepers hold. Whoever passes a log on leaves nothing out of the middle: a copy begins
+where a completed checkpoint does, or where the owner's keepers hold all before. So the pieces that f deaths leave join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.ids import SlotId, TaskId
+from clonos.core.messages import Delta, View
+from clonos.core.plan import Plan
+
+if TYPE_CHECKING:
+    from clonos.core.keeping import KeeperLink
+
+
+class Coverage:
+    """What one incarnation knows."""
+
+    __slots__ = ("covered", "domain", "domains", "givers", "replicas", "slot", "task", "uncovered")
+
+    def __init__(self, task: TaskId, slot: SlotId, replicas: int) -> None:
+        self.task, self.slot, self.replicas = task, slot, replicas
+        self.domain = ""
+        self.domains: dict[SlotId, str] = {}
+        self.covered: dict[TaskId, int] = {}  # per log, up to where; it only grows
+        self.uncovered: dict[TaskId, None] = {}  # logs that go on behind it: these ride, and go to keepers
+        self.givers: dict[
+            TaskId, str
+        ] = {}  # the one domain that all bytes of an uncovered log came from, if there is one
+
+    @staticmethod
+    def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
+        """Where sharing stops; None where it goes on."""
+        return None if plan.replicas is None else Coverage(task, slot, plan.replicas)
+
+    def meet(self, view: View) -> None:
+        """A view says what dies together."""
+        self.domains = {address.slot: address.domain for address in view.slots}
+        self.domain = self.domains.get(self.slot, "")
+
+    def grew(self, task: TaskId) -> None:
+        """A log has grown here: nobody else is known to have it."""
+        self.givers.pop(task, None)
+        self.uncovered[task] = None
+
+    def came(self, task: TaskId, sender: SlotId, end_bytes: int) -> None:
+        """A log has grown up to here by what a task in another slot holds too."""
+        giver = self.domains.get(sender, self.domain)
+        if giver != self.domain and self.replicas <= 1:
+            self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+            self.uncovered.pop(task, None)
+        elif task not in self.uncovered:
+            self.uncovered[task] = None
+            self.givers[task] = giver
+        elif self.givers.get(task) != giver:
+            self.givers.pop(task, None)
+
+    def acknowledged(self, links: Iterable[KeeperLink], logs: CausalLogs) -> None:
+        """Keepers have said what they hold."""
+        ready = [link for link in links if link.is_ready]
+        for task in list(self.uncovered):
+            taken = {self.domain, self.givers.get(task, self.domain)}
+            held: dict[str, int] = {}  # per domain, the furthest
+            for link in ready:
+                domain = self.domains.get(link.slot, self.domain)
+                if domain not in taken:
+                    held[domain] = max(held.get(domain, 0), link.acknowledged.get(task, 0))
+            wanted = self.replicas + 1 - len(taken)
+            if len(held) >= wanted:
+                end_bytes = sorted(held.values(), reverse=True)[wanted - 1]
+                self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+            if self.covered.get(task, 0) >= logs.end_bytes(task):
+                del self.uncovered[task]
+
+    def deltas(self, shipped: dict[TaskId, int], logs: CausalLogs) -> tuple[Delta, ...]:
+        """What a session has not carried of what is not covered; counts as carried from now on."""
+        found = []
+        for task in self.uncovered:
+            end, sent = logs.end_bytes(task), shipped.get(task, -1)
+            start = max(sent, self.covered.get(task, 0)) if task == self.task else sent
+            if end <= start:
+                continue
+            delta = logs.delta(task, max(start, 0))
+            if start > sent and not delta.restart:
+                delta = Delta(task, start, True, delta.data)
+            found.append(delta)
+            shipped[task] = end
+        return tuple(found)
