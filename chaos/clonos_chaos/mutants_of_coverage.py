@@ -33,16 +33,13 @@ def logs_stop_before_they_are_acknowledged(planting: Planting) -> None:
 
 
 @mutant("3")
-def keepers_that_have_died_count(planting: Planting) -> None:
-    """A keeper that is no longer named counts no more, nor do its words for what came after."""
+def any_acknowledgement_covers_all(planting: Planting) -> None:
+    """What a keeper has acknowledged is covered, not what has grown since."""
 
     def acknowledged(right: Any, self: Coverage, links: Any, logs: Any) -> None:
-        gone = dict.fromkeys(self.uncovered, 0)
         right(self, links, logs)
-        if any(int(slot) not in {int(link.slot) for link in links} for slot in self.domains):
-            for task in gone:
-                self.covered[task] = logs.end_bytes(task)
-                self.uncovered.pop(task, None)
+        self.covered[self.task] = logs.end_bytes(self.task)
+        self.uncovered.pop(self.task, None)
 
     planting.wrap(Coverage, "acknowledged", acknowledged)
 

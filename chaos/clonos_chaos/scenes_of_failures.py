@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.plan import Partitioning
 from clonos_chaos.aims import Aim, Reached
 from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.fuzz_jobs import FuzzJob
 from clonos_chaos.stage import (
     EFFECTS,
     IMMEDIATE,
@@ -18,6 +20,7 @@ from clonos_chaos.stage import (
     about,
     after,
     along,
+    before,
     both,
     by_successor,
     cuts,
@@ -25,8 +28,10 @@ from clonos_chaos.stage import (
     in_turn,
     is_recovering,
     kills,
+    kills_domain_of,
     kills_it,
     kills_standbys,
+    kills_with_keepers,
     line,
     lost,
     message_has,
@@ -118,6 +123,51 @@ def _downstream_of_replay(seed: int) -> World:
             Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
             Aim("emission", kills("b/0"), both(about("a/0"), by_successor)),
         ],
+    )
+
+
+def _pairs(job: FuzzJob) -> None:
+    """Two lanes that cross before ``b``: with two domains ``source/0`` and ``a/0`` sit in one, and feed ``b/1`` in the
+    other."""
+    before = job.add("source", RICH, 2)
+    for name, partitioning in (("a", Partitioning.FORWARD), ("b", Partitioning.HASH)):
+        vertex = job.add(name, RICH, 2)
+        job.connect(before, vertex, partitioning)
+        before = vertex
+    job.connect(before, job.add_sink(TRANSACTIONAL))
+
+
+def _linked(kept: int, **settings: int) -> Scene:
+    """What ``a/0`` has of ``source/0`` is in one domain only, so it has ridden on to ``b/1``."""
+
+    def make(seed: int) -> World:
+        kill = Aim("batch delivered", kills_domain_of("a/0"), along("a/0", "b/1"), nth=5)
+        late = lost("keep", both(about("source/0"), before(kill)), nth=kept + 1, times=1_000)
+        options = {"replicas": 1, "checkpoint_every_ms": 300}
+        return stage(seed, _pairs, [late, kill], options, {"domains": 2, **settings})
+
+    return make
+
+
+SCENES["22 linked tasks die before the keeper has heard of one"] = _linked(0)
+SCENES["22 linked tasks die while the keeper has heard of a part"] = _linked(2, network_ns_max=10 * MILLISECOND_NS)
+
+
+@scene("36 log has a hole where more domains die than there are replicas")
+def _hole(seed: int) -> World:
+    """The successor of ``a/0`` has got what the keeper of ``source/0`` did not have yet, and nothing before."""
+
+    def is_to_the_successor(world: World, reached: Reached) -> bool:
+        message: Any = reached.message
+        return bool(message.receiver & 0xFFFFFFFF > 1)
+
+    first = Aim("batch delivered", kills("a/0"), along("source/0", "a/0"), nth=6)
+    both_die = both(both(along("source/0", "a/0"), is_to_the_successor), after(first))
+    return stage(
+        seed,
+        line(RICH, RICH, RICH, sink=TRANSACTIONAL),
+        [first, Aim("batch delivered", kills_with_keepers("source/0"), both_die, nth=3)],
+        options={"replicas": 1, "checkpoint_every_ms": 300},
     )
 
 

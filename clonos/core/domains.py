@@ -13,12 +13,17 @@ def what_is_not_survived(
     plan: Plan, wishes: Sequence[Wishes], seats: Sequence[Seats], domains: Mapping[SlotId, str]
 ) -> str:
     """What the death of one domain would cost, in a sentence, and what waits already; empty when nothing."""
-    without_standby, without_keeper, held_back = [], [], []
+    without_standby, without_keeper, held_back, without_replicas = [], [], [], []
+    kept, replicas = frozenset(plan.kept), plan.replicas or 0
     for task, (wish, seat) in enumerate(zip(wishes, seats, strict=True)):
         own = domains.get(seat.slot, "")
         elsewhere = [sum(domains[s] != own for s in riders) for riders in (seat.standbys, seat.keepers)]
         if elsewhere[0] < wish.standbys:
             without_standby.append(task)
+        if task in plan.feeding and len({domains[s] for s in seat.keepers} - {own}) < replicas:
+            without_replicas.append(task)
+        if task not in kept:
+            continue
         if wish.keepers and seat.slot in domains and not seat.keepers:
             held_back.append(task)
         elif elsewhere[1] < wish.keepers:
@@ -38,6 +43,11 @@ def what_is_not_survived(
         said.append(
             f"{len(held_back)} tasks ({_names(plan, held_back)}) have no keeper at all: what they would let out waits,"
             " and with it every checkpoint, until there is another slot"
+        )
+    if without_replicas:
+        said.append(
+            f"{len(without_replicas)} tasks ({_names(plan, without_replicas)}) have keepers in fewer than {replicas}"
+            " other domains: their logs go on riding through the job, as without replicas"
         )
     return "; ".join(said)
 

@@ -209,8 +209,7 @@ class Hosted:
         self.advance(recovery.Stated(missing or self.effects.is_unregistered))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
-        """The lost-log rule: no new determinant while output is behind the claim of its receiver, or outside; nor while
-        a receiver holds more of this log than there is here, for then it would be continued in two ways."""
+        """The lost-log rule: no new determinant while a receiver, a holder or the outside has more than is here."""
         end_bytes = self.logs.end_bytes(self.task)
         behind, is_awaiting = compare_claims(positions, self.sendings, self.effects.claim, end_bytes)
         if self.found_bytes > end_bytes and behind is None:

@@ -6,6 +6,7 @@ Pure data, equal in every process. The functions that a vertex runs travel besid
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -151,15 +152,34 @@ class Plan:
         found = []
         for task in self.tasks:
             reached = {task: 0}
-            queue = deque([task])
+            queue, spread = deque([task]), set[int]()
             while queue:
                 here = queue.popleft()
-                for channel in self.outputs[here]:
-                    if channel.receiver != OUTSIDE and channel.receiver not in reached:
-                        reached[channel.receiver] = reached[here] + 1
-                        queue.append(channel.receiver)
+                for receiver in self._next_tasks(here, spread):
+                    if receiver not in reached:
+                        reached[receiver] = reached[here] + 1
+                        queue.append(receiver)
             found.append(reached)
         return tuple(found)
+
+    def _next_tasks(self, task: TaskId, spread: set[int]) -> Iterator[TaskId]:
+        """Who gets from it; over an edge from every task to every task only once, for then ``spread`` has it."""
+        vertex = self.vertex_of[task]
+        for number in self._edges_from[vertex]:
+            edge = self.edges[number]
+            if edge.partitioning is Partitioning.FORWARD:
+                yield TaskId(self.first_task[edge.target] + task - self.first_task[vertex])
+            elif number not in spread:
+                spread.add(number)
+                yield from map(TaskId, self._tasks_of(edge.target))
+
+    @cached_property
+    def _edges_from(self) -> tuple[tuple[int, ...], ...]:
+        """Per vertex, the edges to other vertices."""
+        inner = [
+            (number, edge) for number, edge in enumerate(self.edges) if edge.partitioning is not Partitioning.OUTSIDE
+        ]
+        return tuple(tuple(n for n, edge in inner if edge.source == vertex) for vertex in range(len(self.vertices)))
 
     def _within_depth(self, hops: int) -> bool:
         return self.sharing_depth is None or hops <= self.sharing_depth

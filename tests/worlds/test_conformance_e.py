@@ -29,6 +29,13 @@ def test_e22_linked_failures_within_the_sharing_depth_are_local() -> None:
         assert world.outcome.rollbacks == 0
 
 
+@pytest.mark.parametrize("heard", ["before the keeper has heard of one", "while the keeper has heard of a part"])
+def test_e22_a_domain_may_die_where_logs_have_a_replica_in_one_other(heard: str) -> None:
+    for world in played(22, f"linked tasks die {heard}"):
+        assert min(lives(world, "source/0"), lives(world, "a/0")) > 1
+        assert world.outcome.rollbacks == 0
+
+
 def test_e22_beyond_the_sharing_depth_all_roll_back_and_an_alarm_says_so() -> None:
     for world in played(36, "log is lost beyond the sharing depth"):
         assert world.outcome.rollbacks >= 1

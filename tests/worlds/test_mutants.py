@@ -14,7 +14,6 @@ from clonos.core.coordination import JobFailed
 from clonos_chaos.mutants import MUTANTS, planted
 from clonos_chaos.scenes import SCENES
 from clonos_chaos.world import World, WorldFailed
-from tests.worlds.test_coverage import SHOWN_BY
 from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
 
 pytestmark = pytest.mark.controls
@@ -109,6 +108,10 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "keys_differ_between_lives": ("47 task dies between the call and CALL", 0),
     "no_intent": ("47 task dies between the call and CALL", 0),
     "routing_begins_anew_in_each_life": ("42 rows are routed in turn", 2),
+    "tasks_count_instead_of_domains": ("22 linked tasks die before the keeper has heard of one", 0),
+    "logs_stop_before_they_are_acknowledged": ("22 linked tasks die before the keeper has heard of one", 0),
+    "any_acknowledgement_covers_all": ("22 linked tasks die while the keeper has heard of a part", 0),
+    "one_piece_is_the_log": ("22 linked tasks die while the keeper has heard of a part", 0),
     "shadow_gets_only_the_own_log": ("50 task dies with all who hold its log and that of its input", 0),
     "shadow_is_no_holder": ("50 task dies with all who hold its log and that of its input", 0),
     "shadow_takes_over_wherever_it_stands": ("50 task dies with all who hold its log and that of its input", 1),
@@ -157,7 +160,7 @@ is_well_by_the_right_rules = cache(is_well)
 
 
 def test_every_wrong_rule_has_a_case() -> None:
-    assert set(CAUGHT_BY) | DEFENCE_IN_DEPTH | set(SHOWN_BY) == set(MUTANTS)
+    assert set(CAUGHT_BY) | DEFENCE_IN_DEPTH == set(MUTANTS)
     assert not set(CAUGHT_BY) & DEFENCE_IN_DEPTH
     assert set(CAUGHT_BY) >= NAMED
 

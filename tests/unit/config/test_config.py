@@ -159,3 +159,9 @@ def test_a_written_duration_is_its_number_times_its_unit(number: int, unit: str)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(BYTES)))
 def test_a_written_size_is_its_number_times_its_unit(number: int, unit: str) -> None:
     assert size_bytes(f"{number}{unit}") == number * BYTES[unit]
+
+
+def test_replicas_and_a_sharing_depth_together_are_refused_with_who_set_which() -> None:
+    assert settle({"replicas": 1}, environment={}, file=NO_FILE).core.replicas == 1
+    with pytest.raises(JobError, match=r"the environment sets replicas and the keyword sets sharing_depth"):
+        settle({"sharing_depth": 2}, environment={"CLONOS_REPLICAS": "1"}, file=NO_FILE)

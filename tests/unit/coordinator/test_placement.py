@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,3 +270,13 @@ def test_a_task_whose_output_waits_for_a_keeper_is_told_apart() -> None:
     plan = chain_plan(1, has_effects=True)
     said = what_is_not_survived(plan, wishes_of(plan, 0, 1), [_seat(1), _seat(1), _seat(1)], _slots("a"))
     assert said.startswith("1 tasks (sink/0) have no keeper at all: what they would let out waits")
+
+
+def test_tasks_with_replicas_in_too_few_domains_are_named_and_hold_nothing_back() -> None:
+    plan = replace(chain_plan(1), replicas=2)
+    wishes = wishes_of(plan, 0, 1)
+    assert [wish.keepers for wish in wishes] == [2, 2, 0]
+    said = what_is_not_survived(plan, wishes, [_seat(1, [], [2, 3]), _seat(1, [], [2, 4]), _seat(1)], _slots("abbc"))
+    assert said.startswith("1 tasks (source/0) have keepers in fewer than 2 other domains")
+    assert "effects" not in said
+    assert "waits" not in said

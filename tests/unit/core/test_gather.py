@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from clonos.core.errors import LogDiverged
-from clonos.core.gather import Gathering, Holder, begin_gathering, collect_answer, gathered_logs, holders_of
+from clonos.core.gather import (
+    Gathering,
+    Holder,
+    begin_gathering,
+    collect_answer,
+    gathered_logs,
+    holders_of,
+    join_pieces,
+    recovered_logs,
+)
 from clonos.core.ids import SlotId, TaskId
 from clonos.core.messages import Delta, View
 from tests.unit.core.plans import chain_of, number, placement, view
@@ -105,3 +115,29 @@ def test_copies_that_differ_where_they_overlap_are_a_divergence() -> None:
     with pytest.raises(LogDiverged) as raised:
         gathered_logs(gathering)
     assert (raised.value.task, raised.value.offset_bytes) == (TaskId(1), 7)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_where_sharing_stops_pieces_are_joined_in_whatever_order_they_come(order: tuple[int, ...]) -> None:
+    pieces = [delta(1, 3, b"3456"), delta(1, 0, b"01234"), delta(1, 6, b"678")]
+    assert join_pieces(2, TaskId(1), [pieces[i] for i in order]) == (b"2345678", 9)
+
+
+def test_pieces_that_differ_where_they_overlap_are_a_divergence() -> None:
+    with pytest.raises(LogDiverged):
+        join_pieces(0, TaskId(1), [delta(1, 0, b"0123"), delta(1, 2, b"2X")])
+
+
+def test_what_lies_behind_a_hole_is_told_apart_from_the_log() -> None:
+    answers = ((holder(2), (delta(1, 0, b"01"),)), (KEEPER, (delta(1, 5, b"5678"),)))
+    found, furthest = recovered_logs(
+        Gathering(number(1), frozenset(), answers), replace(PLAN, replicas=1), TaskId(1), 0
+    )
+    assert found == {TaskId(1): Delta(TaskId(1), 0, False, b"01")}
+    assert furthest == 9
+
+
+def test_where_sharing_stops_the_keepers_of_all_holders_are_asked() -> None:
+    placements = [placement(task, number(1), task + 1, keepers=(task + 5,)) for task in range(4)]
+    asked = holders_of(replace(PLAN, replicas=1), view(1, placements), TaskId(1))
+    assert asked == (holder(2), holder(3), *(Holder(TaskId(t), True, SlotId(t + 5)) for t in (1, 2, 3)))

@@ -1,0 +1,82 @@
+"""Coverage (protocol 3): a log rides until enough failure domains are known to hold it. Domains count, never tasks."""
+
+from __future__ import annotations
+
+from clonos.core.causal_log import CausalLogs
+from clonos.core.coverage import Coverage
+from clonos.core.ids import SlotId, TaskId
+from clonos.core.keeping import KeeperLink
+from clonos.core.messages import Delta, SlotAddress, View
+from tests.unit.core.plans import number
+
+OWN, OTHER = TaskId(1), TaskId(0)
+DOMAINS = {1: "here", 2: "here", 3: "there", 4: "there", 5: "beyond"}
+"""By slot; the task lives in slot 1."""
+
+
+def coverage(replicas: int) -> Coverage:
+    found = Coverage(OWN, SlotId(1), replicas)
+    slots = tuple(SlotAddress(SlotId(slot), domain, "", "", b"") for slot, domain in DOMAINS.items())
+    found.meet(View(number(1), 1, "job", slots, ()))
+    return found
+
+
+def logs(own: bytes = b"", other: bytes = b"") -> CausalLogs:
+    found = CausalLogs()
+    found.begin(OWN, 0, own)
+    found.begin(OTHER, 0, other)
+    return found
+
+
+def keeper(slot: int, is_ready: bool = True, **acknowledged: int) -> KeeperLink:
+    link = KeeperLink(SlotId(slot))
+    link.is_ready = is_ready
+    link.acknowledged = {{"own": OWN, "other": OTHER}[name]: end for name, end in acknowledged.items()}
+    return link
+
+
+def test_the_own_log_rides_until_keepers_in_enough_other_domains_have_acknowledged_it() -> None:
+    knows, held = coverage(2), logs(own=b"0123")
+    knows.grew(OWN)
+    knows.acknowledged([keeper(3, own=4), keeper(4, own=4)], held)  # one domain
+    knows.acknowledged([keeper(3, own=4), keeper(2, own=4)], held)  # the own one
+    knows.acknowledged([keeper(3, own=4), keeper(5, is_ready=False, own=4)], held)
+    assert (knows.covered.get(OWN, 0), list(knows.uncovered)) == (0, [OWN])
+    knows.acknowledged([keeper(3, own=4), keeper(5, own=3)], held)
+    assert (knows.covered[OWN], list(knows.uncovered)) == (3, [OWN])
+    knows.acknowledged([keeper(3, own=4), keeper(5, own=4)], held)
+    assert (knows.covered[OWN], list(knows.uncovered)) == (4, [])
+
+
+def test_what_came_from_another_domain_is_covered_by_it_and_what_came_from_the_own_one_is_not() -> None:
+    knows = coverage(1)
+    knows.came(OTHER, SlotId(2), 4)
+    assert list(knows.uncovered) == [OTHER]
+    knows.came(OTHER, SlotId(3), 6)
+    assert (knows.covered[OTHER], list(knows.uncovered)) == (6, [])
+
+
+def test_a_keeper_beside_the_giver_adds_no_domain() -> None:
+    knows, held = coverage(2), logs(other=b"0123")
+    knows.came(OTHER, SlotId(3), 4)
+    knows.acknowledged([keeper(4, other=4)], held)
+    assert list(knows.uncovered) == [OTHER]
+    knows.acknowledged([keeper(5, other=4)], held)
+    assert not knows.uncovered
+
+
+def test_a_log_that_came_from_two_domains_counts_neither() -> None:
+    knows, held = coverage(2), logs(other=b"0123")
+    knows.came(OTHER, SlotId(3), 2)
+    knows.came(OTHER, SlotId(5), 4)
+    knows.acknowledged([keeper(3, other=4)], held)
+    assert list(knows.uncovered) == [OTHER]
+
+
+def test_the_owner_leaves_out_what_is_covered_and_who_passes_on_leaves_out_nothing() -> None:
+    knows, held = coverage(1), logs(own=b"0123", other=b"abcd")
+    knows.covered.update({OWN: 3, OTHER: 3})
+    knows.uncovered.update({OWN: None, OTHER: None})
+    shipped: dict[TaskId, int] = {}
+    assert knows.deltas(shipped, held) == (Delta(OWN, 3, True, b"3"), Delta(OTHER, 0, True, b"abcd"))
+    assert knows.deltas(shipped, held) == ()
