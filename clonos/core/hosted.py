@@ -37,7 +37,7 @@ from clonos.core.messages import (
 )
 from clonos.core.ports import Command, Emission, TaskHandle, Triggered
 from clonos.core.room import UNLIMITED
-from clonos.core.sessions import Sending, compare_claims
+from clonos.core.sessions import Sending, compare_claims, forget_output
 from clonos.core.settling import Settling, Unsettled
 from clonos.core.snapshots import Snapshot
 from clonos.core.starting import start
@@ -348,16 +348,9 @@ class Hosted:
         snapshot = self.settling.complete(completed.checkpoint)
         if snapshot is None:
             return
-        self.forget_output(snapshot)
+        forget_output(self.sendings, snapshot)
         if self.effects.journal is not None:
             self.effects.journal.truncate(snapshot.journal_offset_bytes)
-
-    def forget_output(self, snapshot: Snapshot) -> None:
-        """Nobody asks any more for what left before a snapshot that is complete."""
-        for channel, before_seq in snapshot.outputs:
-            sending = self.sendings.get(channel)
-            if sending is not None:
-                sending.log.truncate(before_seq)
 
     def on_trigger(self, message: Triggered) -> None:
         """A source notes the highest barrier asked, and obeys when its log has ended."""

@@ -14,6 +14,7 @@ from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNu
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
 from clonos.core.plan import Channel
+from clonos.core.snapshots import Snapshot
 
 MESSAGE_OVERHEAD_BYTES = 64
 """What a batch costs of its credit besides its elements."""
@@ -300,6 +301,13 @@ class Receiving:
         self.next_seq = end
         self.queued_bytes += cost
         return skip
+
+
+def forget_output(sendings: dict[ChannelId, Sending], snapshot: Snapshot) -> None:
+    """Nobody asks any more for what left before a snapshot that is complete."""
+    for channel, before_seq in snapshot.outputs:
+        if channel in sendings:
+            sendings[channel].log.truncate(before_seq)
 
 
 def compare_claims(

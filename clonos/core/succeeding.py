@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from clonos.core.gather import Gathering, Holder
 from clonos.core.ports import Followed
 from clonos.core.recovery import Recovering
+from clonos.core.sessions import forget_output
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted
@@ -55,7 +56,7 @@ def take_over(hosted: Hosted) -> None:
         had = shadow.receivings[channel]
         receiving.next_seq, receiving.queued_bytes = had.next_seq, had.queued_bytes
         receiving.needed_seq = shadow.needed.get(channel, 0)
-    hosted.forget_output(hosted.snapshot)  # the slot may not have heard yet that its checkpoint is complete
+    forget_output(hosted.sendings, hosted.snapshot)  # the slot may not have heard yet that its checkpoint is complete
     for checkpoint, snapshot in sorted(shadow.reached.items()):
         if checkpoint > hosted.placement.restore:
             hosted.take_snapshot(snapshot, (), shadow.more.get(checkpoint))
