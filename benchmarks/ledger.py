@@ -22,8 +22,14 @@ MARK: Final = "@"
 
 _ENTRY: Final = "<QQQQQ"  # first number, rows, sum of their counts, monotonic ns, marks
 _MARK: Final = "<II"  # reader, number
+_TAIL: Final = "<Q"  # number behind its rows: what a successor reads, whatever the length of the file
 _ENTRY_BYTES: Final = struct.calcsize(_ENTRY)
 _MARK_BYTES: Final = struct.calcsize(_MARK)
+_TAIL_BYTES: Final = struct.calcsize(_TAIL)
+
+
+class Torn(Exception):
+    """A write was cut: a signal does not do that to one system call on a local disk, a full disk may."""
 
 
 class RolledBack(Exception):
@@ -72,13 +78,8 @@ class LedgerFile:
         generation.write_text(str(identity.generation))
         self._owner, self._me = path.with_suffix(".owner"), b"%d" % identity.incarnation
         self._owner.write_bytes(self._me)
-        whole_bytes, self._next = 0, 0
-        for entry in entries(path):
-            whole_bytes += _ENTRY_BYTES + len(entry.marks) * _MARK_BYTES
-            self._next = entry.first_number + entry.rows
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        os.truncate(self._file, whole_bytes)  # half an entry of a writer that was killed in the middle of it
-        os.lseek(self._file, whole_bytes, os.SEEK_SET)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._next = _end_of(self._file)
         return Registration(self._next, None)
 
     def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
@@ -94,8 +95,9 @@ class LedgerFile:
             weight = sum(count for _, count in rows)
             entry = [struct.pack(_ENTRY, first_number, len(rows), weight, time.monotonic_ns(), len(marks))]
             entry += [struct.pack(_MARK, int(reader), int(number)) for reader, number in marks]
-            os.write(self._file, b"".join(entry))
             self._next += len(rows)
+            entry.append(struct.pack(_TAIL, self._next))
+            os.write(self._file, b"".join(entry))
         return self._next
 
     def close(self) -> None:
@@ -111,14 +113,24 @@ def ledger_of(folder: Path, task_name: str) -> Path:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """What a file holds, as far as its entries are whole."""
+    """What a file holds. Raises Torn."""
     data: Any = path.read_bytes() if path.exists() else b""
     at = 0
-    while at + _ENTRY_BYTES <= len(data):
-        first_number, rows, weight, at_ns, count = struct.unpack_from(_ENTRY, data, at)
+    while at < len(data):
+        head = data[at : at + _ENTRY_BYTES].ljust(_ENTRY_BYTES, b"\0")
+        first_number, rows, weight, at_ns, count = struct.unpack(_ENTRY, head)
         end = at + _ENTRY_BYTES + count * _MARK_BYTES
-        if end > len(data):
-            return
+        if data[end : end + _TAIL_BYTES] != struct.pack(_TAIL, first_number + rows):
+            raise Torn(f"{path} is torn at byte {at}: a write was not done whole, and this run says nothing")
         marks = list(struct.iter_unpack(_MARK, data[at + _ENTRY_BYTES : end]))
         yield Entry(first_number, rows, weight, at_ns, marks)
-        at = end
+        at = end + _TAIL_BYTES
+
+
+def _end_of(file: int) -> int:
+    """The number behind the last row."""
+    size_bytes = os.fstat(file).st_size
+    if size_bytes == 0:
+        return 0
+    (number,) = struct.unpack(_TAIL, os.pread(file, _TAIL_BYTES, size_bytes - _TAIL_BYTES))
+    return int(number)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import words
 from benchmarks.comparing import Session
 from benchmarks.latency import percentile
-from benchmarks.ledger import LedgerFile, entries, ledger_of
+from benchmarks.ledger import LedgerFile, RolledBack, Torn, entries, ledger_of
 from benchmarks.paced import Pace, PacedReader
 from benchmarks.tally import Part, Tally, WrongResult, measured
 from clonos import OutsideFenced, OutsideIdentity
@@ -74,13 +74,11 @@ def test_a_row_too_many_is_no_measurement(tmp_path: Path) -> None:
         measured(workload, [part], [part])
 
 
-def test_a_ledger_takes_a_row_once_and_drops_half_an_entry(tmp_path: Path) -> None:
+def test_a_ledger_takes_a_row_once_and_says_when_a_write_was_torn(tmp_path: Path) -> None:
     path = ledger_of(tmp_path, "count/0")
     first = LedgerFile(tmp_path)
     first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
     first.write(0, [("a", 1), ("@0.7", 1)])
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole[:30])
     second = LedgerFile(tmp_path)
     assert second.register(OutsideIdentity("job", "count/0", 1, 2), 0).next_number == 2
     assert second.write(1, [("@0.7", 1), ("b", 1)]) == 3
@@ -89,6 +87,17 @@ def test_a_ledger_takes_a_row_once_and_drops_half_an_entry(tmp_path: Path) -> No
     first.close()
     second.close()
     assert [(entry.rows, entry.weight, entry.marks) for entry in entries(path)] == [(2, 2, [(0, 7)]), (1, 1, [])]
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(Torn, match="torn at byte"):
+        list(entries(path))
+
+
+def test_a_ledger_of_a_job_that_was_rolled_back_says_nothing(tmp_path: Path) -> None:
+    first = LedgerFile(tmp_path)
+    first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
+    first.close()
+    with pytest.raises(RolledBack, match="count/0"):
+        LedgerFile(tmp_path).register(OutsideIdentity("job", "count/0", 2, 2), 0)
 
 
 def test_a_paced_reader_gives_the_same_lines_from_a_mark_as_before(tmp_path: Path) -> None:
