@@ -1,17 +1,21 @@
 """Watches over the elements of channels while a world runs.
 
 An element has one content under its number as long as the receiver lives that has taken it in: what the sender's
-present incarnation keeps in its in-flight log under that number is the same, though its forerunner has made it.
+present incarnation keeps in its in-flight log under that number is the same, though its forerunner has made it. How
+many of them travel together may be another number.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clonos.core.chain import Kind
 from clonos.core.hosted import Hosted
 from clonos.core.ids import ChannelId, Incarnation, TaskId
+from clonos.core.inflight_log import Chunk
 from clonos.core.messages import Batch, View
 from clonos.core.sessions import Receiving
+from clonos.core.values import decode_columns, decode_rows
 from clonos_chaos.situations import LATE_DELTA
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 Content = tuple[int, int, int, bytes]
 """(kind, count, checkpoint, payload) of a chunk."""
+
+SAME = "the same chunk"
 
 
 class Taken(NamedTuple):
@@ -72,6 +78,20 @@ class ChannelWatch:
         hosted = slot.slot.hosted.get(task) if slot is not None and not slot.is_dead else None
         return hosted if hosted is not None and hosted.incarnation == placement.incarnation else None
 
+    def _shared(self, taken: Taken, first_seq: int, now: Content) -> tuple[list[str], list[str]]:
+        """Of what a chunk holds, all that was taken in: as it was then, and as it is now."""
+        if taken.chunks.get(first_seq) == now:
+            return [SAME], [SAME]
+        end_seq = first_seq + now[1]
+        before = {
+            start + offset: element
+            for start, content in taken.chunks.items()
+            if start < end_seq and first_seq < start + content[1]
+            for offset, element in enumerate(_elements(content))
+        }
+        pairs = [(before[seq], element) for seq, element in enumerate(_elements(now), first_seq) if seq in before]
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
     def _compare(self, channel: ChannelId, sender: Hosted, taken: Taken) -> None:
         log = sender.sendings[channel].log
         pair = (sender.incarnation, taken.receiver)
@@ -81,12 +101,24 @@ class ChannelWatch:
         for chunk in reversed(log._tail):
             if chunk.first_seq <= from_seq:
                 break
-            before = taken.chunks.get(chunk.first_seq)
-            highest = max(highest, chunk.first_seq if before is not None else -1)
-            now = (chunk.kind, chunk.count, chunk.checkpoint, bytes(chunk.payload))
-            if before is not None and before != now:
+            before, now = self._shared(taken, chunk.first_seq, _content(chunk))
+            highest = max(highest, chunk.first_seq if before else -1)
+            if before != now:
                 self.world.contradicted(channel, chunk.first_seq, before, now)
         self._compared[channel] = (pair, highest)
         start_seq = log.start_seq
         for first_seq in [seq for seq in taken.chunks if seq < start_seq]:
             del taken.chunks[first_seq]
+
+
+def _content(chunk: Chunk) -> Content:
+    return chunk.kind, chunk.count, chunk.checkpoint, bytes(chunk.payload)
+
+
+def _elements(content: Content) -> list[str]:
+    kind, _, checkpoint, payload = content
+    if kind == Kind.ROWS:
+        return [repr(row) for row in decode_rows(payload)]
+    if kind == Kind.COLUMNS:
+        return [repr(row) for row in decode_columns(payload).to_pylist()]
+    return [f"{Kind(kind).name.lower()} {checkpoint}"]

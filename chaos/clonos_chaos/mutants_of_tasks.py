@@ -269,6 +269,16 @@ def no_intent(planting: Planting) -> None:
     planting.swap(TaskLog, "_intend", lambda self, service: (f"{service} {self.end_bytes_followed}", False))
 
 
+@mutant("11")
+def last_steps_are_held_too(planting: Planting) -> None:
+    """A replayed step is held only while the next one is known to be whole: the log does not end within it."""
+
+    def begins_with_whole_step(self: d.LogReader) -> bool:
+        return not self.at_end and self.peek()[0] in (d.STEP, d.READ)
+
+    planting.swap(d.LogReader, "begins_with_whole_step", property(begins_with_whole_step))
+
+
 @mutant("2")
 def routing_begins_anew_in_each_life(planting: Planting) -> None:
     """Routing is a function of the output positions alone."""

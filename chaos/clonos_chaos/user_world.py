@@ -10,17 +10,15 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from clonos.core.chain import Chain, ChainContext, ChainSnapshot, Kind, Mirror
+from clonos.core.chain import Chain, ChainContext, ChainSnapshot, Mirror
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import ChannelId, TaskId
 from clonos.core.metadata import VertexParts
 from clonos.core.options import Options
-from clonos.core.values import decode_columns, decode_rows
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks
 from clonos.operators.image import JobImage
-from clonos_chaos.channel_watch import Content
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.faults import HESITATE, KINDS, Luck
 from clonos_chaos.pushers import SimPusher
@@ -210,15 +208,13 @@ class UserWorld(World):
         cause = error.__cause__ if error.__cause__ is not None else error
         return not isinstance(cause, EnvironmentFault)
 
-    def contradicted(self, channel: ChannelId, seq: int, before: Content, now: Content) -> None:
+    def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
         """A successor makes of the same input and the same log other rows than somebody has seen."""
         ends = self.plan.channels[channel]
         sender, receiver = (self.plan.task_name(task) for task in (ends.sender, ends.receiver))
-        was, become = _rows(before), _rows(now)
-        pairs = [(old, new) for old, new in zip(was, become, strict=False) if old != new]
-        old, new = pairs[0] if pairs else (f"{len(was)} rows", f"{len(become)} rows")
+        old, new = next((old, new) for old, new in zip(before, now, strict=True) if old != new)
         self.fail(
-            f"{sender} had sent {old!r:.300} to {receiver}, and a successor with the same log makes {new!r:.300} of the"
+            f"{sender} had sent {old:.300} to {receiver}, and a successor with the same log makes {new:.300} of the"
             " same input. Its code takes time, luck or answers from elsewhere than the causal services, or remembers"
             " something outside of declared state (docs/determinism.md)"
         )
@@ -265,13 +261,6 @@ class UserWorld(World):
             self.check_error = error
             return [f"the check raised {type(error).__name__}: {str(error) or 'without a word'}"]
         return []
-
-
-def _rows(content: Content) -> list[Any]:
-    kind, _, checkpoint, payload = content
-    if kind == Kind.ROWS:
-        return decode_rows(payload)
-    return decode_columns(payload).to_pylist() if kind == Kind.COLUMNS else [f"{Kind(kind).name} {checkpoint}"]
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from clonos.core.plan import Plan
 from clonos.core.values import decode_rows
 from clonos_chaos.aims import NOBODY, Aim, Reached
 from clonos_chaos.api_jobs import ApiJob
-from clonos_chaos.channel_watch import Content
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.faults import KINDS, Faults, Luck
 from clonos_chaos.fuzz_chain import Poisoned
@@ -382,11 +381,12 @@ class World:
         is_meant = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
         return not (is_meant or isinstance(error, EnvironmentFault))
 
-    def contradicted(self, channel: ChannelId, seq: int, before: Content, now: Content) -> None:
-        """A chunk of a channel is another one than its receiver took in."""
+    def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
+        """Elements of a channel are others than its receiver took in."""
         receiver = self.plan.task_name(self.plan.channels[channel].receiver)
         self.fail(
-            f"channel {channel}: element {seq} was {before} when its receiver {receiver} took it in, and is {now} now"
+            f"channel {channel}: from element {seq} on it was {before} when its receiver {receiver} took it in, and is"
+            f" {now} now"
         )
 
     def fail(self, complaint: str) -> None:

@@ -92,6 +92,10 @@ Entry = tuple[int, int, int, bytes]
 """(tag, first number or input, second number or count, bytes); what a tag has not is 0 or empty."""
 
 
+def _is_step(tag: int) -> bool:
+    return tag >= STEP or tag == READ
+
+
 class LogReader:
     """Reads the entries of a log one after another. ``base_bytes`` is the absolute offset of its first byte."""
 
@@ -125,6 +129,17 @@ class LogReader:
         if self._ahead is None:
             self._ahead = self._parse()
         return self._ahead[0]
+
+    @property
+    def begins_with_whole_step(self) -> bool:
+        """Whether the next entry is a step in which nothing was drawn, as the one behind it shows."""
+        data, position = self._data, self._position
+        if position >= len(data) or not _is_step(data[position]):
+            return False
+        if self._ahead is None:
+            self._ahead = self._parse()
+        end = self._ahead[1]
+        return end < len(data) and _is_step(data[end])
 
     def next(self) -> Entry:
         """The next entry, taken."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
 
-LINGER_STEPS = 10
+LINGER_STEPS = 20
 LINGER_NS_MAX = 2_000_000
 """A source that has had nothing to read lives from hand to mouth: from then on a step that takes less than it may is
 followed by the next one after so many times what it cost, at most so late. What there is at once is crumbs, and each
@@ -122,7 +122,7 @@ class Reading:
         task.chain.read(split, count)
         task.pace.measure(count, began_ns)
         task.records_in += count
-        task.pace.produced(count, task.emit())
+        task.emit_unless_followed(count)
 
     def _end(self) -> None:
         self.has_read_all = True

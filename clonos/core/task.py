@@ -64,6 +64,7 @@ class Task:
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self._turn = 0
+        self._held_count = 0  # elements of steps that are not handed over yet
         self._since_full = snapshot.chain_length if snapshot else 0
         self._previous: int = snapshot.checkpoint if snapshot else -1
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
@@ -158,6 +159,8 @@ class Task:
         while (there := queue.run_length(count)) < count:
             if there < queue.waiting_count:
                 raise self.log.diverged(entry, f"a step of {there} elements, behind which others follow")
+            if self._held_count:
+                self.emit()
             self.port.needs(queue.channel, queue.next_seq + count)
             self.take(self.port.receive(None))
         while (command := self.port.receive(0)) is not None:
@@ -250,7 +253,14 @@ class Task:
             self.chain.process_columns(queue.port, batch)
         self.pace.measure(count, began_ns)
         self.records_in += count
-        self.pace.produced(count, self.emit())
+        self.emit_unless_followed(count)
+
+    def emit_unless_followed(self, count: int) -> None:
+        """The end of a step over so many elements. A replayed one is handed over with those behind it that are surely
+        whole: the log has been where it came from for long, and each of them alone costs the slot as much as all."""
+        self._held_count += count
+        if not self.log.begins_with_whole_step or self._held_count >= self.options.step_records_max:
+            self.pace.produced(self._held_count, self.emit())
 
     def _fire(self, instant_ns: int) -> None:
         self.at = (-1, 0, 0)
@@ -366,6 +376,7 @@ class Task:
         """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier.
 
         Answers what it adds to the channel that gets most."""
+        self._held_count = 0
         outputs = self.outputs.drain()
         cost = max((cost_bytes(output.count, len(output.payload)) for output in outputs), default=0)
         consumed = tuple(freed for queue in self.inputs if (freed := queue.take_freed()) is not None)

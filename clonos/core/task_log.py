@@ -115,6 +115,11 @@ class TaskLog:
             self._await_more()
         return reader.peek()
 
+    @property
+    def begins_with_whole_step(self) -> bool:
+        """While it is followed: whether a step comes that asks for nothing more of it, and a further one behind."""
+        return self._reader is not None and self._reader.begins_with_whole_step
+
     def extend(self, data: bytes, is_all: bool) -> None:
         """A shadow's log goes on. ``is_all``: and ends; it is the log of this life now."""
         assert self._reader is not None, self.task_name

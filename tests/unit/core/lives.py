@@ -116,7 +116,7 @@ class Life(TaskPort):
         self.kept_to: list[int] = []  # what calls with an effect have waited for
         self.live_at: dict[ChannelId, int] | None = None
         self.outputs_when_live: dict[ChannelId, int] = {}
-        self.emissions = 0
+        self.emissions = self.emissions_when_live = 0
         self.events: list[str] = []
         self._dies_at_emission = dies_at_emission
         self._now_ns = FIRST_INSTANT_NS - number * DAY_NS  # behind that of all earlier lives
@@ -222,6 +222,7 @@ class Life(TaskPort):
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         assert self.live_at is None
         self.live_at = positions
+        self.emissions_when_live = self.emissions
         self.outputs_when_live = {channel: len(elements) for channel, elements in self.outputs.items()}
 
     def await_kept(self, log_end_bytes: int) -> None:

@@ -260,6 +260,22 @@ def test_a_replay_without_its_input_waits_and_says_what_it_needs() -> None:
     assert needed == [(index, count)]
 
 
+def test_replayed_steps_leave_together_but_for_those_before_one_in_which_the_log_may_end() -> None:
+    """Where it goes live in the middle of a step, all that came before has been made: claims are compared with it."""
+
+    def clock_late(chain: TellingChain, row: Any) -> object:
+        return clock(chain, row) if row >= 7 else None
+
+    made = replace(work((clock_late,)), inputs={0: [*rows(*range(1, 9)), *END], 1: [*END], 2: [*END]})
+    behind = [Life(made, seed, Start(d.step(0, 2) * 3)).run() for seed in range(20)]
+    assert {max(life.live_at.values()) for life in behind if life.live_at} == {6}
+    assert min(life.emissions_when_live for life in behind) < 3  # where enough had arrived
+
+    for seed in range(20):
+        midst = Life(made, seed, Start(d.step(0, 2) * 4)).run()
+        assert midst.live_at == behind[0].live_at
+
+
 def test_a_log_of_other_choices_is_a_divergence_and_never_a_guess() -> None:
     made = reader(uses=EVERYTHING[:1])
     with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a new step"):
