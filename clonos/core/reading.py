@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
 
-LINGER_STEPS = 20
-LINGER_NS_MAX = 2_000_000
+LINGER_STEPS = 40
+LINGER_NS_MAX = 4_000_000
 """A source that has had nothing to read lives from hand to mouth: from then on a step that takes less than it may is
 followed by the next one after so many times what it cost, at most so late. What there is at once is crumbs, and each
-costs every process behind it a message: at half of the maximal load they used all processors."""
+costs every process behind it a message, and a successor a step: at half of the maximal load they used all processors."""
 
 
 class Reading:
