@@ -21,7 +21,7 @@ LINGER_STEPS = 40
 LINGER_NS_MAX = 4_000_000
 """A source that has had nothing to read lives from hand to mouth: from then on a step that takes less than it may is
 followed by the next one after so many times what it cost, at most so late. What there is at once is crumbs, and each
-costs every process behind it a message, and a successor a step: at half of the maximal load they used all processors."""
+costs every process behind it a message, a successor a step: at half of the maximal load they used all processors."""
 
 
 class Reading:
