@@ -66,7 +66,8 @@ class Effects:
     def append(self, output: Output) -> None:
         """The task has produced output for the outside."""
         assert self.outside is not None, output.channel
-        self.outside.append(output.kind, output.count, output.payload, self.requirement())
+        is_known = self.outside.log.next_seq + output.count <= self.outside.confirmed_seq
+        self.outside.append(output.kind, output.count, output.payload, {} if is_known else self.requirement())
 
     def on_opened(self, next_number: int, superseded_next: int | None) -> None:
         """The outside has registered this incarnation and says what it has.

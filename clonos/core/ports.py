@@ -106,7 +106,8 @@ Command = Delivered | Triggered | Journalled | Finished | Followed | Stopped | G
 
 class Activation(NamedTuple):
     """What an incarnation starts from. ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where
-    the snapshot says (all that keepers had). ``is_shadow``: of another slot's task, whose log comes bit by bit."""
+    the snapshot says (all that keepers had). ``is_shadow``: of another slot's task, whose log comes bit by bit.
+    ``outside_claim``: number of the first output that the outside does not have."""
 
     snapshot: Snapshot | None
     mirror: Mirror | None
@@ -117,6 +118,7 @@ class Activation(NamedTuple):
     job_id: str
     journal: bytes = b""
     is_shadow: bool = False
+    outside_claim: int = 0
 
 
 class TaskStopped(BaseException):

@@ -36,6 +36,7 @@ def _start_thread(hosted: Hosted) -> TaskHandle:
         hosted.placement.is_cautious,
         view.job_id,
         journal.recovered if journal is not None else b"",
+        outside_claim=hosted.effects.claim or 0,
     )
     hosted.mirror = None
     return hosted.shell.start_task(hosted.task, hosted.incarnation, activation)

@@ -58,7 +58,7 @@ class Task:
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.calls = dict(snapshot.calls) if snapshot else {}
-        self.outputs = Outputs(plan, task, snapshot)
+        self.outputs = Outputs(plan, task, snapshot, activation.outside_claim)
         self.collected = StepCollector(self.outputs, self.log)
         self.log.positions = self.outputs.positions
         self.inputs = open_inputs(plan, task, snapshot)

@@ -142,14 +142,18 @@ def _culprit(rows: list[Any], error: ValueUnsupported) -> str:
 class Outlet:
     """One edge of the plan at its sending task: gathers a step's output, then partitions and encodes it."""
 
-    __slots__ = ("_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
+    __slots__ = ("_claim", "_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
 
-    def __init__(self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int) -> None:
+    def __init__(
+        self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int, claim: int = 0
+    ) -> None:
+        """``claim``: what lies before this number is there already and is only counted."""
         self.partitioning = partitioning = edge.partitioning
         self._giver = edge.giver
         self.channels: list[ChannelId] = [channel.id for channel in channels]
         self.next_seqs = next_seqs
         self._router = Router(len(channels), max_parallelism) if partitioning is Partitioning.HASH else None
+        self._claim = claim
         self._gathered: list[Any] = []  # rows, per target once partitioned; see ``rows``
         self._outputs: list[Output] = []
 
@@ -196,13 +200,18 @@ class Outlet:
             parts = [batch.take(pa.array(rows[(target - start) % width :: width])) for target in range(width)]
         for target, part in enumerate(parts):
             if part.num_rows:
-                self._put(target, Kind.COLUMNS, part.num_rows, encode_columns(part))
+                count = part.num_rows
+                self._put(target, Kind.COLUMNS, count, b"" if self._is_known(target, count) else encode_columns(part))
 
     def _encode_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
         for target, rows in enumerate(gathered):
             if rows:
-                self._put(target, Kind.ROWS, len(rows), self._encoded(rows))
+                payload = b"" if self._is_known(target, len(rows)) else self._encoded(rows)
+                self._put(target, Kind.ROWS, len(rows), payload)
+
+    def _is_known(self, target: int, count: int) -> bool:
+        return self.next_seqs[target] + count <= self._claim
 
     def _encoded(self, rows: list[Any]) -> bytes:
         try:
@@ -237,7 +246,7 @@ class Outputs:
 
     __slots__ = ("_by_port", "_outlets", "_positions")
 
-    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None) -> None:
+    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, outside_claim: int = 0) -> None:
         restored = dict(snapshot.outputs) if snapshot else {}
         by_edge: dict[int, list[Channel]] = {}
         for channel in plan.outputs[task]:
@@ -247,7 +256,8 @@ class Outputs:
         for number, channels in by_edge.items():
             edge = plan.edges[number]
             next_seqs = [restored.get(channel.id, 0) for channel in channels]
-            outlet = Outlet(edge, channels, next_seqs, plan.max_parallelism)
+            claim = outside_claim if edge.partitioning is Partitioning.OUTSIDE else 0
+            outlet = Outlet(edge, channels, next_seqs, plan.max_parallelism, claim)
             self._outlets.append(outlet)
             self._by_port.setdefault(edge.port, []).append(outlet)
         self._positions: dict[ChannelId, int] = {}
