@@ -39,7 +39,9 @@ MILESTONES: Final = ("detected", "view", "gathered", "replayed", "caught_up")
 """Of a recovery; with the log gathered, a standby has been promoted."""
 
 NORMAL_MS: Final = 50.0
-"""A latency is back to normal when no mark takes longer than this and twice the median before the kill."""
+SPAN_NS: Final = 50_000_000
+"""A latency is back to normal when no span of time has a median longer than the first and than twice what it was before
+the kill."""
 
 MARKS_PER_S: Final = 500
 PEERS_WORDS_PER_S: Final = 20_000
@@ -271,10 +273,20 @@ def _silence_ms(instants_ns: list[int], from_ns: int, until_ns: int) -> float:
 
 
 def _back_to_normal_ms(marks: list[tuple[int, int, int]], kill_ns: int) -> float:
-    """When the last mark came that had taken unusually long, of those due in the seconds behind the kill."""
+    """When the last span of time was over, of the two seconds behind the kill, of whose marks most took unusually long.
+
+    Single late marks do not count: at each checkpoint there are some, with a kill or without."""
     before = [(at - due) / 1e6 for at, _, due in marks if kill_ns - 10**9 < due < kill_ns - 10**8]
     usual_ms = max(NORMAL_MS, 2 * statistics.median(before)) if before else NORMAL_MS
-    late = [at for at, _, due in marks if kill_ns < due < kill_ns + 2 * 10**9 and (at - due) / 1e6 > usual_ms]
+    spans: dict[int, list[int]] = {}
+    for at, _, due in marks:
+        if kill_ns < due < kill_ns + 2 * 10**9:
+            spans.setdefault((due - kill_ns) // SPAN_NS, []).append(at)
+    late = [
+        max(instants)
+        for span, instants in spans.items()
+        if (statistics.median(instants) - kill_ns - (span + 0.5) * SPAN_NS) / 1e6 > usual_ms
+    ]
     return (max(late, default=kill_ns) - kill_ns) / 1e6
 
 
