@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -278,15 +279,11 @@ def _back_to_normal_ms(marks: list[tuple[int, int, int]], kill_ns: int) -> float
     Single late marks do not count: at each checkpoint there are some, with a kill or without."""
     before = [(at - due) / 1e6 for at, _, due in marks if kill_ns - 10**9 < due < kill_ns - 10**8]
     usual_ms = max(NORMAL_MS, 2 * statistics.median(before)) if before else NORMAL_MS
-    spans: dict[int, list[int]] = {}
+    spans: dict[int, list[tuple[float, int]]] = {}
     for at, _, due in marks:
         if kill_ns < due < kill_ns + 2 * 10**9:
-            spans.setdefault((due - kill_ns) // SPAN_NS, []).append(at)
-    late = [
-        max(instants)
-        for span, instants in spans.items()
-        if (statistics.median(instants) - kill_ns - (span + 0.5) * SPAN_NS) / 1e6 > usual_ms
-    ]
+            spans.setdefault((due - kill_ns) // SPAN_NS, []).append(((at - due) / 1e6, at))
+    late = [max(span, key=itemgetter(1))[1] for span in spans.values() if statistics.median_low(span)[0] > usual_ms]
     return (max(late, default=kill_ns) - kill_ns) / 1e6
 
 

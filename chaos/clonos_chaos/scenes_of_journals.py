@@ -45,7 +45,12 @@ def kills_keepers(world: World, reached: Reached) -> None:
 
 
 def pushed_stage(
-    seed: int, goes_back: bool, aims: list[Aim], sink: Any = TRANSACTIONAL, options: dict[str, Any] | None = None
+    seed: int,
+    goes_back: bool,
+    aims: list[Aim],
+    sink: Any = TRANSACTIONAL,
+    options: dict[str, Any] | None = None,
+    spare_slots: int = SETTINGS.spare_slots,
 ) -> World:
     """``source``, ``a`` and ``sink`` in a world in which nothing goes wrong but what the aims say."""
     chosen = replace(OPTIONS, **(options or {}))
@@ -53,7 +58,7 @@ def pushed_stage(
     return World(
         seed,
         options=chosen,
-        settings=SETTINGS,
+        settings=replace(SETTINGS, spare_slots=spare_slots),
         job=lambda luck: PushedJob(
             "pushed", Random(luck.getrandbits(64)), 90, chosen.sharing_depth, build, goes_back=goes_back
         ),
@@ -125,9 +130,10 @@ def kills_all_but_the_source(world: World, reached: Reached) -> None:
 
 
 def _struck_at_the_sink(strike: Strike) -> JournalScene:
+    """With two spare slots, so that the keepers of source and sink are apart."""
     aim = Aim("outside written", strike, about("sink/0"), 9)
     return lambda seed, goes_back: pushed_stage(
-        seed, goes_back, [replace(aim)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS
+        seed, goes_back, [replace(aim)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS, spare_slots=2
     )
 
 

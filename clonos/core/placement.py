@@ -59,6 +59,11 @@ class Wishes:
     keepers: int
 
 
+TASK_LOAD = 4
+"""An active task weighs as much as so many standbys and keepers: where there are spare slots, whoever takes over is
+alone there, while two busy tasks in one process take each other's processor for the rest of the job."""
+
+
 class Loads:
     """How much each slot carries. Finds the least loaded one of an allowed domain in logarithmic time.
 
@@ -74,7 +79,7 @@ class Loads:
         tasks = Counter(seat.slot for seat in seats)
         riders = Counter(chain.from_iterable(seat.standbys + seat.keepers for seat in seats))
         self.tasks = {slot: tasks[slot] for slot in sorted(domains)}
-        self.total = {slot: count + riders[slot] for slot, count in self.tasks.items()}
+        self.total = {slot: TASK_LOAD * count + riders[slot] for slot, count in self.tasks.items()}
         self._by_domain: dict[str, list[tuple[int, SlotId]]] = {}
         for slot in self.total:
             self._by_domain.setdefault(domains[slot], []).append((self.total[slot], slot))
@@ -115,7 +120,7 @@ class Loads:
     def add_task(self, slot: SlotId) -> None:
         """An active task more."""
         self.tasks[slot] += 1
-        self.total[slot] += 1
+        self.total[slot] += TASK_LOAD
 
     def take_rider(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
         """The least loaded slot in none of these gets one more rider; None when there is none."""
@@ -184,7 +189,7 @@ def place(
     for task in unsettled:
         if placed[task].slot not in domains:
             placed[task] = placed[task]._replace(slot=_promote(TaskId(task), placed[task], loads, ready))
-    for task in unsettled:
+    for task in reversed(unsettled):  # a sink has nobody behind it who holds its log: its keeper has the choice
         placed[task] = _mend(TaskId(task), placed[task], wishes[task], loads, ready)
     return tuple(placed)
 

@@ -67,6 +67,20 @@ def test_riders_are_spread_evenly() -> None:
     assert max(Counter(slot for seat in seats for slot in seat.standbys).values()) <= 2
 
 
+def test_standbys_sit_in_spare_slots_so_that_whoever_takes_over_is_alone() -> None:
+    domains = _slots("abcdef")
+    seats = _place(Wishes(1, 1), domains, [NO_SEATS] * 4)
+    spare = set(domains) - {seat.slot for seat in seats}
+    assert Counter(seat.standbys[0] for seat in seats) == dict.fromkeys(spare, 2)
+
+
+def test_of_one_spare_slot_the_last_tasks_have_the_choice() -> None:
+    """Nobody behind a sink holds its log."""
+    seats = _place(Wishes(1, 1), _slots("abcdefg"), [NO_SEATS] * 6)
+    (spare,) = set(_slots("abcdefg")) - {seat.slot for seat in seats}
+    assert [seat.keepers == (spare,) for seat in seats] == [False, False, False, False, True, True]
+
+
 def test_a_rider_prefers_another_host() -> None:
     domains = _slots("abc")
     hosts = {"a": "one", "b": "one", "c": "two"}

@@ -67,7 +67,7 @@ def test_messages_that_are_never_repeated_are_noticed(monkeypatch: pytest.Monkey
         return
 
     monkeypatch.setattr(running, "REPEAT", repeat_nothing)
-    assert _is_noticed(range(230, 254))
+    assert _is_noticed(range(30, 40))
 
 
 def test_every_pair_of_phase_and_event_has_a_row_or_cannot_be() -> None:
