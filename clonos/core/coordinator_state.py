@@ -98,6 +98,9 @@ class CoordinatorState:
         self.slots_needed = 0
         self.slots_requested = 0  # and not here yet
         self.requested_ns = 0
+        self.refusals = 0  # since a slot last registered
+        self.refused_ns = 0
+        self.refusal = ""
         self.homeless_ns = -1  # since when there has been a task without a slot
         # views
         self.views: views.State = views.Unformed(0, "")

@@ -106,6 +106,7 @@ def register(state: CoordinatorState, event: Received) -> None:
             state.fail(JobFailed(Fault.ENVIRONMENT, reason))
         return
     state.slots_requested = max(0, state.slots_requested - 1)
+    state.refusals = 0
     state.lives[message.slot] = liveness.Alive(state.awake_ns)
     state.registers[message.slot] = message
     state.addresses[message.slot] = SlotAddress(
@@ -211,6 +212,8 @@ def refuse(state: CoordinatorState, got: int) -> None:
         f"the job needs {needed} slots (one a task, and spare ones) and got {got} within"
         f" {state.options.slots_wait_ms} ms. Free cores or executors, lower the parallelism, or raise slots_wait."
     )
+    if state.refusals:
+        text += f"\n{state.refusals} could not be started, the last one since: {state.refusal}"
     state.emit(SlotsRefused(needed, got, text))
     state.fail(JobFailed(Fault.ENVIRONMENT, text))
 

@@ -155,9 +155,13 @@ def doubt_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
 
 
 def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
-    """The provider cannot deliver; it is asked again at a tick."""
+    """The provider cannot deliver; it is asked again at a tick, the later the oftener it could not. Each second time as
+    many have failed as before it is said again."""
     state.slots_requested = max(0, state.slots_requested - 1)
-    state.emit(Alarm(f"a slot could not be started: {event.reason}"))
+    state.refusals += 1
+    state.refused_ns, state.refusal = state.awake_ns, event.reason
+    if not state.refusals & (state.refusals - 1):
+        state.emit(Alarm(f"a slot could not be started ({state.refusals} so far): {event.reason}"))
 
 
 # ------------------------------------------------------------------ the store and the sinks

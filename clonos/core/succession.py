@@ -14,8 +14,12 @@ from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.domains import depth_problem, what_is_not_survived
 from clonos.core.ids import Incarnation, SlotId, TaskId, view_name
 from clonos.core.ledger import NOBODY
+from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Approaching, LogLost, TaskFailed, TaskStatus, View
 from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
+
+REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
+"""After so many refusals so many times the first, at most the second, passes before the provider is asked again."""
 
 # ------------------------------------------------------------------ failures
 
@@ -134,7 +138,8 @@ def lose_log(state: CoordinatorState, lost: LogLost) -> None:
 def request_missing(state: CoordinatorState) -> None:
     """Asks for the slots that are missing, elsewhere when all that live share one domain."""
     missing = state.slots_needed - len(state.addresses) - state.slots_requested
-    if missing <= 0:
+    wait_ms = min(REFUSED_MS * state.refusals, REFUSED_MS_MAX)
+    if missing <= 0 or (state.refusals and state.awake_ns - state.refused_ns < wait_ms * NANOSECONDS):
         return
     domains = sorted({address.domain for address in state.addresses.values()})
     state.slots_requested += missing

@@ -59,8 +59,12 @@ class SparkSlots:
             self._context.parallelize([number], 1).mapPartitions(bearer(birth, self._path)).collect()
             reason = ""
         except (Py4JError, PySparkException) as error:  # the latter where there is a SparkSession
-            reason = "" if self._is_closing else _reason(error)
+            reason = "" if self._is_closing else why_refused(error)
         self._listener(SlotEnded(number, reason))
+
+
+WORKER_FAILED = "Error from python worker:"
+"""How Spark begins to tell that the executors' Python did not start."""
 
 
 def bearer(birth: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
@@ -92,11 +96,15 @@ def bearer(birth: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
     return bear
 
 
-def _reason(error: Py4JError | PySparkException) -> str:
+def why_refused(error: Py4JError | PySparkException) -> str:
     """The line of a job's failure that says what happened on the executor."""
     exception: Any = getattr(error, "java_exception", None)
     said = str(exception.getMessage()) if exception is not None else str(error)
     lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    if WORKER_FAILED in said:
+        of_worker = [line.strip() for line in said.partition(WORKER_FAILED)[2].splitlines() if line.strip()]
+        ends = [index for index, line in enumerate(of_worker) if line.startswith(("org.apache.", "at ", "java."))]
+        return f"{WORKER_FAILED} " + "\n".join(of_worker[: ends[0] if ends else None])
     heads = [index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if not heads:
         return lines[0] if lines else type(error).__name__

@@ -243,7 +243,7 @@ class Driver:
         order.has_ended = True
         reason = ended.reason or "its process has ended"
         if order.slot is None:
-            self._events.append(c.SlotRefused(f"{reason} before it had registered", self._clock.now_ns()))
+            self._events.append(c.SlotRefused(reason, self._clock.now_ns()))
         else:
             self._events.append(c.SlotGone(order.slot, reason, self._clock.now_ns()))
 

@@ -94,6 +94,22 @@ def test_a_slot_that_cannot_be_started_is_asked_for_again_at_a_tick() -> None:
     assert of_kind(desk.tick(100), c.RequestSlots) == [c.RequestSlots(1)]
 
 
+def test_whoever_cannot_start_slots_is_asked_less_and_less_and_says_why_at_the_end() -> None:
+    desk = Desk(chain_plan(1), Options(slots_wait_ms=30_000))
+    effects = desk.begin(1)
+    asked = alarms = 0
+    ended: list[c.JobFailed] = []
+    for _ in range(400):
+        for _ in of_kind(effects, c.RequestSlots):
+            asked += 1
+            alarms += len(of_kind(desk.do(c.SlotRefused("Error from python worker: no module")), c.Alarm))
+        effects = desk.tick(100)
+        ended += of_kind(effects, c.JobFailed)
+    assert 15 < asked < 40
+    assert alarms < 7
+    assert "no module" in ended[0].reason
+
+
 def test_a_new_slot_joins_the_next_view_and_gets_missing_riders() -> None:
     desk = Desk(chain_plan(1), Options(standbys=1))
     desk.form("aaa", slots=3, can_spread=0)

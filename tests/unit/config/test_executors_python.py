@@ -1,0 +1,24 @@
+"""What is told of executors whose Python does not start."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+
+from clonos.spark.slots import why_refused
+
+SAID = """Job aborted due to stage failure: Lost task 0.0 in stage 0.0 (TID 0): org.apache.spark.SparkException:
+Error from python worker:
+  Traceback (most recent call last):
+    File "/opt/worker.py", line 1, in <module>
+  ModuleNotFoundError: No module named 'clonos_standby'
+PYTHONPATH was:
+  .:services
+org.apache.spark.SparkException: EOFException occurred while reading the port number
+	at org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:300)
+Driver stacktrace:"""
+
+
+def test_a_python_that_does_not_start_is_told_with_its_error_and_its_path() -> None:
+    told = why_refused(PySparkException(SAID)).splitlines()
+    assert told[0] == "Error from python worker: Traceback (most recent call last):"
+    assert told[-3:] == ["ModuleNotFoundError: No module named 'clonos_standby'", "PYTHONPATH was:", ".:services"]
