@@ -129,6 +129,9 @@ class Survival:
             self.look(before)
         present = {address.slot for address in view.slots}
         self._falls([address.slot for address in before.slots if address.slot not in present], before)
+        for old, new in zip(before.placements, view.placements, strict=False):
+            if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its own copy went with it
+                self._down.setdefault(self.world.slots[old.slot].domain, set()).add(old.task)
         self._staying -= {task for task in self._staying if not self._has_heard(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
@@ -154,8 +157,9 @@ class Survival:
             if not (complete or is_safe) and (hosted is None or isinstance(hosted.state, Recovering)):
                 self.effects_exposed.add(task)
                 self._permit(f"{plan.task_name(task)} is dead and so are its keepers")
-        if plan.replicas is not None and len(self._down) > plan.replicas:
-            self._permit(f"{len(self._down)} domains are down, replicas are {plan.replicas}")
+        domains = {address.domain for address in view.slots} | self._down.keys()
+        if plan.replicas is not None and len(self._down) > min(plan.replicas, len(domains) - 1):
+            self._permit(f"{len(self._down)} of {len(domains)} domains are down, replicas are {plan.replicas}")
         depth = plan.sharing_depth
         if depth is not None:
             longest = self._longest_run_down(view)

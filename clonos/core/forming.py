@@ -21,7 +21,7 @@ from clonos.core.coordination import (
     Ticked,
 )
 from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
-from clonos.core.ids import CheckpointId, ViewNumber, view_number
+from clonos.core.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Register, Release, SlotAddress, SlotStatus, View
@@ -35,9 +35,6 @@ from clonos.core.succession import (
     seats_for,
     update_life,
 )
-
-ANSWER_HEARTBEATS = 2
-"""What a slot that has spoken has to say by which view: whatever is lost of it, its next heartbeat asks for again."""
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
 """How often slots in another domain are asked for while all that came share one."""
@@ -261,19 +258,26 @@ def hear_status(state: CoordinatorState, event: Received) -> None:
     assert isinstance(event.message, SlotStatus)
     assert isinstance(phase, Listening)
     state.statuses[event.slot] = event.message
-    # Whoever has registered here may have had the dead coordinator's view on its way.
-    is_unheard = event.message.view > (phase.heard.number if phase.heard is not None else 0)
-    if event.slot not in state.addresses or is_unheard:
-        soon_ns = state.awake_ns + ANSWER_HEARTBEATS * state.options.heartbeat_ms * NANOSECONDS
-        state.phase = replace(phase, until_ns=max(phase.until_ns, min(soon_ns, phase.last_ns)))
-        state.emit(Send(event.slot, View(ViewNumber(0), 0, state.job_id, (), ())))
+    _ask_for_view(state, phase, event.slot)
+
+
+def _ask_for_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bool:
+    """Asks a slot that has spoken, and not said by which view it lives; whether it had to be asked. Also one that has
+    registered here may have had the dead coordinator's view on its way."""
+    heard = phase.heard.number if phase.heard is not None else 0
+    if slot in state.addresses and state.statuses[slot].view <= heard:
+        return False
+    state.emit(Send(slot, View(ViewNumber(0), 0, state.job_id, (), ())))
+    return True
 
 
 def listen_on(state: CoordinatorState, _event: Ticked) -> None:
-    """After a lease: who has spoken lives, what is missing has failed."""
+    """After a lease: who has spoken lives, what is missing has failed. Whoever has not said by which view it lives is
+    asked again and waited for, for another lease at most."""
     phase = state.phase
     assert isinstance(phase, Listening)
-    if state.awake_ns < phase.until_ns:
+    unheard = [slot for slot in state.statuses if _ask_for_view(state, phase, slot)]
+    if state.awake_ns < (phase.last_ns if unheard else phase.until_ns):
         return
     heard = phase.heard
     if heard is None or heard.generation < state.completed.generation or not state.addresses:

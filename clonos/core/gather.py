@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clonos.core.causal_log import check_overlap
-from clonos.core.ids import SlotId, TaskId, ViewNumber, journal_of
+from clonos.core.ids import SlotId, TaskId, ViewNumber
 from clonos.core.messages import Delta, View
 from clonos.core.plan import Plan
 
@@ -94,13 +94,12 @@ def join_pieces(base_bytes: int, task: TaskId, pieces: list[Delta]) -> tuple[byt
 
 
 def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[TaskId, Delta], int]:
-    """Where sharing stops: the log of ``task`` of all pieces, its journal, and how far the furthest piece reaches."""
-    pieces = [delta for _, deltas in state.answers for delta in deltas]
-    data, furthest = join_pieces(base_bytes, task, [delta for delta in pieces if delta.task == task])
-    found = {task: Delta(task, base_bytes, False, data)}
-    if journals := [delta for delta in pieces if delta.task == journal_of(task)]:
-        found[journal_of(task)] = choose_longest(journals)
-    return found, furthest
+    """Where sharing stops: the log of ``task`` of all pieces, its journal, and how far the furthest piece reaches.
+
+    Other logs are a shadow's, to which elements have come whose causes nobody else may have."""
+    pieces = [delta for _, deltas in state.answers for delta in deltas if delta.task == task]
+    data, furthest = join_pieces(base_bytes, task, pieces)
+    return {**gathered_logs(state), task: Delta(task, base_bytes, False, data)}, furthest
 
 
 def gathered_logs(state: Gathering) -> dict[TaskId, Delta]:

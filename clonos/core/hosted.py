@@ -172,6 +172,8 @@ class Hosted:
             self.effects.journal.adopt(found.pop(journal_of(self.task), None))
         for task, delta in found.items():
             self.logs.begin(task, delta.offset_bytes, delta.data)
+            if self.coverage is not None:
+                self.coverage.grew(task)
 
     def _open_channels(self) -> None:
         self.inlets.open(self.snapshot)

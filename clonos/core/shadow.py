@@ -253,7 +253,7 @@ class Shadow:
 
     def held(self, own_offset_bytes: int) -> tuple[Delta, ...]:
         """What came here of the task's log and of those that the task holds, as a holder's answer."""
-        deltas = self.logs.deltas(self.plan.asked_for(self.task))
+        deltas = self.logs.deltas((self.task, *self.plan.held[self.task]))
         return tuple(delta for delta in deltas if delta.task != self.task or delta.offset_bytes <= own_offset_bytes)
 
     def _end_thread(self) -> None:
