@@ -132,7 +132,8 @@ class Survival:
         for old, new in zip(before.placements, view.placements, strict=False):
             if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its own copy went with it
                 self._down.setdefault(self.world.slots[old.slot].domain, set()).add(old.task)
-        self._staying -= {task for task in self._staying if not self._has_heard(task, before)}
+        here = {task for task in self._staying if before.placements[task].slot == view.placements[task].slot}
+        self._staying = {task for task in here if self._has_heard(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
             let_go = {slot for slot in complete - named if slot in present}
