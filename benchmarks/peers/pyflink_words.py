@@ -81,9 +81,11 @@ def main() -> None:
     words = lines.flat_map(str.split, Types.STRING())
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     counts = words.key_by(lambda word: word, Types.STRING()).process(Count(), pair)
-    counts.map(Tally(str(folder)), Types.INT()).filter(lambda _: False).print()
+    told_in = folder / f"{files.name}-told"  # of this run: the folder is that of a whole session
+    told_in.mkdir()
+    counts.map(Tally(str(told_in)), Types.INT()).filter(lambda _: False).print()
     environment.execute("words")
-    told = [json.loads(path.read_text("utf-8")) for path in folder.glob("flink-*.json")]
+    told = [json.loads(path.read_text("utf-8")) for path in told_in.glob("*.json")]
     finals = {word: count for *_, of_task in told for word, count in of_task.items()}
     rows = sum(one[0] for one in told)
     assert rows == workload.words, (rows, workload.words)
