@@ -20,7 +20,7 @@ from benchmarks.peers.running import PEERS
 
 NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
-    *("latency", "failover", "footprint", "snapshot", "growth"),
+    *("latency", "failover", "standstill", "footprint", "snapshot", "growth"),
 )
 LIMIT_MINUTES: Final = 20.0
 KILL_MINUTES: Final = 2.0

@@ -1,0 +1,121 @@
+"""A consumer that stands still for a minute while its input comes as fast as it is taken: what memory and disk do, and
+whether a task that is killed right behind it recovers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks import paced, words
+from benchmarks.comparing import Session
+from benchmarks.ledger import Ledger, LedgerFile
+from benchmarks.paced import Pace, PacedLines
+from clonos import Job
+from clonos.job import Handle
+
+STANDSTILL_S: Final = 60.0
+STANDSTILL_S_QUICK: Final = 6.0
+WARM_S: Final = 4.0
+WORDS_BEHIND: Final = 24e6
+LOOK_EVERY_S: Final = 0.25
+BUDGET_MIB: Final = 4
+MB: Final = 1e6
+WORD: Final = "stand still"
+
+
+@dataclass(frozen=True, slots=True)
+class StandingLedger(Ledger):
+    """A ledger that takes nothing while there is a file of this name beside it."""
+
+    def outside(self) -> LedgerFile:
+        """A connection to it."""
+        return StandingFile(Path(self.folder))
+
+
+class StandingFile(LedgerFile):
+    """One registered connection."""
+
+    def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
+        """One entry, when it is not to stand still."""
+        while (self._folder / WORD).exists():
+            time.sleep(0.02)
+        return super().write(first_number, rows)
+
+
+@dataclass
+class Most:
+    """The largest that was seen, of any slot, in bytes."""
+
+    memory: int = 0
+    inflight: int = 0
+    on_disk: int = 0
+
+    def look(self, handle: Handle) -> None:
+        """Takes a look at all slots."""
+        status = handle.status()
+        for slot in status.slots:
+            try:
+                self.memory = max(self.memory, psutil.Process(slot.pid).memory_full_info().pss)
+            except psutil.NoSuchProcess:
+                continue
+        logs: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        for task in status.tasks:
+            logs[task.slot][0] += task.counters.get("inflight_memory_bytes", 0)
+            logs[task.slot][1] += task.counters.get("inflight_disk_bytes", 0)
+        self.inflight = max([self.inflight, *(memory for memory, _ in logs.values())])
+        self.on_disk = max([self.on_disk, *(disk for _, disk in logs.values())])
+
+
+def run(session: Session) -> None:
+    """The run, and what was seen before and during the standstill."""
+    stands_s = STANDSTILL_S_QUICK if session.is_quick else STANDSTILL_S
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
+        folder = Path(name)
+        words.prepare(folder)
+        pace = Pace(name, 0, int(WORDS_BEHIND / 20), mark_every=100)
+        paced.begin_anew(folder)
+        options = {**paced.OPTIONS, "inflight_memory": f"{BUDGET_MIB}MiB", "spare_slots": 2}
+        session.say(f"a consumer stands still for {stands_s:g} s, {BUDGET_MIB} MiB for in-flight logs in a slot")
+        with _job(pace).start(store=f"{name}/store", overwrite=True, **options) as handle:
+            before, during = Most(), Most()
+            _watch(handle, before, WARM_S)
+            (folder / WORD).touch()
+            _watch(handle, during, stands_s)
+            checkpoint = handle.status().checkpoint
+            (folder / WORD).unlink()
+            while handle.status().checkpoint <= checkpoint:
+                time.sleep(0.01)
+            os.kill(next(task.pid for task in handle.status().tasks if task.name == "count/0"), signal.SIGKILL)
+            status = handle.wait(300).status
+            paced.written(pace, status)
+    for when, most in (("before", before), ("standing still", during)):
+        session.figure(f"{when}: memory of a slot (PSS), most", most.memory / MB, "MB")
+        session.figure(f"{when}: in-flight logs in memory, most", most.inflight / MB, "MB of a slot")
+        session.figure(f"{when}: in-flight logs on disk, most", most.on_disk / MB, "MB of a slot")
+    (recovery,) = [one for one in status.recoveries if one.task == "count/0"]
+    instants = recovery.reached
+    took_ms = (instants["caught_up"] - instants["detected"]) / 1e6
+    session.figure("a kill behind it: from noticed to caught up", took_ms, "ms")
+
+
+def _job(pace: Pace) -> Job:
+    job = Job("standstill")
+    lines = job.source(PacedLines(pace), name="lines")
+    counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count")
+    counts.sink(StandingLedger(pace.folder))
+    return job
+
+
+def _watch(handle: Handle, most: Most, seconds: float) -> None:
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        most.look(handle)
+        time.sleep(LOOK_EVERY_S)
