@@ -99,7 +99,7 @@ def _idle(session: Session) -> None:
             time.sleep(IDLE_S)
             taken_s = time.monotonic() - begun_s
             shares = {pid: (_used_s(pid) - before[pid]) / taken_s * 100 for pid in pids}
-            memory = [_pss_bytes(pid) / BYTES_A_MB for pid in pids]
+            memory = [pss_bytes(pid) / BYTES_A_MB for pid in pids]
             handle.stop(drain=False)
             handle.wait()
     session.figure("idle slot, memory (PSS)", max(memory), "MB, largest", "<= 90")
@@ -108,7 +108,7 @@ def _idle(session: Session) -> None:
         session.figure(f"idle slot with {name}, processor", most, "% of a core", goal)
 
 
-def _pss_bytes(pid: int) -> int:
+def pss_bytes(pid: int) -> int:
     """The process's own memory and its share of what it has in common with others."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024

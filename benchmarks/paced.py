@@ -129,12 +129,12 @@ class PacedReader:
         """Nothing is open."""
 
 
-def paced_job(pace: Pace, standby: Following = "passive") -> Job:
+def paced_job(pace: Pace, standby: Following = "passive", ledger: type[Ledger] = Ledger) -> Job:
     """Word count into a ledger. ``standby``: of the counting tasks; what is followed hot is no task with its sink."""
     job = Job("paced")
     lines = job.source(PacedLines(pace), name="lines")
     counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count", standby=standby)
-    counts.sink(Ledger(pace.folder))
+    counts.sink(ledger(pace.folder))
     return job
 
 

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from benchmarks import paced, words
 from benchmarks.comparing import Session
+from benchmarks.footprint import pss_bytes
 from benchmarks.ledger import Ledger, LedgerFile
-from benchmarks.paced import Pace, PacedLines
-from clonos import Job
+from benchmarks.paced import Pace
 from clonos.job import Handle
 
 STANDSTILL_S: Final = 60.0
@@ -63,8 +61,8 @@ class Most:
         status = handle.status()
         for slot in status.slots:
             try:
-                self.memory = max(self.memory, psutil.Process(slot.pid).memory_full_info().pss)
-            except psutil.NoSuchProcess:
+                self.memory = max(self.memory, pss_bytes(slot.pid))
+            except (FileNotFoundError, ProcessLookupError):  # it has ended
                 continue
         logs: dict[int, list[int]] = defaultdict(lambda: [0, 0])
         for task in status.tasks:
@@ -84,7 +82,9 @@ def run(session: Session) -> None:
         paced.begin_anew(folder)
         options = {**paced.OPTIONS, "inflight_memory": f"{BUDGET_MIB}MiB", "spare_slots": 2}
         session.say(f"a consumer stands still for {stands_s:g} s, {BUDGET_MIB} MiB for in-flight logs in a slot")
-        with _job(pace).start(store=f"{name}/store", overwrite=True, **options) as handle:
+        with paced.paced_job(pace, ledger=StandingLedger).start(
+            store=f"{name}/store", overwrite=True, **options
+        ) as handle:
             before, during = Most(), Most()
             _watch(handle, before, WARM_S)
             (folder / WORD).touch()
@@ -104,14 +104,6 @@ def run(session: Session) -> None:
     instants = recovery.reached
     took_ms = (instants["caught_up"] - instants["detected"]) / 1e6
     session.figure("a kill behind it: from noticed to caught up", took_ms, "ms")
-
-
-def _job(pace: Pace) -> Job:
-    job = Job("standstill")
-    lines = job.source(PacedLines(pace), name="lines")
-    counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count")
-    counts.sink(StandingLedger(pace.folder))
-    return job
 
 
 def _watch(handle: Handle, most: Most, seconds: float) -> None:

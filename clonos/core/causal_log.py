@@ -115,6 +115,17 @@ class CausalLogs:
             return Delta(task, replica.start_bytes, True, bytes(replica.data))
         return Delta(task, from_bytes, False, bytes(replica.data[from_bytes - replica.start_bytes :]))
 
+    def take_unshipped(self, dirty: dict[TaskId, None], shipped: dict[TaskId, int]) -> list[Delta]:
+        """Of the logs that have grown, ``dirty``, what a peer has not been shipped; counts as shipped from now on."""
+        found = []
+        for task in dirty:
+            end, sent = self.end_bytes(task), shipped.get(task, -1)
+            if end > sent:
+                found.append(self.delta(task, max(sent, 0)))
+                shipped[task] = end
+        dirty.clear()
+        return found
+
     def lengths(self) -> tuple[Length, ...]:
         """End of every copy, by task."""
         return tuple([Length(task, self.replicas[task].end_bytes) for task in sorted(self.replicas)])

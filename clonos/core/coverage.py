@@ -34,9 +34,7 @@ class Coverage:
         self.domains: dict[SlotId, str] = {}
         self.covered: dict[TaskId, int] = {}  # per log, up to where; it only grows
         self.uncovered: dict[TaskId, None] = {}  # logs that go on behind it: these ride, and go to keepers
-        self.givers: dict[
-            TaskId, str
-        ] = {}  # the one domain that all bytes of an uncovered log came from, if there is one
+        self.givers: dict[TaskId, str] = {}  # where all bytes of an uncovered log came from, if from one domain
 
     @staticmethod
     def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
@@ -57,13 +55,16 @@ class Coverage:
         """A log has grown up to here by what a task in another slot holds too."""
         giver = self.domains.get(sender, self.domain)
         if giver != self.domain and self.replicas <= 1:
-            self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+            self._cover(task, end_bytes)
             self.uncovered.pop(task, None)
         elif task not in self.uncovered:
             self.uncovered[task] = None
             self.givers[task] = giver
         elif self.givers.get(task) != giver:
             self.givers.pop(task, None)
+
+    def _cover(self, task: TaskId, end_bytes: int) -> None:
+        self.covered[task] = max(end_bytes, self.covered.get(task, 0))
 
     def acknowledged(self, links: Iterable[KeeperLink], logs: CausalLogs) -> None:
         """Keepers have said what they hold."""
@@ -77,8 +78,7 @@ class Coverage:
                     held[domain] = max(held.get(domain, 0), link.acknowledged.get(task, 0))
             wanted = self.replicas + 1 - len(taken)
             if len(held) >= wanted:
-                end_bytes = sorted(held.values(), reverse=True)[wanted - 1]
-                self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+                self._cover(task, sorted(held.values(), reverse=True)[wanted - 1])
             if self.covered.get(task, 0) >= logs.end_bytes(task):
                 del self.uncovered[task]
 

@@ -126,9 +126,7 @@ class LogReader:
 
     def peek(self) -> Entry:
         """The next entry, which stays."""
-        if self._ahead is None:
-            self._ahead = self._parse()
-        return self._ahead[0]
+        return self._look()[0]
 
     @property
     def begins_with_whole_step(self) -> bool:
@@ -136,17 +134,20 @@ class LogReader:
         data, position = self._data, self._position
         if position >= len(data) or not _is_step(data[position]):
             return False
-        if self._ahead is None:
-            self._ahead = self._parse()
-        end = self._ahead[1]
+        _, end = self._look()
         return end < len(data) and _is_step(data[end])
 
     def next(self) -> Entry:
         """The next entry, taken."""
-        entry, end = self._ahead or self._parse()
+        entry, end = self._look()
         self._ahead = None
         self._position = end
         return entry
+
+    def _look(self) -> tuple[Entry, int]:
+        if self._ahead is None:
+            self._ahead = self._parse()
+        return self._ahead
 
     def _varint(self, at: int) -> tuple[int, int]:
         value, shift = 0, 0

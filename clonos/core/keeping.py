@@ -43,14 +43,7 @@ class KeeperLink:
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What has not been shipped yet."""
-        found = []
-        for task in self.dirty:
-            end = logs.end_bytes(task)
-            if end > self.shipped.get(task, -1):
-                found.append(logs.delta(task, max(0, self.shipped.get(task, -1))))
-                self.shipped[task] = end
-        self.dirty.clear()
-        return tuple(found)
+        return tuple(logs.take_unshipped(self.dirty, self.shipped))
 
     def acknowledge(self, kept: Kept) -> None:
         """Takes an acknowledgement in."""

@@ -105,17 +105,7 @@ class Sending:
         """What this session has not yet carried of the logs that it shares; counts as carried from now on."""
         if self.coverage is not None:
             return self.coverage.deltas(self.shipped, logs)
-        if not self.dirty:
-            return ()
-        found = []
-        for task in self.dirty:
-            end = logs.end_bytes(task)
-            shipped = self.shipped.get(task, -1)
-            if end > shipped:
-                found.append(logs.delta(task, max(shipped, 0)))
-                self.shipped[task] = end
-        self.dirty.clear()
-        return tuple(found)
+        return tuple(logs.take_unshipped(self.dirty, self.shipped)) if self.dirty else ()
 
     def pump(self, logs: CausalLogs, sender: Incarnation, send: Callable[[Batch, bytes], None]) -> None:
         """Sends what credit allows; one element always passes."""

@@ -139,7 +139,7 @@ def request_missing(state: CoordinatorState) -> None:
     """Asks for the slots that are missing, elsewhere when all that live share one domain."""
     missing = state.slots_needed - len(state.addresses) - state.slots_requested
     wait_ms = min(REFUSED_MS * state.refusals, REFUSED_MS_MAX)
-    if missing <= 0 or (state.refusals and state.awake_ns - state.refused_ns < wait_ms * NANOSECONDS):
+    if missing <= 0 or state.awake_ns - state.refused_ns < wait_ms * NANOSECONDS:
         return
     domains = sorted({address.domain for address in state.addresses.values()})
     state.slots_requested += missing
