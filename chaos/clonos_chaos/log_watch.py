@@ -34,7 +34,8 @@ class LogWatch:
         self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
         self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
         self._floors_before: dict[SlotId, CheckpointId] = {}  # and before it truncated before: whoever rides with a
-        # task may get a copy from one that was slow to hear, or begin at a barrier behind which it needs the log
+        # task may get a copy from one that was slow to hear, or begin at a barrier behind which it needs the log, and
+        # whoever succeeds the task gathers what those who ride with it have
         self._links: dict[str, tuple[CheckpointId, CheckpointId]] = {}  # per object of the store
         self._floor = CheckpointId(0)
         self._floor_before = CheckpointId(0)  # the one before it: a copy that was handed on may be one checkpoint older
@@ -111,8 +112,7 @@ class LogWatch:
             self._heard[slot.id] = machine.completed
             self._floors_before[slot.id] = self._floors.get(slot.id, CheckpointId(0))
             self._floors[slot.id] = self._floor_before
-        floors = self._offsets[self._floors[slot.id]]
-        riders_floors = self._offsets[self._floors_before[slot.id]]
+        floors = self._offsets[self._floors_before[slot.id]]
         for hosted in machine.hosted.values():
             if hosted.incarnation != view.placements[hosted.task].incarnation:
                 continue
@@ -122,11 +122,11 @@ class LogWatch:
         for task, keeper in machine.keepers.items():
             if slot.id in view.placements[task].keepers:
                 who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"
-                self._compare(who, keeper.logs.replicas, known, riders_floors)
+                self._compare(who, keeper.logs.replicas, known, floors)
         for task, shadow in machine.shadows.items():
             if shadow.incarnation == view.placements[task].incarnation and not shadow.is_sealed:
                 who = f"the shadow of {self.world.plan.task_name(task)} in slot {slot.id}"
-                self._compare(who, shadow.logs.replicas, known, riders_floors)
+                self._compare(who, shadow.logs.replicas, known, floors)
 
     def _known(self, installed: View, view: View, owners: dict[TaskId, Replica]) -> dict[TaskId, Replica]:
         """Of the tasks whose incarnation is that of the latest view also by the view that a slot has installed."""
