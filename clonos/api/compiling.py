@@ -130,7 +130,8 @@ class _Compiler:
         images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
-        return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed)
+        has_columns = any(step.gives_columns for step in self._graph.steps)
+        return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns)
 
     # --- one step
 

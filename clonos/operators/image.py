@@ -31,7 +31,7 @@ class JobImage:
 
     ``splits``: per source vertex its splits, by its name; they are kept in the store, since a resumed job goes on with
     the ones that it began with. ``pushed``: per vertex, its source where that cannot be re-read. ``classes``:
-    registered by the job's modules, by the name under which they travel.
+    registered by the job's modules, by the name under which they travel. ``has_columns``: somewhere, not rows only.
     """
 
     plan: Plan
@@ -41,6 +41,7 @@ class JobImage:
     splits: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     classes: Mapping[str, type] = field(default_factory=registered)
     pushed: Mapping[int, PushedSource[Any]] = field(default_factory=dict)
+    has_columns: bool = False
 
     def new_chain(self, vertex: int) -> OperatorChain:
         """For one incarnation of a task of this vertex."""

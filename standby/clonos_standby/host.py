@@ -34,6 +34,7 @@ from clonos.core.messages import (
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
+from clonos.core.values import get_ready_for_columns
 from clonos.io.binding import towards
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
@@ -77,6 +78,8 @@ class SlotHost:
         self._birth, self._domain, self.id, self._folder = birth, domain, slot_id, folder
         self._faults = armed(birth.fault_points)
         self._image: JobImage = pickle.loads(birth.image)  # noqa: S301 from the driver, which is trusted
+        if self._image.has_columns:
+            get_ready_for_columns()
         self._options = self._image.options
         self._clock = SlewedClock()
         self._ending: str | None = None

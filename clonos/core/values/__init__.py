@@ -8,7 +8,7 @@ says where in the value it stands and what to do. Nothing that is read runs code
 
 from __future__ import annotations
 
-from clonos.core.values.columns import decode_columns, encode_columns
+from clonos.core.values.columns import decode_columns, encode_columns, get_ready_for_columns
 from clonos.core.values.faults import RegistrationRefused, ValueBeyondLimit, ValueMalformed, ValueUnsupported
 from clonos.core.values.registry import register, registered
 from clonos.core.values.rows import Column, column_of, decode_rows, encode_rows, rows_of
@@ -24,6 +24,7 @@ __all__ = [
     "decode_rows",
     "encode_columns",
     "decode_columns",
+    "get_ready_for_columns",
     "register",
     "registered",
     "RegistrationRefused",

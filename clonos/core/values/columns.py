@@ -1,6 +1,7 @@
 """A batch of columns, an Arrow RecordBatch, as bytes and back: an Arrow IPC stream of one batch, not compressed.
 
-pyarrow is imported by the first batch of columns, never by this module: a job of rows does without its memory.
+pyarrow is imported by ``get_ready_for_columns`` or the first batch, never by this module: a job of rows does without
+its memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 ALIGNMENT_BYTES = 8
 """Arrow's kernels may read a buffer of numbers in words: its address has to be a multiple of this."""
+
+
+def get_ready_for_columns() -> None:
+    """Imports now what the first batch would import: pyarrow, and with its first array whatever that looks for, which
+    is pandas where it is installed: 0.3 s in the middle of the stream, or of a recovery."""
+    import pyarrow
+
+    pyarrow.array([0])
 
 
 def encode_columns(batch: pyarrow.RecordBatch) -> bytes:

@@ -266,3 +266,10 @@ def test_what_cannot_be_followed_hot_is_refused_where_it_is_asked_for() -> None:
         stream.map(str, effects=True, standby="hot")
     with pytest.raises(GraphRefused, match="has the standby 'warm'"):
         stream.map(str, standby="warm")  # type: ignore[arg-type]
+
+
+def test_an_image_says_whether_its_processes_will_see_columns() -> None:
+    rows, columns = JobGraph("rows"), JobGraph("columns")
+    rows.source(Given([])).map(str).sink(Outbox())
+    columns.source(ColumnsGiven([])).map_batches(lambda batch: batch).sink(Outbox())
+    assert [graph.compile(Options(), parallelism=1).has_columns for graph in (rows, columns)] == [False, True]

@@ -108,3 +108,19 @@ def test_rows_do_not_import_pyarrow() -> None:
         "decode_rows(encode_rows([('a', 1)])); print('pyarrow' in sys.modules)"
     )
     assert printed_by(program) == "False"
+
+
+_FIRST_BATCH = """
+import sys
+from clonos.core.values import decode_columns, encode_columns, get_ready_for_columns
+before = "pyarrow" in sys.modules
+get_ready_for_columns()
+import pyarrow
+known = set(sys.modules)
+decode_columns(encode_columns(pyarrow.record_batch({"a": [1, 2]})))
+print(not before, sorted(set(sys.modules) - known))
+"""
+
+
+def test_a_process_that_is_ready_for_columns_imports_nothing_more_with_the_first_batch() -> None:
+    assert printed_by(_FIRST_BATCH) == "True []"
