@@ -1,7 +1,8 @@
 """``python -m benchmarks NAME...``: measures, prints ratios and figures, writes them as data.
 
 No name: everything, in about a quarter of an hour. Each benchmark is a process of its own with a time limit; what it
-leaves behind is ended and removed. One that fails is reported at the end, and the exit code is 1.
+leaves behind is ended and removed, also when this process is interrupted. One that fails is reported at the end, and
+the exit code is 1.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import apart
 from benchmarks.comparing import PAIRS, PAIRS_QUICK, Session
@@ -29,6 +32,10 @@ KILL_MINUTES: Final = 2.0
 SIDES: Final = ("bare", *PEERS)
 
 
+class Interrupted(BaseException):
+    """A signal asks this process to end."""
+
+
 def main() -> int:
     """Runs what was asked for."""
     parser = _parser()
@@ -41,40 +48,89 @@ def main() -> int:
                 parser.error(f"there is no {kind} {name!r}; there are: {', '.join(known)}")
     pairs = given.pairs or (PAIRS_QUICK if given.quick else PAIRS)
     session = Session(against, pairs, given.quick, kills=given.kills)
-    if given.here:
-        name = names[0]
-        logging.getLogger("clonos").setLevel(logging.ERROR)  # deaths are made on purpose here
+    if given.json:
         try:
-            importlib.import_module(f"benchmarks.{name}").run(session)
-        finally:
-            if given.json:
-                session.write(given.json)  # what was found until it failed too
-        return 1 if session.failed else 0
+            session.write(given.json)  # known before anything is measured
+        except OSError as error:
+            parser.error(f"--json {given.json} cannot be written: {error.strerror}")
+    if given.here:
+        session.file = given.json
+        logging.getLogger("clonos").setLevel(logging.ERROR)  # deaths are made on purpose here
+        importlib.import_module(f"benchmarks.{names[0]}").run(session)
+    else:
+        try:
+            _measure(session, names, (given.limit_minutes or _limit_minutes(session)) * 60, given.json)
+        except Interrupted as interrupted:
+            (number,) = interrupted.args
+            session.say(f"interrupted by {signal.Signals(number).name}: what ran has been ended")
+            return 128 + int(number)
+    return 1 if session.failed else 0
+
+
+def _measure(session: Session, names: Sequence[str], limit_s: float, file: Path | None) -> None:
+    """Each in a process of its own. Interrupted."""
+    for number in apart.ENDING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as behind nohup
+            signal.signal(number, _interrupt)
     begun_s = time.monotonic()
     for name in names:
         print(f"\n{name}", flush=True)
-        apart.run(session, name, (given.limit_minutes or _limit_minutes(session)) * 60)
-        if given.json:
-            session.write(given.json)  # after each: what was found is not lost with what comes
+        try:
+            apart.run(session, name, limit_s)
+        except Interrupted:
+            session.failed[name] = "interrupted"
+            raise
+        finally:
+            if file:
+                session.write(file)  # after each: what was found is not lost with what comes
     session.say(f"done in {time.monotonic() - begun_s:.0f} s")
     for name, reason in session.failed.items():
         print(f"FAILED {name}: {reason}", flush=True)
-    return 1 if session.failed else 0
+
+
+def _interrupt(number: int, _frame: Any) -> None:
+    raise Interrupted(number)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
-    parser.add_argument("--against", default="bare", metavar="SIDE,...", help=f"of {', '.join(SIDES)}, or all")
-    parser.add_argument("--pairs", type=int, default=0, metavar="N", help=f"runs of each side (default {PAIRS})")
-    parser.add_argument("--kills", type=int, default=0, metavar="N", help="of each case of failover (default: a few)")
+    parser.add_argument(
+        "--against",
+        default="bare",
+        metavar="SIDE,...",
+        help=f"of {', '.join(SIDES)}, spark for all of its kinds, or all; throughput has them all, bids, enrichment and"
+        " large_state have bare, others are measured beside their goals",
+    )
+    count = at_least(1, int)
+    parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default {PAIRS})")
+    parser.add_argument("--kills", type=count, default=0, metavar="N", help="of each case of failover (default: a few)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file")
     parser.add_argument("--quick", action="store_true", help="short runs and two pairs: to see whether it works")
     parser.add_argument(
-        "--limit-minutes", type=float, default=0.0, metavar="M", help="of one benchmark, after which it is ended"
+        "--limit-minutes",
+        type=at_least(0.01, float),
+        default=0.0,
+        metavar="M",
+        help="of one benchmark, after which it is ended",
     )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one benchmark, in this process
     return parser
+
+
+def at_least(lowest: float, number: Callable[[str], float]) -> Callable[[str], float]:
+    """The type of an option."""
+
+    def checked(text: str) -> float:
+        try:
+            value = number(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        if not value >= lowest:
+            raise argparse.ArgumentTypeError(f"{text} is too few: at least {lowest:g}")
+        return value
+
+    return checked
 
 
 def _limit_minutes(session: Session) -> float:

@@ -54,6 +54,7 @@ class Session:
     failed: dict[str, str] = field(default_factory=dict)
     kills: int = 0
     results: Path = RESULTS
+    file: Path | None = None  # that always has what was found so far, whatever ends this process
 
     def say(self, text: str) -> None:
         """What is being done now."""
@@ -62,16 +63,19 @@ class Session:
     def figure(self, name: str, value: float, unit: str, goal: str = "") -> None:
         """Notes and prints a number."""
         self.figures.append(Figure(name, value, unit, goal))
+        self._keep()
         print(f"{name:<44} {_digits(value):>12} {unit:<14}{_beside(goal)}", flush=True)
 
     def leave_out(self, name: str, reason: str) -> None:
         """Notes and prints what could not be measured."""
         self.not_run[name] = reason
+        self._keep()
         print(f"{name:<44} not run: {reason}", flush=True)
 
     def fail(self, name: str, error: Exception) -> None:
         """Notes and prints what went wrong: said again at the end, with an exit code."""
         self.failed[name] = f"{type(error).__name__}: {error}"
+        self._keep()
         print(f"{name:<44} failed: {self.failed[name]}", flush=True)
 
     def compared(self, name: str, of_one: Sequence[float], of_other: Sequence[float], goal: str = "") -> Comparison:
@@ -79,14 +83,24 @@ class Session:
         ratios = [one / other for one, other in zip(of_one, of_other, strict=True)]
         found = Comparison(name, statistics.median(ratios), min(ratios), max(ratios), len(ratios), goal)
         self.comparisons.append(found)
+        self._keep()
         told = f"{found.ratio_median:.3f}  ({found.ratio_min:.3f} .. {found.ratio_max:.3f}, {found.pairs} pairs)"
         print(f"{name:<44} {told:<44}{_beside(goal)}", flush=True)
         return found
 
+    def _keep(self) -> None:
+        if self.file is not None:
+            partial = self.file.with_name(f"{self.file.name}.new")
+            self.write(partial)
+            partial.replace(self.file)
+
     def write(self, file: Path) -> None:
-        """All of it as data."""
+        """All of it as data. Goals of comparisons stand apart, by name."""
         data = {
-            "comparisons": [asdict(one) for one in self.comparisons],
+            "comparisons": [
+                {name: value for name, value in asdict(one).items() if name != "goal"} for one in self.comparisons
+            ],
+            "goals": {one.name: one.goal for one in self.comparisons if one.goal},
             "figures": [asdict(one) for one in self.figures],
             "not_run": self.not_run,
             "failed": self.failed,
@@ -96,7 +110,7 @@ class Session:
     def add(self, file: Path) -> None:
         """What another session has written."""
         data = json.loads(file.read_text("utf-8"))
-        self.comparisons += [Comparison(**one) for one in data["comparisons"]]
+        self.comparisons += [Comparison(**one, goal=data["goals"].get(one["name"], "")) for one in data["comparisons"]]
         self.figures += [Figure(**one) for one in data["figures"]]
         self.not_run |= data["not_run"]
         self.failed |= data["failed"]

@@ -31,7 +31,10 @@ from clonos.status import RecoveryState, Status
 
 KILLS: Final = 3
 KILLS_QUICK: Final = 2
-SECONDS_A_KILL: Final = 4.5
+EPOCHS_A_KILL: Final = 5.5
+WATCHED_S_MAX: Final = 4
+"""Behind a kill, for the latency: two epochs, which end before the next kill."""
+
 LAST_NS: Final = 1_000_000_000
 """A kill so shortly before the input's end does not count: little is due behind it."""
 
@@ -83,6 +86,11 @@ class Case:
         return int(dict(self.options).get("standbys", 1))
 
     @property
+    def epoch_s(self) -> int:
+        """From a checkpoint to the next one."""
+        return int(str(dict(self.options).get("checkpoint_every", "1s")).removesuffix("s"))
+
+    @property
     def is_on_spark(self) -> bool:
         """Whether the slots are Spark's."""
         return dict(self.options).get("slots") == "spark"
@@ -92,6 +100,7 @@ PEERS_GOALS: Final = ("<= 40", "<= 150", "<= 1000")
 HALF_GOALS: Final = ("<= 200", "<= 400", "<= 1000")
 NO_STANDBY: Final = ("standbys", 0)
 ON_SPARK: Final = ("slots", "spark")
+EPOCHS_OF_5_S: Final = ("checkpoint_every", "5s")
 THREE_KEEPERS: Final = (("keepers", 3),)
 """Of the sink's log: so many that not all of them are among the processes that are killed with it."""
 
@@ -100,6 +109,7 @@ LARGE: Final = "counting task, 500 MB of state"
 CASES: Final = (
     Case(SMALL, ("count",), False, PEERS_GOALS, is_quick=True),
     Case("counting task, half load", ("count",), True, HALF_GOALS, is_quick=True),
+    Case("counting task, half load, epochs of 5 s", ("count",), True, ("", "", "<= 3000"), (EPOCHS_OF_5_S,)),
     Case("hot standby, 2,000 lines/s", ("count",), False, PEERS_GOALS, job=failover_jobs.hot),
     Case("hot standby, half load", ("count",), True, PEERS_GOALS, job=failover_jobs.hot),
     Case("source task, half load", ("lines",), True, HALF_GOALS),
@@ -138,7 +148,7 @@ def run(session: Session) -> None:
                 continue
             rate = maximal / 2 if case.is_half_load else PEERS_WORDS_PER_S
             session.say(f"{case.name}: {kills} kills at {rate:,.0f} words/s")
-            seconds = kills * SECONDS_A_KILL + 4 + case.fill_s
+            seconds = kills * EPOCHS_A_KILL * case.epoch_s + 4 + case.fill_s
             pace = paced.at_rate(Pace(name, 1, 1, 1), rate, seconds, MARKS_PER_S)
             try:
                 outputs[case.name] = _tell(session, case, *_killed(folder, pace, case, kills, seconds)).output_ms
@@ -166,7 +176,7 @@ def _killed(
         path.unlink()
     options = {**paced.OPTIONS, "spare_slots": len(case.victims) + 1, **dict(case.options)}
     with case.job(pace).start(store=str(folder / "store"), overwrite=True, **options) as handle:
-        striking = Striking(handle, case.victims, case.standbys, seconds, case.is_executor)
+        striking = Striking(handle, case.victims, case.standbys, seconds, case.epoch_s, case.is_executor)
         if case.job is failover_jobs.hot:
             striking.is_hot = True
         if case.job is failover_jobs.large:
@@ -181,7 +191,7 @@ def _tell(
     outside = paced.written(pace, status)
     end_ns = pace.begun_ns() + round(pace.lines / pace.lines_per_s * 1e9)
     kills = [kill for kill in kills if kill.at_ns < end_ns - LAST_NS]
-    found = _found(pace, kills, recoveries, outside)
+    found = _found(pace, kills, recoveries, outside, min(2 * case.epoch_s, WATCHED_S_MAX))
     session.figure(f"{case.name}: kills", len(kills), "")
     output_p50, output_p99, normal = case.goals
     for name, values in found.milestones_ms.items():
@@ -228,7 +238,11 @@ def _draw(session: Session, case: Case, pace: Pace, kills: list[Kill], outside: 
 
 
 def _found(
-    pace: Pace, kills: list[Kill], recoveries: Mapping[Any, RecoveryState], outside: dict[str, list[Entry]]
+    pace: Pace,
+    kills: list[Kill],
+    recoveries: Mapping[Any, RecoveryState],
+    outside: dict[str, list[Entry]],
+    watched_s: int,
 ) -> Found:
     found = Found()
     outputs = {task: [entry.at_ns for entry in of_task] for task, of_task in outside.items()}
@@ -254,7 +268,7 @@ def _found(
         if len(kill.tasks) == 1 and others:
             found.others_ms.append(_silence_ms(others, kill.at_ns, kill.at_ns + 10**9))
             found.others_ms[-1] -= _silence_ms(others, kill.at_ns - 10**9, kill.at_ns)
-        found.normal_ms.append(_back_to_normal_ms(marks, kill.at_ns))
+        found.normal_ms.append(_back_to_normal_ms(marks, kill.at_ns, watched_s))
         for name, values in found.milestones_ms.items():
             if recovery is not None and name in recovery.reached:
                 values.append((recovery.reached[name] - kill.wall_ns) / 1e6)
@@ -273,15 +287,15 @@ def _silence_ms(instants_ns: list[int], from_ns: int, until_ns: int) -> float:
     return max(pauses, default=0) / 1e6
 
 
-def _back_to_normal_ms(marks: list[tuple[int, int, int]], kill_ns: int) -> float:
-    """When the last span of time was over, of the two seconds behind the kill, of whose marks most took unusually long.
+def _back_to_normal_ms(marks: list[tuple[int, int, int]], kill_ns: int, watched_s: int) -> float:
+    """When the last span of time was over, of those seconds behind the kill, of whose marks most took unusually long.
 
     Single late marks do not count: at each checkpoint there are some, with a kill or without."""
     before = [(at - due) / 1e6 for at, _, due in marks if kill_ns - 10**9 < due < kill_ns - 10**8]
     usual_ms = max(NORMAL_MS, 2 * statistics.median(before)) if before else NORMAL_MS
     spans: dict[int, list[tuple[float, int]]] = {}
     for at, _, due in marks:
-        if kill_ns < due < kill_ns + 2 * 10**9:
+        if kill_ns < due < kill_ns + watched_s * 10**9:
             spans.setdefault((due - kill_ns) // SPAN_NS, []).append(((at - due) / 1e6, at))
     late = [max(span, key=itemgetter(1))[1] for span in spans.values() if statistics.median_low(span)[0] > usual_ms]
     return (max(late, default=kill_ns) - kill_ns) / 1e6

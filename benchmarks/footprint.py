@@ -104,7 +104,8 @@ def _idle(session: Session) -> None:
             handle.wait()
     session.figure("idle slot, memory (PSS)", max(memory), "MB, largest", "<= 90")
     for name, wanted, goal in (("standbys only", set(pids) - active, "<= 0.5"), ("a task", active, "")):
-        most = max((shares[pid] for pid in wanted), default=float("nan"))
+        assert wanted, f"there is a slot with {name}: one is spare"
+        most = max(shares[pid] for pid in wanted)
         session.figure(f"idle slot with {name}, processor", most, "% of a core", goal)
 
 

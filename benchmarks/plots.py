@@ -17,7 +17,8 @@ def histogram(file: Path, series: Mapping[str, Sequence[float]], title: str) -> 
         axes.hist(values, bins=steps, histtype="step", label=name, weights=[1 / len(values)] * len(values))
     axes.set_xscale("log")
     axes.set_ylabel("share of the records")
-    _save(figure, axes, file)
+    _finish(figure, axes)
+    _save(figure, file)
 
 
 def lines(
@@ -29,6 +30,17 @@ def lines(
     instants: Sequence[float] = (),
 ) -> None:
     """Curves of (x, y); ``instants`` are marked by upright lines."""
+    _save(drawn(series, title, labels, is_logarithmic, instants), file)
+
+
+def drawn(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    title: str,
+    labels: tuple[str, str],
+    is_logarithmic: bool = False,
+    instants: Sequence[float] = (),
+) -> Any:
+    """The same as a figure."""
     figure, axes = _new(title)
     for name, points in series.items():
         axes.plot(*zip(*points, strict=True), label=name, marker="o" if is_logarithmic else "", linewidth=1)
@@ -39,22 +51,27 @@ def lines(
         axes.set_yscale("log")
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
-    _save(figure, axes, file)
+    _finish(figure, axes)
+    return figure
 
 
 def _new(title: str) -> tuple[Any, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure: Any = Figure(figsize=(8, 4), layout="constrained")
+    figure: Any = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.add_subplot()
     axes.set_title(title)
     return figure, axes
 
 
-def _save(figure: Any, axes: Any, file: Path) -> None:
-    axes.legend()
+def _finish(figure: Any, axes: Any) -> None:
+    """With a legend beside the axes, where it covers no curve."""
+    figure.legend(loc="outside right upper", fontsize="small")
     axes.grid(visible=True, alpha=0.3)
+
+
+def _save(figure: Any, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from clonos.core.recoveries import EPOCHS_REMEMBERED
 from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle
 from clonos.status import RecoveryState, Status, TaskState
 
-CALM_CHECKPOINTS: Final = 2
-"""Completed from when the job is whole again to the next kill, which then comes anywhere in an epoch."""
+CALM_CHECKPOINTS: Final = EPOCHS_REMEMBERED
+"""Completed from when the job is whole again to the next kill, which then comes anywhere in an epoch: in fewer, two
+deaths of a task are taken for the work of a record, and the successor is cautious."""
 
 LOOK_EVERY_S: Final = 0.02
 OVERTIME_S: Final = 120.0
@@ -47,6 +49,7 @@ class Striking:
     steps: tuple[str, ...]
     standbys: int
     seconds_max: float
+    epoch_s: int = 1
     is_executor: bool = False
     is_hot: bool = False  # the standbys of ``steps`` have to follow step by step
     is_ready: Callable[[], bool] = lambda: True
@@ -58,7 +61,7 @@ class Striking:
         done: list[Kill] = []
         recoveries: Recoveries = {}
         while len(done) < kills and self._becomes_calm(recoveries):
-            time.sleep(len(done) / kills)
+            time.sleep(len(done) / kills * self.epoch_s)
             done.append(self._kill(self.handle.status()))
             while not _is_replaced(self.handle.status(), done[-1]):
                 self._look_again()
@@ -76,7 +79,7 @@ class Striking:
     def _becomes_calm(self, recoveries: Recoveries) -> bool:
         """Waits until every task lives, its standby could take over, and some checkpoints are complete since.
 
-        Two deaths of a task within an epoch would be taken for the work of a record. False: the input has ended before.
+        False: the input has ended before.
         """
         calm_from = -1
         while True:

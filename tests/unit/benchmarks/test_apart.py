@@ -1,5 +1,6 @@
 """A benchmark in a process of its own: what it finds is taken over, and why it failed is told."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from benchmarks.comparing import Session
 
 def test_what_one_session_writes_another_takes_over(tmp_path: Path) -> None:
     inner, outer = Session(("bare",)), Session(("bare",))
-    inner.compared("bids/bare", [1.0], [2.0])
+    inner.compared("bids/bare", [1.0], [2.0], ">= 0.4")
     inner.figure("latency", 3.0, "ms")
     inner.leave_out("rows/spark", "no Java")
     inner.failed["failover: one case"] = "Overdue"
@@ -32,8 +33,32 @@ def test_spark_stands_for_all_its_kinds_and_other_sides_for_themselves() -> None
     assert command.sides(["abacus"]) == ("abacus",)
 
 
-def test_an_unknown_benchmark_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["benchmarks", "abacus"])
-    with pytest.raises(SystemExit):
+def test_what_was_found_is_in_the_file_whatever_ends_the_process_next(tmp_path: Path) -> None:
+    session = Session(("bare",), file=tmp_path / "found.json")
+    session.figure("latency", 3.0, "ms")
+    assert [one["value"] for one in json.loads((tmp_path / "found.json").read_text("utf-8"))["figures"]] == [3.0]
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["abacus"], "there is no benchmark 'abacus'; there are: throughput"),
+        (["bids", "--against", "abacus"], "there is no side 'abacus'; there are: bare"),
+        (["bids", "--against", ""], "there is no side ''"),
+        (["bids", "--pairs", "0"], "argument --pairs: 0 is too few: at least 1"),
+        (["bids", "--pairs", "-1"], "argument --pairs: -1 is too few: at least 1"),
+        (["bids", "--pairs", "two"], "argument --pairs: 'two' is no number"),
+        (["failover", "--kills", "0"], "argument --kills: 0 is too few: at least 1"),
+        (["bids", "--limit-minutes", "nan"], "argument --limit-minutes: nan is too few"),
+        (["bids", "--json", "nowhere/found.json"], "--json nowhere/found.json cannot be written: No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_measured(
+    arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
+    with pytest.raises(SystemExit) as refused:
         command.main()
-    assert "there is no benchmark 'abacus'" in capsys.readouterr().err
+    assert refused.value.code == 2
+    assert complaint in capsys.readouterr().err

@@ -2,15 +2,19 @@
 
 import json
 from collections import Counter
+from importlib import import_module
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
-from benchmarks import words
+from benchmarks import plots, words
 from benchmarks.comparing import Session
 from benchmarks.latency import percentile
 from benchmarks.ledger import LedgerFile, RolledBack, Torn, entries, ledger_of
 from benchmarks.paced import Pace, PacedReader
+from benchmarks.stage_clock import STAGES
 from benchmarks.tally import Part, Tally, WrongResult, measured
 from clonos import OutsideFenced, OutsideIdentity
 
@@ -36,16 +40,13 @@ def _counted(workload: words.Workload, tally: Tally) -> None:
 
 def test_ratios_are_those_of_pairs_and_the_file_has_the_median(tmp_path: Path) -> None:
     session = Session(("bare",), pairs=3)
-    session.compared("rows/bare", [1.0, 4.0, 9.0], [2.0, 4.0, 3.0])
+    session.compared("rows/bare", [1.0, 4.0, 9.0], [2.0, 4.0, 3.0], ">= 0.85")
     session.write(tmp_path / "found.json")
-    (found,) = json.loads((tmp_path / "found.json").read_text("utf-8"))["comparisons"]
-    assert (found["name"], found["ratio_median"], found["ratio_min"], found["ratio_max"], found["pairs"]) == (
-        "rows/bare",
-        1.0,
-        0.5,
-        3.0,
-        3,
-    )
+    data = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    assert data["comparisons"] == [
+        {"name": "rows/bare", "ratio_median": 1.0, "ratio_min": 0.5, "ratio_max": 3.0, "pairs": 3}
+    ]
+    assert data["goals"] == {"rows/bare": ">= 0.85"}
 
 
 def test_a_tally_reads_every_final_count_from_the_rows_that_it_has_kept(tmp_path: Path) -> None:
@@ -117,3 +118,17 @@ def test_a_paced_reader_gives_the_same_lines_from_a_mark_as_before(tmp_path: Pat
 def test_a_percentile_is_the_value_below_which_so_many_lie() -> None:
     assert percentile([float(number) for number in range(100)], 99) == 99.0
     assert percentile([3.0], 50) == 3.0
+
+
+def test_every_stage_of_the_time_budget_is_a_function_of_the_runtime() -> None:
+    for place in chain.from_iterable(STAGES.values()):
+        module, _, path = place.partition(":")
+        assert callable(attrgetter(path)(import_module(module))), place
+
+
+def test_the_legend_of_a_picture_covers_no_curve() -> None:
+    curves = {f"a curve with a name as long as those of growth, {number}": [(1.0, number)] for number in range(9)}
+    figure = plots.drawn(curves, "growth", ("tasks", "bytes"))
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
