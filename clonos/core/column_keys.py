@@ -64,10 +64,9 @@ def split_columns(router: Router, batch: Any, keys: Sequence[Any], width: int) -
     import pyarrow
 
     if isinstance(keys, ColumnKeys):
-        targets_of_keys = numpy.array(router.targets(keys.stored), numpy.int16)
-        targets = targets_of_keys[keys.numbers]
+        targets = router.targets(keys.stored)[keys.numbers]
     else:
-        targets = numpy.array(router.targets(state_keys(list(keys))), numpy.int16)
+        targets = router.targets(state_keys(list(keys)))
     ordered = batch.take(pyarrow.array(numpy.argsort(targets, kind="stable")))
     ends = numpy.cumsum(numpy.bincount(targets, minlength=width)).tolist()
     return [ordered.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]

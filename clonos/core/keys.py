@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain
+from itertools import chain, repeat
 from types import NoneType
 from typing import Any, Final
 from uuid import UUID
@@ -144,10 +144,14 @@ class Router:
         found = self._targets.get(stored)
         return self._learn(stored) if found is None else found
 
-    def targets(self, stored: list[Any]) -> list[int]:
-        """The index of the task of each of some state keys."""
-        get = self._targets.get
-        return [self._learn(key) if (target := get(key)) is None else target for key in stored]
+    def targets(self, stored: list[Any]) -> Any:
+        """The index of the task of each of some state keys, as an array of numpy."""
+        import numpy
+
+        found = numpy.fromiter(map(self._targets.get, stored, repeat(-1)), numpy.int16, len(stored))
+        for place in numpy.flatnonzero(found < 0).tolist():
+            found[place] = self._learn(stored[place])
+        return found
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """The rows for each task, by its index, in their order. ``keys[i]`` is the key of ``rows[i]``.

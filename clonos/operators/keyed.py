@@ -7,7 +7,7 @@ stand for themselves; the user's functions always see the user's keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count, repeat
+from itertools import count
 from typing import Any, Final
 
 from clonos.core.column_keys import ColumnKeys, keys_of, running_counts
@@ -109,21 +109,39 @@ class Counters(dict[Any, "count[int]"]):
         self.clear()
 
 
+class Totals(dict[Any, int]):
+    """How often each key has come that came in columns since the table was brought up to date."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, key: Any) -> int:
+        return self._table.entries.get(key, 0)  # type: ignore[no-any-return]
+
+    def keep(self) -> None:
+        """Brings the table up to date, in the order of arrival."""
+        self._table.update(self)
+        self.clear()
+
+
 class RunningCount(Keyed):
     """(key, number of its records so far), after each record.
 
-    Each key that comes has a counter of its own until the next barrier: so a record costs calls into C only, and state
-    is brought up to date once a key.
+    Each key that comes has a counter of its own, or in columns a total, until the next barrier: so a record costs calls
+    into C only, and state is brought up to date once a key.
     """
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._counters = Counters(self._table)
+        self._counters, self._totals = Counters(self._table), Totals(self._table)
 
     def rows(self, rows: list[Any]) -> None:
         self.keys([key for key, _ in rows])
 
     def keys(self, keys: list[Any]) -> None:
+        if self._totals:
+            self._totals.keep()
         stored = state_keys(keys)
         self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)))
 
@@ -135,9 +153,11 @@ class RunningCount(Keyed):
             return
         if self._counters:
             self._counters.keep()
-        before = list(map(self._table.entries.get, keys.stored, repeat(0)))
-        running, totals = running_counts(keys, before)
-        self._table.update(dict(zip(keys.stored, totals, strict=True)))
+        totals = self._totals
+        running, counted = running_counts(keys, list(map(totals.__getitem__, keys.stored)))
+        totals.update(zip(keys.stored, counted, strict=True))
+        if len(totals) > COUNTERS_MAX:
+            totals.keep()
         if self.out.takes_columns and column != COUNT_COLUMN:
             import pyarrow  # where there are columns, it is loaded
 
@@ -147,3 +167,4 @@ class RunningCount(Keyed):
 
     def prepare(self, checkpoint: int) -> None:
         self._counters.keep()
+        self._totals.keep()

@@ -94,21 +94,31 @@ def of_columns(column: Any) -> list[Any]:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(COLUMNS), st.booleans(), st.integers(0, 3)), max_size=8), st.booleans())
-def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool) -> None:
-    backend, twin = StateBackend(None), dict[bytes, int]()
-    made, taken = counting(backend, takes_columns)
-    for column, as_rows, start in batches:
-        part = column.slice(start)
-        taken.records = []
-        if as_rows:
-            made.keys(of_columns(part))
-        elif len(part):
-            made.keyed_columns(pyarrow.record_batch({"word": part, "rest": pyarrow.array(range(len(part)))}), "word")
-        assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
-    made.prepare(1)
-    entries = backend.table("words/state").entries
-    assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+@given(
+    st.lists(st.tuples(st.sampled_from(COLUMNS), st.sampled_from(["rows", "columns", "barrier"]), st.integers(0, 3))),
+    st.booleans(),
+    st.integers(1, 9),
+)
+def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool, counters: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "COUNTERS_MAX", counters)
+        backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
+        made, taken = counting(backend, takes_columns)
+        for column, form, start in [*batches, (COLUMNS[0], "barrier", 0)]:
+            part = column.slice(start)
+            taken.records = []
+            if form == "barrier":
+                made.prepare(1)
+                image.apply(backend.changes(False))
+                (entries,) = image.tables.values() or ({},)
+                assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+                continue
+            if form == "rows":
+                made.keys(of_columns(part))
+            elif len(part):
+                rest = pyarrow.array(range(len(part)))
+                made.keyed_columns(pyarrow.record_batch({"word": part, "rest": rest}), "word")
+            assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
 
 
 def test_a_column_that_is_called_as_the_count_is_leaves_in_rows() -> None:
