@@ -8,6 +8,7 @@ from clonos.core import determinants as d
 from clonos.core.chain import JournalledChain, WatchingChain
 from clonos.core.ids import ChannelId
 from clonos.core.journal import JournalReading
+from clonos.core.linger import Linger
 from clonos.core.plan import Vertex
 from clonos.core.snapshots import Snapshot
 
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
 
-LINGER_STEPS = 40
-LINGER_NS_MAX = 4_000_000
-"""A source that has had nothing to read lives from hand to mouth: from then on a step that takes less than it may is
-followed by the next one after so many times what it cost, at most so late. What there is at once is crumbs, and each
-costs every process behind it a message, a successor a step: at half of the maximal load they used all processors."""
-
 
 class Reading:
     """The input of one incarnation of a source task."""
@@ -31,8 +26,7 @@ class Reading:
         self.task = task
         self.is_paused = False
         self.has_read_all = False
-        self._has_waited = False  # there was nothing to read, and more to come
-        self._lingers_until_ns = 0
+        self._linger = Linger()
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
         self.journal: JournalReading | None = None
         if vertex.is_journalled:
@@ -87,14 +81,15 @@ class Reading:
         if self.watch is not None and (splits := self.watch.look(now_ns)):
             task.log.append(d.blob(d.SPLITS, splits))
             self.watch.learn(splits)
-        if now_ns < self._lingers_until_ns:
-            task.take(task.port.receive(self._lingers_until_ns))
+        if now_ns < self._linger.until_ns:
+            task.take(task.port.receive(self._linger.until_ns))
             return
         began_ns = task.pace.begin()
         limit = task.pace.limit(room_bytes, task.log.open_calls.room)
         found = task.chain.poll(limit) if limit else None
         if found is None:
-            self._has_waited |= limit > 0 and self.watch is None
+            if limit and self.watch is None:
+                self._linger.found_nothing()
             due_ns = task.chain.next_timer_ns()
             again_ns = now_ns + POLL_AGAIN_NS
             task.take(task.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
@@ -109,9 +104,7 @@ class Reading:
         else:
             task.log.append(d.numbers(d.READ, split, count))
             self._read(split, count, is_begun=True)
-            if self._has_waited and count < limit:
-                cost_ns = task.pace.begin() - began_ns
-                self._lingers_until_ns = now_ns + min(LINGER_STEPS * cost_ns, LINGER_NS_MAX)
+            self._linger.gave(count, limit, now_ns, task.pace.begin() - began_ns)
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task
