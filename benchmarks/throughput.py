@@ -52,7 +52,7 @@ def run(session: Session) -> None:
                 _against_bare(session, folder, shape, job)
             for peer in session.against:
                 if peer in PEERS:
-                    _against_peer(session, folder, shape, job, peer)
+                    against_peer(session, folder, shape, job, peer)
 
 
 def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], Measured]) -> None:
@@ -64,15 +64,16 @@ def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], 
     tell_core_rates(session, name, found)
 
 
-def _against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
+def against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
+    """A peer in turn with the job, where it is installed."""
     name = f"{shape}/{peer}"
     try:
         found = in_turn(session, name, job, partial(peers.run, peer, PEERS[peer].workload(str(folder))))
     except peers.PeerMissing as missing:
         session.leave_out(name, str(missing))
         return
-    except WrongResult as wrong:  # said at the end; the other sides are worth their figures
-        session.fail(name, wrong)
+    except (peers.PeerFailed, WrongResult) as error:  # said at the end; the other sides are worth their figures
+        session.fail(name, error)
         return
     tell_rates(session, name, found, GOALS)
 

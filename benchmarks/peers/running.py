@@ -1,4 +1,7 @@
-"""Runs the word count of a peer in its own environment, and checks what it has counted."""
+"""Runs the word count of a peer in its own environment, and checks what it has counted.
+
+What a peer has started ends with it, whatever became of it: it would be in the way of the next run.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
-import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.apart import MARK, end_all
 from benchmarks.tally import Measured, WrongResult
 from benchmarks.words import Workload
 
@@ -22,12 +27,13 @@ LIMIT_S: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``environment``: empty for the project's own. ``words``: of one run, from what it does in a second or so."""
+    """``words``: of one run, from what it does in a second or so."""
 
     module: str
     environment: str
     arguments: tuple[str, ...]
     words: float
+    needs_java: bool = False
 
     def workload(self, folder: str) -> Workload:
         """Of one run."""
@@ -37,16 +43,20 @@ class Peer:
 PEERS: Final = {
     "bytewax": Peer("bytewax_words", "bytewax", (), 2e6),
     "pathway": Peer("pathway_words", "pathway", (), 4e6),
-    "pyflink": Peer("pyflink_words", "pyflink", (), 2e5),
-    "spark-native": Peer("spark_words", "", ("native",), 10e6),
-    "spark-arrow": Peer("spark_words", "", ("arrow",), 10e6),
-    "spark-udf": Peer("spark_words", "", ("udf",), 8e6),
-    "spark-state": Peer("spark_words", "", ("state",), 4e6),
+    "pyflink": Peer("pyflink_words", "pyflink", (), 2e5, True),
+    "spark-native": Peer("spark_words", "spark", ("native",), 10e6, True),
+    "spark-arrow": Peer("spark_words", "spark", ("arrow",), 10e6, True),
+    "spark-udf": Peer("spark_words", "spark", ("udf",), 8e6, True),
+    "spark-state": Peer("spark_words", "spark", ("state",), 4e6, True),
 }
 
 
 class PeerMissing(Exception):
-    """A peer is not installed, or does not run here."""
+    """A peer is not installed."""
+
+
+class PeerFailed(Exception):
+    """A peer is there, and did not count to the end."""
 
 
 def _reason(text: str) -> str:
@@ -57,33 +67,47 @@ def _reason(text: str) -> str:
 
 
 def run(name: str, workload: Workload) -> Measured:
-    """One run. PeerMissing; WrongResult."""
+    """One run. PeerMissing; PeerFailed; WrongResult."""
     peer = PEERS[name]
-    python = ENVIRONMENTS / peer.environment / "bin/python" if peer.environment else Path(sys.executable)
+    python = ENVIRONMENTS / peer.environment / "bin/python"
     if not python.exists():
-        raise PeerMissing(f"there is no {python.relative_to(ROOT)}: benchmarks/peers/setup {peer.environment} makes it")
-    arguments = [workload.folder, str(workload.repeats), str(workload.lines), *peer.arguments]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    try:
-        done = subprocess.run(
-            [python, "-m", f"benchmarks.peers.{peer.module}", *arguments],
-            cwd=ROOT,
-            env=os.environ
-            | {
-                "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",  # PyFlink's workers take what is there
-                "PYTHONPATH": str(ROOT),
-                "PYSPARK_PYTHON": str(python),
-            },
-            capture_output=True,
-            timeout=LIMIT_S,
+        raise PeerMissing(
+            f"there is no {os.path.relpath(python, ROOT)}: benchmarks/peers/setup {peer.environment} makes it"
         )
-    except subprocess.TimeoutExpired:
-        raise PeerMissing(f"it has not ended within {LIMIT_S} s") from None
+    if peer.needs_java and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        raise PeerMissing("there is no Java here, which it needs")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory(prefix="peer-", dir=workload.folder, ignore_cleanup_errors=True) as folder:
+        try:
+            done = _done(peer, python, workload, folder)
+        except subprocess.TimeoutExpired:
+            raise PeerFailed(f"it has not ended within {LIMIT_S} s") from None
+        finally:
+            end_all(folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        raise PeerMissing(_reason(done.stderr.decode("utf-8", "replace")) or f"exit {done.returncode}")
+        raise PeerFailed(_reason(done.stderr.decode("utf-8", "replace")) or f"exit {done.returncode}")
     told = json.loads(done.stdout.strip().rpartition(b"\n")[2])
     if told["finals"] != dict(workload.finals()):
         raise WrongResult(f"{name} has counted {sum(told['finals'].values())} words of {workload.words}, or others")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Measured(told["words"], told["seconds"], 0.0, cpu_s)
+
+
+def _done(peer: Peer, python: Path, workload: Workload, folder: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [
+            *(python, "-m", f"benchmarks.peers.{peer.module}"),
+            *(workload.folder, str(workload.repeats), str(workload.lines), *peer.arguments),
+        ],
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",  # PyFlink's workers take what is there
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": str(python),
+            MARK: folder,
+        },
+        capture_output=True,
+        timeout=LIMIT_S,
+    )
