@@ -85,7 +85,13 @@ def run(session: Session) -> None:
                 session.figure(f"{name}, P={width}: {what}", value, unit)
                 if what.startswith(("determinants", "log", "messages")):
                     curves.setdefault(f"{what} ({name})", []).append((width, max(value, 1e-3)))
-    plots.lines(session.results / "growth.png", curves, "growth with P", ("tasks a stage", ""), is_logarithmic=True)
+    plots.lines(
+        session.results / "growth.png",
+        curves,
+        "growth with P",
+        ("tasks a stage", "bytes, or messages"),
+        is_logarithmic=True,
+    )
     statuses_ms, ticks_ms = _beats_ms()
     session.figure(f"coordinator tick for {TASKS_OF_TICK} tasks, median", statistics.median(ticks_ms), "ms", "<= 10")
     session.figure(f"coordinator tick for {TASKS_OF_TICK} tasks, longest", max(ticks_ms), "ms")
