@@ -17,8 +17,8 @@ from clonos.io.transport import AddressRewriter
 if TYPE_CHECKING:
     from clonos.spark.session import Context
 
-WARM_MODULES: Final = ("clonos_standby.host", "clonos.connectors", "clonos.api.stream")
-"""What a slot needs, imported before it is born."""
+WARM_MODULES: Final = ("clonos_standby.host", "clonos")
+"""What a slot needs, and what the code of a job can ask for, imported before any slot is born."""
 
 ANY_HOST: Final = "0.0.0.0"
 LOCAL_MASTERS: Final = "local"

@@ -9,16 +9,17 @@ import importlib
 import sys
 from typing import Final
 
-WARM_MODULES: Final = ("clonos_standby.host", "clonos.connectors", "clonos.api.stream", "pyspark.worker")
-"""What a slot needs, and what pyspark's side of a worker needs."""
+from clonos.io.nursery import warm_up
+
+WARM_MODULES: Final = ("clonos_standby.host", "clonos", "pyspark.worker")
+"""What a slot needs, what the code of a job can ask for, and what pyspark's side of a worker needs."""
 
 
 def main() -> None:
     """Imports, then serves the executor."""
     # Spark puts its own zip first, which has no compiled modules: an installed pyspark loads in a tenth of the time.
     sys.path.sort(key=lambda entry: entry.endswith(".zip"))
-    for module in WARM_MODULES:
-        importlib.import_module(module)
+    warm_up(WARM_MODULES)
     importlib.import_module("pyspark.daemon").manager()
 
 
