@@ -84,7 +84,8 @@ class Session:
         found = Comparison(name, statistics.median(ratios), min(ratios), max(ratios), len(ratios), goal)
         self.comparisons.append(found)
         self._keep()
-        told = f"{found.ratio_median:.3f}  ({found.ratio_min:.3f} .. {found.ratio_max:.3f}, {found.pairs} pairs)"
+        pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
+        told = f"{found.ratio_median:.3f}  ({found.ratio_min:.3f} .. {found.ratio_max:.3f}, {pairs})"
         print(f"{name:<44} {told:<44}{_beside(goal)}", flush=True)
         return found
 

@@ -98,7 +98,8 @@ def run(session: Session) -> None:
             paced.written(pace, status)
     for when, most in (("before", before), ("standing still", during)):
         session.figure(f"{when}: memory of a slot (PSS), most", most.memory / MB, "MB")
-        session.figure(f"{when}: in-flight logs in memory, most", most.inflight / MB, "MB of a slot")
+        goal = f"<= {BUDGET_MIB * 2**20 / MB:.1f}"
+        session.figure(f"{when}: in-flight logs in memory, most", most.inflight / MB, "MB of a slot", goal)
         session.figure(f"{when}: in-flight logs on disk, most", most.on_disk / MB, "MB of a slot")
     (recovery,) = [one for one in status.recoveries if one.task == "count/0"]
     instants = recovery.reached
