@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,25 @@ SEEDS_USUAL = 1_000
 STRIKES_TOLD_MAX = 12
 GOOD = 0
 BAD = 1
+
+
+def _above(least: float, number: Callable[[str], float] = int) -> Callable[[str], float]:
+    """A number of the command line, not below ``least``; a time (``float``) is above it: nothing run is not good."""
+
+    def read(text: str) -> float:
+        found = number(text)
+        if number is float and not least < found < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not above {least:g}")
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{text} is below {least:g}")
+        return found
+
+    read.__name__ = "number"  # what argparse calls it
+    return read
+
+
+AT_LEAST_ONE = _above(1)
+ABOVE_NONE = _above(0, float)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     ):
         world.add_argument(f"--{where}", dest="where", action="store_const", const=where, help=told)
     parser.add_argument("--seed", type=int, default=1, help="chooses the victims (default: 1)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="K", help="so often, each with the next seed")
+    parser.add_argument("--repeat", type=AT_LEAST_ONE, default=1, metavar="K", help="so often, each with the next seed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was found to this file")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with pictures to this file")
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw a picture of the last run into this file")
@@ -38,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     scenarios = read_scenarios(find_scenario(parsed.scenario))
     where = parsed.where or Where.PROCESSES
+    if where is Where.SIMULATED and parsed.keep is not None:
+        parser.error("--keep is of real processes: a simulated world leaves no files, its seed gives it again")
     wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
     verdicts: list[bool] = []
 
@@ -56,9 +77,11 @@ def everything(arguments: Sequence[str]) -> int:
     from clonos_chaos.everything import SUMMARY_FILE, Wanted, run_everything
 
     parser = argparse.ArgumentParser(prog="clonos chaos all")
-    parser.add_argument("--worlds", type=int, default=100_000, metavar="N", help="simulated worlds (default: 100000)")
+    parser.add_argument("--worlds", type=_above(0), default=100_000, metavar="N", help="simulated (default: 100000)")
     parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=1, metavar="SEED")
-    parser.add_argument("--processes", type=int, default=2, metavar="N", help="of simulated worlds (default: 2)")
+    parser.add_argument(
+        "--processes", type=AT_LEAST_ONE, default=2, metavar="N", help="of simulated worlds (default: 2)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="chooses the victims of scenarios (default: 1)")
     parser.add_argument("--only", nargs="+", default=(), metavar="SCENARIO", help="these; the word none: worlds only")
     parser.add_argument("--without", nargs="+", default=(), metavar="SCENARIO")
@@ -89,8 +112,8 @@ def soak(arguments: Sequence[str]) -> int:
     from clonos_chaos.soak import Soak, figures, scenario_of
 
     parser = argparse.ArgumentParser(prog="clonos chaos soak")
-    parser.add_argument("--minutes", type=float, default=60.0, metavar="M")
-    parser.add_argument("--kill-every", type=float, default=20.0, metavar="S", help="seconds (default: 20)")
+    parser.add_argument("--minutes", type=ABOVE_NONE, default=60.0, metavar="M")
+    parser.add_argument("--kill-every", type=ABOVE_NONE, default=20.0, metavar="S", help="seconds (default: 20)")
     parser.add_argument("--job", default="described", help="module:job of your own (default: the shipped one)")
     parser.add_argument("--oracle", default="", help="module:function that judges what your job has left")
     parser.add_argument("--no-network-faults", action="store_true", help="kills only; Toxiproxy is not needed then")
@@ -122,12 +145,12 @@ def seeds(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="clonos chaos seeds")
     parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=0, metavar="A")
     parser.add_argument("--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="included (A + 999)")
-    parser.add_argument("--minutes", type=float, metavar="M", help="from A on until the time is over")
+    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="from A on until the time is over")
     parser.add_argument("--topology", choices=TOPOLOGIES, default="", help="default: each in turn")
     parser.add_argument("--mix", action="store_true", help="each world draws its own cluster and mix of faults")
-    parser.add_argument("--processes", type=int, default=2, metavar="N")
+    parser.add_argument("--processes", type=AT_LEAST_ONE, default=2, metavar="N")
     parser.add_argument("--only-faults", metavar="N,N", help="of one seed: its other faults are left out ('none': all)")
-    parser.add_argument("--records", type=int, metavar="N", help="of one seed: at most so many")
+    parser.add_argument("--records", type=AT_LEAST_ONE, metavar="N", help="of one seed: at most so many")
     parsed = parser.parse_args(arguments)
     swarm = Swarm(parsed.topology, parsed.mix)
     if parsed.only_faults is not None or parsed.records is not None:
@@ -136,6 +159,8 @@ def seeds(arguments: Sequence[str]) -> int:
         return show_again(parsed.first, swarm, _numbers(parser, parsed.only_faults), parsed.records)
     usual = parsed.first + SEEDS_USUAL - 1 if parsed.minutes is None else sys.maxsize - 1
     last = usual if parsed.last is None else parsed.last
+    if last < parsed.first:
+        parser.error(f"--to {last} is before --from {parsed.first}: there is no seed between them")
     return run_seeds(range(parsed.first, last + 1), swarm, parsed.processes, parsed.minutes)
 
 

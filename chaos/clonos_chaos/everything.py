@@ -20,7 +20,7 @@ from clonos.io.wall_clock import wall_ns
 from clonos.spark.java import check_java
 from clonos_chaos.failing_seed import told_of_seed
 from clonos_chaos.hosts import HostsRefused
-from clonos_chaos.runner import Where, run_once
+from clonos_chaos.runner import Where, make_writable, run_once
 from clonos_chaos.runner_record import Record
 from clonos_chaos.runner_simulated import refusal
 from clonos_chaos.scenario import Scenario
@@ -94,8 +94,10 @@ def _is_of(scenario: Scenario, where: Where) -> bool:
 
 def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[Record], None]) -> bool:
     """Runs all; whether nothing was bad. ``say`` shows progress, ``tell`` a run that was bad."""
-    wanted.folder.mkdir(parents=True, exist_ok=True)
     file = wanted.folder / RUNS_FILE
+    make_writable(file)
+    if file.exists() and not wanted.is_resumed:  # it may have taken hours
+        file.replace(file.with_suffix(".before.jsonl"))
     lines = _read(file) if wanted.is_resumed else []
     done = {(line["name"], line["world"], line["seed"]) for line in lines if line["verdict"] != NOT_RUN}
     lines = [line for line in lines if line["verdict"] != NOT_RUN]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from clonos.core.errors import JobError
+from clonos.core.errors import EnvironmentFault, JobError
 from clonos_chaos.runner_processes import ProcessRun
 from clonos_chaos.runner_record import Record
-from clonos_chaos.runner_simulated import run_simulated
+from clonos_chaos.runner_simulated import refusal, run_simulated
 from clonos_chaos.scenario import Scenario
 
 
@@ -42,25 +42,55 @@ class Wishes:
 
 
 def run_scenarios(scenarios: Sequence[Scenario], wishes: Wishes, tell: Callable[[Record], None]) -> bool:
-    """Each as often as wished, each time with the next seed; answers whether all were good."""
-    records = []
-    for scenario in scenarios:
-        for number in range(wishes.repeat):
-            record = run_once(scenario, wishes.where, wishes.seed + number, wishes.keep)
-            records.append(record)
-            tell(record)
-            if wishes.json_file is not None:  # each time: a long matrix may be stopped
-                lines = ",\n".join(json.dumps(one.data()) for one in records)
-                wishes.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
+    """Each as often as wished, each time with the next seed; answers whether all were good.
+
+    A long matrix may be stopped: the runs before that are in all reports.
+    """
+    if wishes.where is Where.SIMULATED:
+        for reason in filter(None, map(refusal, scenarios)):
+            raise JobError(reason)
+    for file in (wishes.json_file, wishes.html_file, wishes.png_file):
+        if file is not None:
+            make_writable(file)
+    records: list[Record] = []
+    try:
+        for scenario in scenarios:
+            for number in range(wishes.repeat):
+                record = run_once(scenario, wishes.where, wishes.seed + number, wishes.keep)
+                records.append(record)
+                tell(record)
+                if wishes.json_file is not None:
+                    lines = ",\n".join(json.dumps(one.data()) for one in records)
+                    wishes.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
+    finally:
+        if records:
+            _write_pictures(wishes, records)
+    return all(record.is_good for record in records)
+
+
+def _write_pictures(wishes: Wishes, records: Sequence[Record]) -> None:
     if wishes.html_file is not None:
         from clonos_chaos.report import write_report
 
         write_report(wishes.html_file, records)
-    if wishes.png_file is not None and records:
+    if wishes.png_file is not None:
         from clonos_chaos.report_plot import write_png
 
         write_png(wishes.png_file, records[-1])
-    return all(record.is_good for record in records)
+
+
+def make_writable(file: Path) -> None:
+    """Makes the folder of a file that is to be written at the end: better refused now than when an hour has gone."""
+    is_new = not file.exists()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if is_new:
+            file.unlink()
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{file} cannot be written: {error.strerror} ({error.filename}). Nothing was run."
+        ) from None
 
 
 def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = None) -> Record:
@@ -78,7 +108,10 @@ def _folder(keep: Path | None, name: str) -> Iterator[Path]:
             yield Path(name_of_it)
         return
     folder = (keep / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be made: {error.strerror}. Nothing was run.") from None
     if any(folder.iterdir()):
         raise JobError(f"the folder {folder} is not empty: name a new one with --keep.")
     yield folder
