@@ -33,19 +33,14 @@ from clonos_chaos.scenario import (
 )
 from clonos_chaos.scenario_job import PER_SECOND, RECORDS
 from clonos_chaos.sim_slot import SimSlot
-from clonos_chaos.stage import OPTIONS, SETTINGS
+from clonos_chaos.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
+from clonos_chaos.spectator import Spectator
 from clonos_chaos.world import World, WorldFailed
 
 TWIN_OF: Final = "described"
-SHARE: Final = 10
-"""The real job has so many times the records."""
-
 ASKING: Final = Work(calls=True, draws=True, reads_clock=True, ports=(0, 1))
 WINDOWS: Final = Work(draws=True, windows_ns=20 * MILLISECOND_NS, ports=(0,))
 TELLING: Final = Work(reads_clock=True, ports=(0,), is_sink=True)
-STEP_NS_MAX: Final = 20 * MILLISECOND_NS
-"""Slow enough that the input lasts for some checkpoints."""
-
 DOWN_MS: Final = 50
 """How long a job is without a coordinator when the driver dies."""
 
@@ -144,10 +139,11 @@ class _Simulated:
         self.record = Record(scenario, seed, "simulated")
         self.total = int(scenario.job_options.get("records", RECORDS))
         self.aims = [self._aim(fault) for fault in scenario.faults]
+        options_of(scenario)
+        self.record.notes += filter(None, [passed_over(scenario)])
 
     def _open(self) -> None:
-        options = replace(OPTIONS, lease_ms=1_500, checkpoint_every_ms=10)
-        settings = replace(SETTINGS, step_ns_max=STEP_NS_MAX)
+        options, settings = options_of(self.scenario)
         self.world = World(self.record.seed, "described", options, settings, self._job, self.aims)
         plan = self.world.plan
         edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver >= 0]
@@ -155,7 +151,10 @@ class _Simulated:
         self.shape = Shape(tuple(plan.task_name(task) for task in plan.tasks), named)
 
     def _job(self, luck: Random) -> FuzzJob:
-        return FuzzJob("described", luck, max(10, self.total // SHARE), None, _build)
+        depth = options_of(self.scenario)[0].sharing_depth
+        job = FuzzJob("described", luck, max(10, self.total // SHARE), depth, _build)
+        job.plan = with_hot_standbys(self.scenario, job.plan)
+        return job
 
     def _aim(self, fault: Fault) -> Aim:
         """Where and when it strikes: a point by its name, records as calls that were answered."""
@@ -203,7 +202,11 @@ class _Simulated:
             helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
             own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
             slots = own | {slot.id: slot for slot in helpers if not slot.is_dead}
-        self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns))
+        domains = {slot.domain for slot in slots.values()} if fault.kind is Kind.KILL_DOMAIN else set()
+        is_of_all = fault.kind is Kind.KILL_DRIVER
+        struck = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
+        incarnations = self.spectator.strikes(struck)
+        self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
         DOINGS[fault.kind](world, list(slots.values()), fault)
 
     def _task(self, name: str) -> TaskId:
@@ -212,6 +215,7 @@ class _Simulated:
     def run(self) -> Record:
         """Runs the world to its end and judges."""
         self._open()
+        self.spectator = Spectator(self.world, self.record)
         record, wanted = self.record, self.scenario.expected.outcome
         try:
             outcome = self.world.run()
@@ -220,9 +224,9 @@ class _Simulated:
         else:
             record.failure = ""
             record.checkpoints = max(self.world.chain, default=0)
-            record.generations = set(range(outcome.rollbacks + 1))
             record.notes.append(f"{outcome.delivered} messages, {outcome.views} views, digest {outcome.digest}")
         record.ended_ns = self.world.clock.now_ns
+        self.spectator.sum_up()
         strikes = sum(fault.count if fault.pattern is Pattern.IN_A_ROW else 1 for fault in self.scenario.faults)
         record.unstruck = max(0, strikes - len(record.strikes))
         judge(record)
@@ -236,7 +240,7 @@ TASKS: Final = ("read/0", "ask/0", "ask/1", "window/0", "window/1", "sink/0")
 
 
 def _build(job: FuzzJob) -> None:
-    read = job.add("read", Work(ports=(0,)))
+    read = job.add("read", Work(reads_clock=True, ports=(0,)))
     ask = job.add("ask", ASKING, 2)
     window = job.add("window", WINDOWS, 2)
     sink = job.add_sink(TELLING)

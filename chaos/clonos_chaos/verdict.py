@@ -23,9 +23,9 @@ def complaints_of(world: World) -> list[str]:
         complaints += _counted_wrongly(world, "transactional", transactional)
     if world.outcome.rollbacks:
         # What had left before the rollback may differ from what the next generation has drawn; nothing else may.
-        complaints += _contradictions(transactional)
+        complaints += contradictions(transactional)
     else:
-        complaints += _contradictions([*immediate, *transactional])
+        complaints += contradictions([*immediate, *transactional])
     complaints += _never_given(world, [*immediate, *transactional])
     complaints += _asked_wrongly(world)
     complaints += _alarms_missing(world)
@@ -45,7 +45,7 @@ def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
     return []
 
 
-def _contradictions(rows: list[Any]) -> list[str]:
+def contradictions(rows: list[Any]) -> list[str]:
     """What a vertex drew for an offset is the same on every path on which it left, and no state was reached twice."""
     drawn: dict[tuple[Any, ...], Any] = {}
     found = []

@@ -6,7 +6,10 @@ import pytest
 
 from clonos.core.errors import JobError
 from clonos_chaos.runner_simulated import run_simulated
+from clonos_chaos.scenario import Scenario
 from clonos_chaos.scenario_file import find_scenario, parse_scenarios, read_scenarios
+from clonos_chaos.simulated_options import options_of, with_hot_standbys
+from clonos_chaos.world import World
 
 HERE = ("kill-each-step", "kill-patterns", "kill-at-points", "recovery-in-recovery", "driver", "domain")
 
@@ -47,3 +50,48 @@ def test_an_unknown_point_is_refused() -> None:
     )
     with pytest.raises(JobError, match=r"no point 'caled'"):
         run_simulated(scenario, 1)
+
+
+def test_a_simulated_run_has_all_that_its_report_shows_of_real_processes() -> None:
+    record = run_simulated(read_scenarios(find_scenario("recovery-in-recovery"))[0], 7)
+    assert {check.name for check in record.checks} >= {"lost", "duplicated", "contradicted", "slowest recovery"}
+    assert record.findings is not None
+    assert len(record.findings.rows) == 2 * record.findings.records
+    assert all(read_ns < told_ns <= record.ended_ns for told_ns, read_ns in record.findings.rows)
+    assert [strike.tasks for strike, _ in record.recoveries_of_strikes()]
+    assert 0 < max(record.recovery_ms().values()) < 1_000
+    assert any(sample.live < 6 for sample in record.samples[10:])
+    assert "logs and spill" not in {check.name for check in record.checks}  # nobody looks at them here
+
+
+def test_a_slow_recovery_fails_a_simulated_run() -> None:
+    text = find_scenario("recovery-in-recovery").read_text("utf-8") + '[limits]\nrecovery = "1ms"\n'
+    record = run_simulated(parse_scenarios(text, "slow.toml")[0], 7)
+    assert [check.name for check in record.checks if not check.is_good] == ["slowest recovery"]
+
+
+def _with_options(options: str, kind: str = "kill_worker") -> Scenario:
+    text = f'name = "n"\njob = "described"\n[options]\n{options}\n[[faults]]\nkind = "{kind}"\nat = {{ seconds = 1 }}\n'
+    return parse_scenarios(text, "n.toml")[0]
+
+
+def test_hot_standbys_are_hot_in_the_simulated_world_too() -> None:
+    record = run_simulated(_with_options('standby = "hot"'), 7)
+    assert record.is_good
+    assert not [note for note in record.notes if "without meaning" in note]
+    hot, _ = options_of(_with_options('standbys = 2\nstandby = "hot"'))
+    assert hot.standbys == 2
+    plan = World(7).plan
+    assert any(vertex.is_hot for vertex in with_hot_standbys(_with_options('standby = "hot"'), plan).vertices)
+
+
+def test_options_that_a_simulated_world_cannot_go_by_are_named_and_misspelt_ones_refused() -> None:
+    record = run_simulated(_with_options('heartbeat = "250ms"'), 7)
+    assert "without meaning for the simulated twin: the options heartbeat" in record.notes
+    with pytest.raises(JobError, match="did you mean 'standbys'"):
+        run_simulated(_with_options("standbies = 2"), 7)
+
+
+def test_whoever_dies_with_a_domain_is_not_healthy() -> None:
+    for seed in range(1, 4):
+        assert run_simulated(_with_options("domains = 3", "kill_domain"), seed).is_good
