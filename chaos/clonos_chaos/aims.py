@@ -105,6 +105,12 @@ _WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args
 _CONTROL_KINDS = {int(Kind.BARRIER): "barrier", int(Kind.END): "end"}
 
 
+def is_of_message(point: str) -> bool:
+    """Whether a point is that a message was sent or delivered."""
+    word, _, what = point.rpartition(" ")
+    return what in ("sent", "delivered") and word in {*_WORDS.values(), *_CONTROL_KINDS.values(), "batch"}
+
+
 def word_of(message: Message) -> str:
     """The word of a message in the name of a point."""
     if type(message) is Batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +30,10 @@ class Driven:
     def __init__(self, spec: Spec, folder: Path, environment: dict[str, str]) -> None:
         file = folder / f"spec-{'resume' if spec.resume else 'start'}.json"
         file.write_bytes(msgspec.json.encode(spec))
+        self._log = folder / "driver.log"
         self._read_fd, write_fd = os.pipe()
         try:
-            with open(folder / "driver.log", "ab") as log:
+            with open(self._log, "ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "clonos_chaos.runner_driver", str(file), str(write_fd)],
                     stdin=subprocess.PIPE,
@@ -67,6 +69,13 @@ class Driven:
             self._rest += data
         *whole, self._rest = self._rest.split(b"\n")
         return [msgspec.json.decode(line) for line in whole if line]
+
+    def last(self) -> str:
+        """The last line of its log, once it has ended: of a traceback, what was raised."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_TIMEOUT_S)
+        written = self._log.read_text("utf-8", "replace").splitlines()
+        return next((line for line in reversed(written) if line.strip()), "nothing")
 
     def stop(self) -> None:
         """Ends the job with a final checkpoint."""

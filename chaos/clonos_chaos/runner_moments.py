@@ -9,6 +9,7 @@ from typing import Final
 from clonos.core.errors import JobError
 from clonos.io.fault_points import Reached
 from clonos.status import Status
+from clonos_chaos.aims import POINTS, is_of_message
 from clonos_chaos.ambush import Ambush, Trap
 from clonos_chaos.runner_victims import Shape, tasks_of
 from clonos_chaos.scenario import FAULT_POINTS, STATUS_POINTS, Fault, Kind, Moment, Pattern, is_fault_point
@@ -33,9 +34,15 @@ class Planned:
     def of(fault: Fault) -> Planned:
         """One that has not begun. JobError: no real process has such a point."""
         point = fault.at.point
-        if point and point not in STATUS_POINTS and not is_fault_point(point):
+        is_here = point in STATUS_POINTS or point in FAULT_POINTS or is_of_message(point)
+        if point and not (is_here and not point.endswith(" sent")):
+            where = (
+                "can be reached in the simulated world only (--simulated)"
+                if is_here or point in POINTS
+                else "is unknown"
+            )
             raise JobError(
-                f"the point {point!r} can be reached in the simulated world only (--simulated);"
+                f"the point {point!r} {where};"
                 f" real processes have: {', '.join((*STATUS_POINTS, *FAULT_POINTS))}, <message> delivered."
             )
         return Planned(fault, fault.count if fault.pattern is Pattern.IN_A_ROW else 1)

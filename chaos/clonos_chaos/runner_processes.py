@@ -32,7 +32,7 @@ from clonos_chaos.runner_record import Check, Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose, tasks_of
 from clonos_chaos.scenario import OF_HELPERS, TASKLESS, Fault, Kind, Pattern, Scenario
 from clonos_chaos.scenario_gate import SOURCES, Gate
-from clonos_chaos.scenario_job import PER_SECOND, RECORDS, SHIPPED, find_object
+from clonos_chaos.scenario_job import SHIPPED, find_oracle, pace_of
 from clonos_chaos.scenario_oracle import Findings, judge_folder
 from clonos_chaos.scenario_orders import judge_orders
 from clonos_chaos.scenario_service import LOOPBACK, ServiceProcess
@@ -93,11 +93,11 @@ class ProcessRun:
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._is_over = self._is_stopping = False
         self._course = self._make_course() if self.scenario.job in SHIPPED else None
+        self._oracle = find_oracle(self.scenario.oracle)
 
     def _make_course(self) -> Course:
-        options, limits = self.scenario.job_options, self.scenario.limits
-        records, per_second = int(options.get("records", RECORDS)), float(options.get("per_second", PER_SECOND))
-        return Course(Gate(self.folder), records, per_second, limits.kept_bytes)
+        records, per_second = pace_of(self.scenario.job_options)
+        return Course(Gate(self.folder), records, per_second, self.scenario.limits.kept_bytes)
 
     # ------------------------------------------------------------------ the whole
 
@@ -176,7 +176,9 @@ class ProcessRun:
             for line in self._driven.lines():
                 self._take(line)
             if self._driven.is_at_end and not self._is_over:
-                self.record.failure = "the driver has ended without a word; driver.log has what it wrote"
+                self.record.failure = (
+                    f"the driver has ended without a word; the last it wrote was: {self._driven.last()}"
+                )
                 return
             now_s = time.monotonic()
             if now_s > deadline_s:
@@ -364,9 +366,11 @@ class ProcessRun:
             record.findings = judge_folder(self.folder, SOURCES, sinks)
             if record.was_rolled_back:
                 record.immediate = judge_folder(self.folder, SOURCES, ("table",))
-        elif scenario.oracle:
-            oracle = find_object(scenario.oracle, f"oracle is {scenario.oracle!r}, but module:function is expected.")
-            record.findings = Findings(**oracle(self.folder))
+        elif self._oracle is not None:
+            try:
+                record.findings = Findings(**self._oracle(self.folder))
+            except Exception as error:  # noqa: BLE001  it is the user's: what else was found out shall not be lost
+                record.failure = f"the oracle {scenario.oracle} has raised {type(error).__name__}: {error}"
         else:
             record.notes.append('no oracle has looked at the output: name one with oracle = "module:function"')
 

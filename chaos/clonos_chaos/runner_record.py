@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import Any
 
 from clonos.status import RecoveryState, Status
@@ -12,6 +13,9 @@ from clonos_chaos.scenario_oracle import Findings
 
 SAMPLES_MAX = 4_000
 """Over the whole time that a run may take."""
+
+BIN_NS = 100_000_000
+"""Of the curves in ``--json``."""
 
 
 @dataclass(slots=True)
@@ -122,6 +126,16 @@ class Record:
             if causes:
                 yield causes[-1], recovery
 
+    def curves(self) -> list[list[float]]:
+        """For each tenth of a second with output: its begin in ms, records, median and worst latency in ms."""
+        bins: dict[int, list[float]] = {}
+        for told_ns, read_ns in self.findings.rows if self.findings is not None else ():
+            bins.setdefault((told_ns - self.began_ns) // BIN_NS, []).append((told_ns - read_ns) / 1e6)
+        return [
+            [place * BIN_NS // 1_000_000, len(found), round(median(found), 1), round(max(found), 1)]
+            for place, found in sorted(bins.items())
+        ]
+
     def data(self) -> dict[str, Any]:
         """For ``--json``."""
         findings = asdict(self.findings) if self.findings is not None else None
@@ -139,6 +153,16 @@ class Record:
             "oracle": findings,
             "strikes": [{**asdict(s), "at_ms": round((s.at_ns - self.began_ns) / 1e6, 1)} for s in self.strikes],
             "recovery_ms": self.recovery_ms(),
+            "recoveries": [
+                {
+                    "task": recovery.task,
+                    "cause": recovery.cause,
+                    "struck_at_ms": round((strike.at_ns - self.began_ns) / 1e6, 1),
+                    "reached_ms": {name: round((at - self.began_ns) / 1e6, 1) for name, at in recovery.reached.items()},
+                }
+                for strike, recovery in self.recoveries_of_strikes()
+            ],
+            "curves": self.curves(),
             "checkpoints": self.checkpoints,
             "rollbacks": max(0, len(self.generations) - 1),
             "alarms": self.alarms,

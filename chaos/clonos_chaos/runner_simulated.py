@@ -14,7 +14,7 @@ from typing import Final
 from clonos.core.errors import JobError
 from clonos.core.ids import TaskId
 from clonos.core.plan import Partitioning
-from clonos_chaos.aims import POINTS, Aim, Reached
+from clonos_chaos.aims import POINTS, Aim, Reached, is_of_message
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work
 from clonos_chaos.fuzz_jobs import FuzzJob
@@ -31,7 +31,7 @@ from clonos_chaos.scenario import (
     Scenario,
     is_fault_point,
 )
-from clonos_chaos.scenario_job import PER_SECOND, RECORDS
+from clonos_chaos.scenario_job import pace_of
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
 from clonos_chaos.spectator import Spectator
@@ -137,7 +137,7 @@ class _Simulated:
         self.scenario = scenario
         self.luck = Random(f"victims of {seed}")
         self.record = Record(scenario, seed, "simulated")
-        self.total = int(scenario.job_options.get("records", RECORDS))
+        self.total, self.per_second = pace_of(scenario.job_options)
         self.aims = [self._aim(fault) for fault in scenario.faults]
         options_of(scenario)
         self.record.notes += filter(None, [passed_over(scenario)])
@@ -166,7 +166,7 @@ class _Simulated:
 
         if at.point:
             point = POINTS_HERE.get(at.point, at.point)
-            if point not in POINTS and not point.endswith((" sent", " delivered")):
+            if point not in POINTS and not is_of_message(point):
                 raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
             if at.point in ("call", "called") and at.task + fault.victim not in ("", "ask"):
                 raise JobError(f"{self.scenario.name}: of the simulated twin, only the step ask calls the service.")
@@ -179,8 +179,7 @@ class _Simulated:
                 return reached.task < 0 or world.plan.task_name(reached.task) in watched
 
             return Aim(point, strike, there, nth=nth, times=times)
-        per_second = float(self.scenario.job_options.get("per_second", PER_SECOND))
-        records = at.records if at.records is not None else int((at.seconds or 0.0) * per_second)
+        records = at.records if at.records is not None else int((at.seconds or 0.0) * self.per_second)
         wanted = min(records, self.total - SHARE) // SHARE
 
         def where(world: World, _reached: Reached) -> bool:

@@ -64,6 +64,9 @@ class Outcome(StrEnum):
 OF_HELPERS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
 """They strike the slots that could take over for the victim."""
 
+COUNTED: Final = (Pattern.AT_ONCE, Pattern.IN_A_ROW)
+"""They have a ``count``."""
+
 NETWORK: Final = (Kind.CUT, Kind.HALF_OPEN, Kind.RESET, Kind.DELAY, Kind.THROTTLE, Kind.SLICE)
 """What goes through Toxiproxy."""
 

@@ -24,12 +24,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from clonos.config import duration_ns
+from clonos.config import duration_ns, settle
 from clonos.core.errors import EnvironmentFault, JobError
-from clonos_chaos.scenario import KEYS_OF, Expected, Fault, Kind, Limits, Moment, Scenario
+from clonos_chaos.scenario import COUNTED, KEYS_OF, Expected, Fault, Kind, Limits, Moment, Scenario
 
 SHIPPED_FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
+SEE: Final = "See docs/chaos.md for an example."
+AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes")
 BUNDLE: Final = "fault"
 """A key of a matrix whose values are tables of several keys of a fault, with a ``name`` for the run's."""
 
@@ -72,6 +74,8 @@ def read_scenarios(path: Path) -> list[Scenario]:
         text = path.read_text("utf-8")
     except OSError as error:
         raise EnvironmentFault(f"the scenario {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioRefused(str(path), "the text", f"is no UTF-8: {error}", SEE) from None
     return parse_scenarios(text, str(path))
 
 
@@ -80,7 +84,7 @@ def parse_scenarios(text: str, file: str) -> list[Scenario]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioRefused(file, "the text", f"is no TOML: {error}", "See docs/chaos.md for an example.") from None
+        raise ScenarioRefused(file, "the text", f"is no TOML: {error}", SEE) from None
     reader = _Reader(file)
     reader.check_keys("", data, TOP_KEYS)
     matrices = data.get("matrix", {})
@@ -129,12 +133,17 @@ def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any])
             raise reader.refused(key, "is missing", f'A line such as {key} = "described" is expected.')
     suffix = "".join(f" {key}={_short(value)}" for key, value in case.items())
     faults = _list(reader, "faults", data.get("faults", [{}] if case else []))
+    options = reader.table("options", data.get("options", {}))
+    try:
+        settle(options, environment={}, file=Path("/nonexistent"))
+    except JobError as error:
+        raise reader.refused("options", f"cannot be: {error}", "docs/options.md lists them.") from None
     return Scenario(
         name=data["name"] + suffix,
         job=data["job"],
         about=reader.text("about", data.get("about", "")),
         oracle=reader.text("oracle", data.get("oracle", "")),
-        options=reader.table("options", data.get("options", {})),
+        options=options,
         job_options=reader.table("job_options", data.get("job_options", {})),
         faults=tuple(
             _fault(
@@ -185,7 +194,12 @@ def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[
     said = sum((at.seconds is not None, at.records is not None, bool(at.point)))
     if said != 1:
         raise reader.refused(f"{where}.at", f"says {said} moments", "Exactly one of seconds, records, point.")
+    for key in ("nth", "task"):
+        if key in moment and not at.point:
+            raise reader.refused(f"{where}.at.{key}", "is given without a point", "It belongs to { point = ... }.")
     fault: Fault = reader.fill(Fault, where, table, {"at": at})
+    if "count" in table and fault.pattern not in COUNTED:
+        raise reader.refused(f"{where}.count", f"means nothing for {fault.pattern}", "It is of at_once and in_a_row.")
     for key in table:
         if fault.kind not in KEYS_OF.get(key, (fault.kind,)):
             fitting = ", ".join(KEYS_OF[key][:6])
@@ -246,16 +260,17 @@ class _Reader:
                 raise self.refused(where, f"is {raw!r}", _hint(str(raw), values))
             return annotation(raw)
         is_bool = isinstance(raw, bool)
-        if annotation is float and isinstance(raw, int | float) and not is_bool and raw >= 0:
+        if annotation is float and isinstance(raw, int | float) and not is_bool and 0 <= raw < float("inf"):
             return float(raw)
         if annotation is bool and is_bool:
             return raw
-        if annotation is int and isinstance(raw, int) and not is_bool and raw >= 0:
+        least = int(where.rpartition(".")[2] in AT_LEAST_ONE)
+        if annotation is int and isinstance(raw, int) and not is_bool and raw >= least:
             return raw
         if annotation is str and isinstance(raw, str):
             return raw
         expected = {float: "a number", bool: "true or false", int: "a whole number", str: "a text"}[annotation]
-        raise self.refused(where, f"is {raw!r}", f"{expected.capitalize()}, not below 0, is expected.")
+        raise self.refused(where, f"is {raw!r}", f"{expected.capitalize()}, not below {least}, is expected.")
 
 
 def _key_of(name: str) -> str:

@@ -152,6 +152,16 @@ SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described, "ord
 """Shipped jobs by name: whoever makes one gets the folder for its output and the address of the service."""
 
 
+def pace_of(job_options: Mapping[str, Any]) -> tuple[int, float]:
+    """How many records the runner lets into a shipped job, and how many a second."""
+    found = {"records": RECORDS, "per_second": PER_SECOND} | dict(job_options)
+    for key in ("records", "per_second"):
+        value = found[key]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise JobError(f"the job option {key} is {value!r}, but a number above 0 is expected.")
+    return int(found["records"]), float(found["per_second"])
+
+
 def make_job(name: str, folder: Path, url: str, job_options: Mapping[str, Any]) -> Job:
     """The job of a scenario: a shipped one, or ``module:job`` (a ``Job``, or a function of (folder, **job_options))."""
     if name in SHIPPED:
@@ -166,6 +176,16 @@ def make_job(name: str, folder: Path, url: str, job_options: Mapping[str, Any]) 
     if not isinstance(made, Job):
         raise JobError(f"{name} made {made!r:.100}, but a Job is expected.")
     return made
+
+
+def find_oracle(name: str) -> Callable[[Path], Mapping[str, Any]] | None:
+    """That of a job of the user's, who names one or not: it gets the folder of the run."""
+    if not name:
+        return None
+    found = find_object(name, f"oracle is {name!r}, but module:function is expected.")
+    if not callable(found):
+        raise JobError(f"oracle is {name!r}, which is {found!r:.100}, but a function of the run's folder is expected.")
+    return found  # type: ignore[no-any-return]
 
 
 def find_object(name: str, complaint: str) -> Any:

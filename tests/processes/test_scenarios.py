@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,3 +106,49 @@ def test_what_is_not_as_expected_is_told_in_the_verdict_and_on_the_page(tmp_path
     page = (tmp_path / "bad.html").read_text("utf-8")
     assert "NOT as expected" in page
     assert Kind.KILL_WORKER not in page
+
+
+OWN = """
+from pathlib import Path
+from clonos import Job, clock, files
+
+def make(folder, fails=False):
+    if fails:
+        raise LookupError("no such table")
+    job = Job("own")
+    rows = job.source(files.lines(folder.parent / "numbers", watch="50ms"), name="read")
+    rows.map(lambda number: (clock.time(), number)[1]).sink(files.jsonl(folder / "out"))
+    return job
+
+def judged(folder):
+    texts = [Path(part.path).read_text() for part in files.committed(folder / "out")]
+    rows = "".join(texts).split()
+    return {"records": len(rows), "lost": 300 - len(set(rows)), "duplicated": len(rows) - len(set(rows))}
+
+def blind(folder):
+    return {"losses": 0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "numbers", "complaint"),
+    [
+        ('oracle = "own_job:judged"', 300, "^$"),
+        ('oracle = "own_job:judged"', 290, "^lost: 10, wanted 0$"),
+        ('oracle = "own_job:blind"', 300, "the oracle own_job:blind has raised TypeError: .*losses"),
+        ("[job_options]\nfails = true", 0, "the last it wrote was: LookupError: no such table"),
+    ],
+)
+def test_a_job_of_the_users_own_is_struck_stopped_and_judged_by_their_own_oracle(
+    more: str, numbers: int, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_job.py").write_text(OWN, "utf-8")
+    (tmp_path / "numbers").mkdir()
+    (tmp_path / "numbers" / "all").write_text("\n".join(map(str, range(numbers))), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_job", raising=False)
+    rest = '[limits]\nstop_after = 0.5\n[[faults]]\nkind = "kill_worker"\ncalm = false\nat = { seconds = 0.1 }\n'
+    (scenario,) = parse_scenarios(f'name = "own"\njob = "own_job:make"\n{more}\n{rest}', "own.toml")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert re.search(complaint, "; ".join(_bad(ProcessRun(scenario, 1, folder).run())))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from clonos_chaos.scenario import Kind, Outcome, Pattern
@@ -109,3 +111,26 @@ def test_every_shipped_scenario_can_be_read_by_its_name() -> None:
 def test_an_unknown_scenario_is_refused_with_the_nearest_shipped_one() -> None:
     with pytest.raises(ScenarioRefused, match="kill-each-step"):
         find_scenario("kill-each-stepp")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("at = { records = 100 }", "at = { seconds = inf }", r"at\.seconds is inf"),
+        ("at = { records = 100 }", 'at = { point = "called", nth = 0 }', r"at\.nth is 0. A whole number, not below 1"),
+        ("at = { records = 100 }", "at = { records = 100, nth = 2 }", r"at\.nth is given without a point"),
+        ('"siblings"', '"in_a_row"\ncount = 0', r"count is 0. A whole number, not below 1"),
+        ('"siblings"', '"siblings"\ncount = 3', r"count means nothing for siblings"),
+        ("[limits]", "[options]\nstandbies = 2\n[limits]", r"options cannot be: .*did you mean 'standbys'"),
+    ],
+)
+def test_what_would_strike_nothing_or_be_passed_over_is_refused(old: str, new: str, complaint: str) -> None:
+    assert parse_scenarios(PLAIN, "plain.toml")
+    with pytest.raises(ScenarioRefused, match=complaint):
+        parse_scenarios(PLAIN.replace(old, new), "plain.toml")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ScenarioRefused, match="is no UTF-8"):
+        read_scenarios(tmp_path / "binary.toml")

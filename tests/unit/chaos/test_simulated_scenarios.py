@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from clonos.core.errors import JobError
+from clonos_chaos.runner_processes import ProcessRun
 from clonos_chaos.runner_simulated import run_simulated
 from clonos_chaos.scenario import Scenario
 from clonos_chaos.scenario_file import find_scenario, parse_scenarios, read_scenarios
@@ -44,12 +47,39 @@ def test_a_fault_that_no_simulated_world_knows_is_refused() -> None:
         run_simulated(scenario, 1)
 
 
-def test_an_unknown_point_is_refused() -> None:
+@pytest.mark.parametrize("point", ["caled", "standby_updat delivered"])
+def test_an_unknown_point_is_refused(point: str, tmp_path: Path) -> None:
     (scenario,) = parse_scenarios(
-        'name = "n"\njob = "described"\n[[faults]]\nkind = "pause"\nat = { point = "caled" }\n', "n.toml"
+        f'name = "n"\njob = "described"\n[[faults]]\nkind = "pause"\nat = {{ point = "{point}" }}\n', "n.toml"
     )
-    with pytest.raises(JobError, match=r"no point 'caled'"):
+    with pytest.raises(JobError, match=rf"no point '{point}'"):
         run_simulated(scenario, 1)
+    with pytest.raises(JobError, match=rf"the point '{point}' is unknown; real processes have"):
+        ProcessRun(scenario, 1, tmp_path)
+
+
+def test_a_point_of_simulated_worlds_alone_is_refused_for_processes(tmp_path: Path) -> None:
+    (scenario,) = parse_scenarios(
+        'name = "n"\njob = "described"\n[[faults]]\nkind = "pause"\nat = { point = "view issued" }\n', "n.toml"
+    )
+    with pytest.raises(JobError, match="in the simulated world only"):
+        ProcessRun(scenario, 1, tmp_path)
+
+
+@pytest.mark.parametrize("records", ['"x"', "0", "-5", "inf", "true"])
+def test_a_number_of_records_that_is_none_is_refused(records: str, tmp_path: Path) -> None:
+    (scenario,) = parse_scenarios(f'name = "n"\njob = "described"\n[job_options]\nrecords = {records}\n', "n.toml")
+    with pytest.raises(JobError, match="a number above 0 is expected"):
+        run_simulated(scenario, 1)
+    with pytest.raises(JobError, match="a number above 0 is expected"):
+        ProcessRun(scenario, 1, tmp_path)
+
+
+@pytest.mark.parametrize(("oracle", "complaint"), [("json:nothing", "no attribute"), ("math:pi", "a function")])
+def test_an_oracle_that_is_none_is_refused_before_anything_runs(oracle: str, complaint: str, tmp_path: Path) -> None:
+    (scenario,) = parse_scenarios(f'name = "n"\njob = "mine:job"\noracle = "{oracle}"\n', "n.toml")
+    with pytest.raises(JobError, match=complaint):
+        ProcessRun(scenario, 1, tmp_path)
 
 
 def test_a_simulated_run_has_all_that_its_report_shows_of_real_processes() -> None:
@@ -60,6 +90,9 @@ def test_a_simulated_run_has_all_that_its_report_shows_of_real_processes() -> No
     assert all(read_ns < told_ns <= record.ended_ns for told_ns, read_ns in record.findings.rows)
     assert [strike.tasks for strike, _ in record.recoveries_of_strikes()]
     assert 0 < max(record.recovery_ms().values()) < 1_000
+    told = record.data()
+    assert [next(iter(one["reached_ms"])) for one in told["recoveries"]] == ["detected", "detected"]
+    assert sum(records for _, records, _, _ in told["curves"]) == 2 * record.findings.records
     assert any(sample.live < 6 for sample in record.samples[10:])
     assert "logs and spill" not in {check.name for check in record.checks}  # nobody looks at them here
 
@@ -89,7 +122,7 @@ def test_options_that_a_simulated_world_cannot_go_by_are_named_and_misspelt_ones
     record = run_simulated(_with_options('heartbeat = "250ms"'), 7)
     assert "without meaning for the simulated twin: the options heartbeat" in record.notes
     with pytest.raises(JobError, match="did you mean 'standbys'"):
-        run_simulated(_with_options("standbies = 2"), 7)
+        _with_options("standbies = 2")
 
 
 def test_whoever_dies_with_a_domain_is_not_healthy() -> None:
