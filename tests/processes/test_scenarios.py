@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,25 @@ per_second = 240
 seconds = 50
 [[faults]]
 """
+
+
+def _in_turn(kinds: Iterable[str], every_ms: int, lasts_ms: int, more: str = "") -> str:
+    """One after the other, at the window's process."""
+    return "".join(
+        f'[[faults]]\nkind = "{kind}"\n{more}lasts = "{lasts_ms}ms"\nat = {{ seconds = {0.2 + n * every_ms / 1000} }}\n'
+        for n, kind in enumerate(kinds)
+    ).removeprefix("[[faults]]\n")
+
+
+OF_CONNECTIONS = _in_turn(("cut", "half_open", "reset", "delay", "throttle", "slice"), 400, 250, 'victim = "window"\n')
+OF_THE_OUTSIDE = (
+    _in_turn(("service_error", "service_slow", "service_down", "clock_step"), 350, 250)
+    + '[[faults]]\nkind = "disk_slow"\nvictim = "window"\nlasts = "400ms"\nat = { seconds = 1.6 }\n'
+    + '[[faults]]\nkind = "disk_full"\nvictim = "ask"\nlasts = "600ms"\nat = { seconds = 2.0 }\n'
+    + '[[faults]]\nkind = "kill_worker"\nvictim = "ask"\nat = { point = "spilling", nth = 5 }\n'
+    + '[[faults]]\nkind = "kill_worker"\nvictim = "read"\nat = { point = "aligning", task = "tell" }\n'
+)
+SPILLING = '[options]\ninflight_memory = "64KiB"\nspill_policy = "eager"\n'
 
 
 def _run(faults: str, folder: Path) -> Record:
@@ -82,10 +102,9 @@ def test_a_service_that_hangs_flipped_bits_a_pause_a_failing_disk_and_an_error_c
     assert record.checks[0].name == "bits flipped"
 
 
-def test_a_connection_that_is_reset_costs_nothing_or_the_scenario_fails_and_names_three_ways(
+def test_connections_that_are_meddled_with_in_six_ways_cost_nothing_or_the_scenario_fails_and_names_three_ways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults = 'kind = "reset"\nvictim = "window"\nat = { seconds = 0.2 }\nlasts = "300ms"\n'
     try:
         find_server(may_fetch=False)
     except ToxiproxyMissing:
@@ -93,9 +112,18 @@ def test_a_connection_that_is_reset_costs_nothing_or_the_scenario_fails_and_name
         monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
         monkeypatch.setattr("clonos_chaos.toxiproxy_server.RELEASES", tmp_path.as_uri())
         with pytest.raises(ToxiproxyMissing, match=r"on the PATH.*go install.*put the server of"):
-            _run(faults, tmp_path)
+            _run(OF_CONNECTIONS, tmp_path)
     else:
-        assert not _bad(_run(faults, tmp_path))
+        assert not _bad(_run(OF_CONNECTIONS, tmp_path))
+
+
+def test_a_service_that_fails_a_set_clock_full_and_slow_disks_and_kills_while_spilling_and_aligning_cost_nothing(
+    tmp_path: Path,
+) -> None:
+    text = SMALL.replace("[options]\n", SPILLING) + OF_THE_OUTSIDE
+    record = ProcessRun(parse_scenarios(text, "outside.toml")[0], 1, tmp_path).run()
+    assert not _bad(record)
+    assert {strike.kind for strike in record.strikes} >= {"disk_full", "disk_slow", "clock_step", "service_down"}
 
 
 def test_what_is_not_as_expected_is_told_in_the_verdict_and_on_the_page(tmp_path: Path) -> None:

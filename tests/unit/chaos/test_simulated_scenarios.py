@@ -8,13 +8,21 @@ import pytest
 
 from clonos.core.errors import JobError
 from clonos_chaos.runner_processes import ProcessRun
-from clonos_chaos.runner_simulated import run_simulated
+from clonos_chaos.runner_simulated import refusal, run_simulated
 from clonos_chaos.scenario import Scenario
 from clonos_chaos.scenario_file import find_scenario, parse_scenarios, read_scenarios
 from clonos_chaos.simulated_options import options_of, with_hot_standbys
 from clonos_chaos.world import World
 
-HERE = ("kill-each-step", "kill-patterns", "kill-at-points", "recovery-in-recovery", "driver", "domain")
+HERE = (
+    "kill-each-step",
+    "kill-patterns",
+    "kill-at-points",
+    "recovery-in-recovery",
+    "driver",
+    "domain",
+    "matrix-patterns",
+)
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -23,6 +31,13 @@ def test_a_shipped_scenario_comes_to_what_it_expects_in_a_simulated_world(name: 
         record = run_simulated(scenario, 7)
         assert record.is_good, (scenario.name, [check for check in record.checks if not check.is_good])
         assert record.strikes
+
+
+def test_connections_may_be_meddled_with_in_a_simulated_world() -> None:
+    known = [each for each in read_scenarios(find_scenario("network")) if not refusal(each)]
+    asking = [each for each in known if each.faults[0].victim == "ask"]
+    assert [each.faults[0].kind for each in asking] == ["cut", "half_open", "reset", "delay"]
+    assert all(run_simulated(each, 7).is_good for each in asking)
 
 
 def test_moments_of_the_protocol_are_those_of_real_processes() -> None:
