@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from clonos.core.errors import EnvironmentFault
+from clonos_chaos.last_words import last_words
 
 HOSTS: Final = 2
 CORES: Final = 6
@@ -158,7 +159,8 @@ class Hosts:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while words not in log.read_text("utf-8", "replace"):
             if time.monotonic() > deadline_s:
-                raise EnvironmentFault(f"Spark's {name} did not start within {START_TIMEOUT_S:g} s: {log} says why.")
+                told = f"the last it wrote was: {last_words(log)}"
+                raise EnvironmentFault(f"Spark's {name} did not start within {START_TIMEOUT_S:g} s; {told}")
             time.sleep(0.05)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.status import Status
+from clonos_chaos.last_words import last_words
 from clonos_chaos.runner_driver import Spec
 
 END_TIMEOUT_S: Final = 20.0
@@ -71,11 +72,10 @@ class Driven:
         return [msgspec.json.decode(line) for line in whole if line]
 
     def last(self) -> str:
-        """The last line of its log, once it has ended: of a traceback, what was raised."""
+        """Its last words, once it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
-        written = self._log.read_text("utf-8", "replace").splitlines()
-        return next((line for line in reversed(written) if line.strip()), "nothing")
+        return last_words(self._log)
 
     def stop(self) -> None:
         """Ends the job with a final checkpoint."""

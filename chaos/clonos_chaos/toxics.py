@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clonos.core.errors import EnvironmentFault
+from clonos_chaos.last_words import last_words
 from clonos_chaos.scenario import Fault, Kind
 
 START_TIMEOUT_S: Final = 10.0
@@ -76,7 +77,7 @@ class Toxiproxy:
         while not self._client.running():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.close()
-                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; {log} says why.")
+                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; the last it wrote was: {last_words(log)}")
             time.sleep(0.02)
 
     def begin(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> int:
