@@ -34,6 +34,9 @@ class Comparison:
         self._run_calm = run_calm
         self._is_settled = False
         self._first = run_calm(0)
+        unknown = sorted(set(compare) - set(self._first)) if isinstance(compare, Mapping) else []
+        if unknown:
+            raise JobError(f"{job} has no sink {unknown[0]!r}; compare= may name: {', '.join(self._first)}.")
         self._identities = {
             sink: identify for sink in self._first if (identify := _identify(compare, sink)) is not None
         }

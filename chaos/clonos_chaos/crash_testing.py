@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from clonos.api.graph import JobGraph
 from clonos.core.chain import StepFailed
 from clonos.core.errors import JobError
 from clonos_chaos.clockwork import MILLISECOND_NS
@@ -88,9 +89,24 @@ def crash_test(
 ) -> CrashReport:
     """Runs the job in one simulated world per seed; see ``clonos.testing`` for the arguments."""
     __tracebackhide__ = True  # pytest then shows where the test called, and the message
+    worlds = _worlds_of(seeds, records)
+    if not callable(job) and not isinstance(job, JobGraph):
+        raise JobError(f"crash_test takes a Job, or a function that makes one, not {job!r:.100}.")
     return _CrashTest(job, inputs, check, StandIns(http, services or {}), compare).run(
-        list(seeds), None if only_faults is None else tuple(only_faults), records
+        worlds, None if only_faults is None else tuple(only_faults), records
     )
+
+
+def _worlds_of(seeds: Iterable[int], records: int | None) -> list[int]:
+    """What would run nothing is no test."""
+    if not isinstance(seeds, Iterable):
+        raise JobError(f"seeds={seeds!r}, but several are expected, such as range(200), or [{seeds!r}] for this one.")
+    found = list(seeds)
+    if not found:
+        raise JobError("seeds= has no seed: no world would be run, and nothing shown.")
+    if records is not None and records < 1:
+        raise JobError(f"records={records}, but at least 1 is expected: nothing would be shown.")
+    return found
 
 
 class _CrashTest:

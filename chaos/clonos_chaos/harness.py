@@ -135,6 +135,8 @@ class Harness:
         """Moves the clock (seconds), and lets timers fire when they are due; the outputs that this led to."""
         life = self._living("advance")
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
+        if seconds < 0:
+            raise HarnessMisused("advance", f"{seconds} s is below 0: the clock of a causal service never goes back.")
         until_ns = self._around.now_ns + int(seconds * SECOND_NS)
         seen = len(self.outputs)
         while life.waits_until_ns is not None and life.waits_until_ns <= until_ns:
@@ -163,6 +165,8 @@ class Harness:
         """The process dies. ``lost``: its last so many steps had left it with neither outputs nor log, so nobody knows
         what it chose there."""
         life = self._living("crash")
+        if lost < 0:
+            raise HarnessMisused("crash", f"lost={lost} is below 0: it is how many steps nobody has seen.")
         since = [emission for emission in life.emissions if emission.log or emission.outputs]
         if lost > len(since) or any(emission.snapshot for emission in since[len(since) - lost :]):
             raise HarnessMisused(

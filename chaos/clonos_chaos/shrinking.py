@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from clonos.core.errors import JobError
 from clonos_chaos.faults import Luck, Struck
 from clonos_chaos.world import World, WorldFailed
 
@@ -79,13 +80,20 @@ def luck_of_faults(world: World) -> dict[int, Luck]:
 
 
 def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None) -> World:
-    """The smaller world with these faults; the whole one is run first, since it has their luck."""
+    """The smaller world with these faults; the whole one is run first, since it has their luck.
+
+    JobError: no such fault strikes there.
+    """
     if faults is None:
         return make(None, records)
     whole = make(None, None)
     failure_of(whole)
     lucks = luck_of_faults(whole)
-    return make({number: lucks[number] for number in faults if number in lucks}, records)
+    unknown = [number for number in faults if number not in lucks]
+    if unknown:
+        there_are = ", ".join(map(str, sorted(lucks))) or "none"
+        raise JobError(f"no fault {unknown[0]} strikes in the world of seed {whole.seed}; there are: {there_are}.")
+    return make({number: lucks[number] for number in faults}, records)
 
 
 def shrink(make: MakeSmaller, whole: Failure, records: int | None, seconds_max: float = SECONDS_MAX) -> Shrunk:

@@ -32,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     wishes.seed = config.getoption("--clonos-seed")
     wishes.faults = config.getoption("--clonos-faults")
     wishes.records = config.getoption("--clonos-records")
+    if wishes.seeds is not None and wishes.seeds < 1:
+        raise pytest.UsageError(f"--clonos-seeds {wishes.seeds} would run no world: give 1 or more")
     if wishes.seed is None and (wishes.faults, wishes.records) != (None, None):
         raise pytest.UsageError("--clonos-faults and --clonos-records are of one world: name it by --clonos-seed")
 

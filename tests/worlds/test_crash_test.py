@@ -357,3 +357,24 @@ def same_in(program: str, hash_seed: str) -> str:
     )
     assert found.returncode == 0, found.stderr
     return found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"seeds": range(0)}, "no world would be run"),
+        ({"seeds": 3}, r"such as range\(200\), or \[3\]"),
+        ({"seeds": [1], "records": 0}, "records=0, but at least 1"),
+        ({"seeds": [1], "compare": {"snik": list}}, "has no sink 'snik'"),
+        ({"seeds": [1], "only_faults": [99]}, "no fault 99 strikes in the world of seed 1; there are: "),
+    ],
+)
+def test_what_would_show_nothing_is_no_test(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(JobError, match=complaint) as raised:
+        crash_test(jobs.spread(jobs.lucky), **arguments)
+    assert not isinstance(raised.value, CrashTestFailed)
+
+
+def test_what_is_no_job_is_refused() -> None:
+    with pytest.raises(JobError, match="takes a Job, or a function that makes one, not 'orders'"):
+        crash_test("orders", seeds=[1])  # type: ignore[arg-type]

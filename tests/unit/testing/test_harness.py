@@ -292,3 +292,11 @@ def test_a_harness_says_what_is_to_come_first(harness: Callable[..., Harness]) -
         harness(steps=lambda stream: stream.map(str).rebalance().map(str))
     with pytest.raises(HarnessMisused, match="one of the two"):
         harness()
+
+
+def test_a_clock_that_goes_back_and_a_negative_loss_are_refused() -> None:
+    with Harness(lambda number: number) as harness:
+        with pytest.raises(HarnessMisused, match="never goes back"):
+            harness.advance(-1)
+        with pytest.raises(HarnessMisused, match="lost=-1 is below 0"):
+            harness.crash(lost=-1)
