@@ -15,7 +15,8 @@ CAUTIOUS_BARRIERS = 2
 checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
 
 CAUTIOUS_ELEMENTS_MAX = 4_096
-"""Elements after which it is one in any case: what has piled up meanwhile would take minutes one by one."""
+CAUTIOUS_NS_MAX = 1_000_000_000
+"""Elements, and a time, after which it is one in any case: what has piled up would take minutes one by one."""
 
 
 class Pace:
@@ -25,6 +26,7 @@ class Pace:
         self._options, self._port = options, port
         self._is_cautious = is_cautious
         self._approached = 0
+        self._approached_first_ns = 0
         self._barriers = 0  # since then
         self._cost_ns = 0.0  # of one element
         self._output_bytes = 0.0  # for one element, to the channel that gets most
@@ -62,9 +64,12 @@ class Pace:
     def approach(self, channel: ChannelId, first_seq: int) -> None:
         """Tells, while it is cautious, what may be the task's end."""
         if self._is_cautious:
+            if not self._approached:
+                self._approached_first_ns = self._port.now_ns()
             self._port.approach(channel, first_seq)
             self._approached += 1
-            self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX
+            cautious_ns = self._port.now_ns() - self._approached_first_ns
+            self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX and cautious_ns < CAUTIOUS_NS_MAX
 
     def barrier(self) -> None:
         """An epoch has ended."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from clonos.core.pace import CAUTIOUS_ELEMENTS_MAX
+import pytest
+
+from clonos.core import pace
+from clonos.core.pace import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
 from clonos.core.ports import Delivered
 from tests.unit.core.lives import Start, barrier, rows
 from tests.unit.core.test_task_steps import Scripted, sent, source, union
@@ -43,7 +46,17 @@ def test_a_task_that_is_not_cautious_tells_nothing() -> None:
     assert approached(union(sent(1, rows("a", "b"))).run()) == []
 
 
-def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer() -> None:
+def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "CAUTIOUS_NS_MAX", 1 << 60)
     life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX + 100).run()
     assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX
+    assert life.task.is_final
+
+
+def test_a_task_that_has_taken_elements_one_by_one_for_a_second_is_cautious_no_longer() -> None:
+    life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX).run()
+    # Its clock goes on by a ms or so whenever it is asked, which each element does a few times.
+    assert CAUTIOUS_NS_MAX / 20_000_000 < len(approached(life)) < CAUTIOUS_NS_MAX / 500_000
     assert life.task.is_final
