@@ -222,7 +222,7 @@ class Faults:
 
     def pause(self, slot: SimSlot, pause_ms: int) -> None:
         """SIGSTOP, and SIGCONT later: whatever happens to the process waits."""
-        slot.paused_until_ns = self.world.clock.now_ns + pause_ms * MILLISECOND_NS
+        slot.pause(self.world.clock.now_ns + pause_ms * MILLISECOND_NS)
         self.world.note(f"pause slot {slot.id} with tasks {sorted(slot.slot.hosted)} for {pause_ms} ms")
 
     def cut(self, slot: SimSlot, other: SimSlot, cut_ms: int) -> None:

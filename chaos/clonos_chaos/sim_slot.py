@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class SimSlot:
         self.id, self.domain = slot_id, domain
         self.is_dead = False
         self.paused_until_ns = 0
+        self._held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self.tasks: dict[tuple[TaskId, Incarnation], SimTask] = {}
         self.spill = SimSpill(self)
         self.intakes = SimIntakes(self)
@@ -55,13 +57,34 @@ class SimSlot:
         self.clock.after(25 * MILLISECOND_NS, self.tick)
 
     def run(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Something happens in this process: now, or when it is no longer paused."""
+        """Something happens in this process: now, or when it is no longer paused, in the order in which it came."""
         if self.is_dead:
             return
-        if self.paused_until_ns > self.clock.now_ns:
-            self.clock.at(self.paused_until_ns, self.run, call, *arguments)
+        if self.paused_until_ns > self.clock.now_ns or self._held_back:
+            self._held_back.append((call, arguments))
+            self.clock.at(self.paused_until_ns, self._run_held_back)
             return
         call(*arguments)
+
+    def _run_held_back(self) -> None:
+        """The first of what was held back, whichever it is: one that was held through two pauses is not overtaken."""
+        if self.is_dead or not self._held_back:
+            return
+        if self.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.paused_until_ns, self._run_held_back)
+            return
+        call, arguments = self._held_back.popleft()
+        call(*arguments)
+
+    def pause(self, until_ns: int) -> None:
+        """SIGSTOP, and SIGCONT at an instant; within another pause the later end counts."""
+        self.paused_until_ns = max(self.paused_until_ns, until_ns)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused_until_ns = 0
+        for _ in range(len(self._held_back)):
+            self._run_held_back()
 
     def later(self, call: Callable[..., None], *arguments: Any) -> None:
         """From a thread of the process to its slot's thread: soon, in order."""

@@ -254,7 +254,7 @@ class World:
         self.network.heal_all()
         self.network.loss = 0.0
         for slot in self.slots.values():
-            slot.paused_until_ns = 0
+            slot.resume()
         until_ns = self.clock.now_ns + AFTERLIFE_NS_MAX
         while self.living() and self.clock.now_ns < until_ns:
             self.clock.step()

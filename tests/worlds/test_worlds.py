@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from clonos.core.ids import SlotId
+from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.seeds import Tally
+from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.situations import LATE_DELTA, ROLLBACK, SITUATIONS
 from clonos_chaos.weather import Swarm
-from clonos_chaos.world import TOPOLOGIES
+from clonos_chaos.world import TOPOLOGIES, World
 from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
@@ -55,6 +58,26 @@ def test_a_world_that_has_shown_a_fault_once_is_well(seed: str, topology: str, r
     assert topology in (*TOPOLOGIES, "mix")
     kind = Swarm(is_mixed=True) if topology == "mix" else Swarm(topology)
     kind.world(int(seed)).run()
+
+
+@pytest.mark.parametrize("second_ms", [7, 30], ids=["a short one within it", "one that lasts longer"])
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["it wakes", "it is woken"])
+def test_what_a_paused_process_waits_with_happens_in_order_whatever_pause_comes(
+    second_ms: int, is_resumed: bool
+) -> None:
+    world = World(3)
+    slot, happened = SimSlot(world, SlotId(1), "domain"), list[int]()
+    slot.pause(10 * MILLISECOND_NS)
+    slot.run(happened.append, 0)
+    slot.run(happened.append, 1)
+    world.clock.at(5 * MILLISECOND_NS, slot.pause, second_ms * MILLISECOND_NS)
+    for number, instant_ms in enumerate((6, 8, 10, 20, 40), start=2):
+        world.clock.at(instant_ms * MILLISECOND_NS, slot.run, happened.append, number)
+    if is_resumed:
+        world.clock.at(9 * MILLISECOND_NS, slot.resume)
+    while len(happened) < 7:
+        world.clock.step()
+    assert happened == sorted(happened)
 
 
 def test_a_seed_is_one_world_whatever_the_hash_seed() -> None:
