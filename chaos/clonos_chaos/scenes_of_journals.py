@@ -27,6 +27,7 @@ from clonos_chaos.stage import (
     kills_it,
     kills_with_keepers,
     line,
+    lost,
 )
 from clonos_chaos.world import World
 
@@ -102,6 +103,26 @@ SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back:
         Aim("acknowledged", kills_it, about(SOURCE), 5),
         Aim("acknowledged", kills_it, both(about(SOURCE), by_successor), 5),
     ],
+)
+
+
+def _to_one_that_lags(world: World, reached: Reached) -> bool:
+    """A message of the source, before its second death, to another keeper than the first, who sits with its standby."""
+    keepers = world.oracle.view.placements[reached.task].keepers
+    return reached.receiver not in keepers[:1] and world.faults.killed < 2
+
+
+SURVIVED["the source dies, and then its successor with the one keeper that had more than the other"] = (
+    lambda seed, goes_back: pushed_stage(
+        seed,
+        goes_back,
+        [
+            lost("keep", both(about(SOURCE), _to_one_that_lags), nth=8, times=1_000_000),
+            Aim("taken in", in_turn((0, kills_it), (150, kills_it)), about(SOURCE), 9),
+        ],
+        options={**SLOW_CHECKPOINTS, "keepers": 2},
+        spare_slots=2,
+    )
 )
 
 LOST: dict[str, JournalScene] = {

@@ -49,7 +49,8 @@ class Journal:
     def __init__(self, hosted: Hosted) -> None:
         self.hosted = hosted
         self.id = journal_of(hosted.task)
-        self.released_bytes = 0  # every keeper has it: the task has been given it
+        self.found_bytes = 0  # what keepers had of it when this incarnation began: the task has it, for replay
+        self.released_bytes = 0  # every keeper has it: the task has been given it, and may read it
         self.read_bytes = 0  # by the task
         self.is_wanted = False  # the task is live, and the journal has no end yet
         self.is_open = False
@@ -94,28 +95,35 @@ class Journal:
                 generation=view_name(hosted.slot.view.generation),
             )
         hosted.logs.begin(self.id, start, data)
-        self.released_bytes = start + len(data)
+        self.found_bytes = start + len(data)
         self.read_bytes = start
+        self.begin_released(start)
+
+    def begin_released(self, start_bytes: int) -> None:
+        """Of what was found, some keepers may have less: nothing is released that is in no completed checkpoint."""
+        self.released_bytes = start_bytes
 
     @property
     def recovered(self) -> bytes:
         """What the task is given when it starts."""
-        return self._released_from(self.start_bytes)
+        return self._between(self.start_bytes, self.found_bytes)
 
-    def _released_from(self, offset_bytes: int) -> bytes:
+    def _between(self, offset_bytes: int, end_bytes: int) -> bytes:
         start = self.start_bytes
         data = self.hosted.logs.replicas[self.id].data
-        return bytes(memoryview(data)[offset_bytes - start : self.released_bytes - start])
+        return bytes(memoryview(data)[offset_bytes - start : end_bytes - start])
 
     def close(self) -> None:
-        """The incarnation is over. What was released stays for a successor in this slot, should no keeper live; but not
-        when a view was skipped, by which it may have lived, and received other bytes, elsewhere."""
+        """The incarnation is over. What was found or released stays for a successor in this slot, should no keeper
+        live; but not when a view was skipped, by which it may have lived, and received other bytes, elsewhere."""
         hosted, slot = self.hosted, self.hosted.slot
         hosted.shell.intakes.close(hosted.task, hosted.incarnation)
         slot.journals.pop(hosted.task, None)
         is_succeeded_here = slot.view.placements[hosted.task].slot == slot.id and slot.view.number == self.met + 1
-        if is_succeeded_here and self.released_bytes > self.start_bytes:
-            slot.journals[hosted.task] = Delta(self.id, self.start_bytes, False, self.recovered)
+        end_bytes = max(self.found_bytes, self.released_bytes)
+        if is_succeeded_here and end_bytes > self.start_bytes:
+            data = self._between(self.start_bytes, end_bytes)
+            slot.journals[hosted.task] = Delta(self.id, self.start_bytes, False, data)
 
     # ------------------------------------------------------------------ what comes in
 
@@ -129,14 +137,17 @@ class Journal:
 
     def release(self, links: Iterable[KeeperLink]) -> None:
         """What every keeper has goes to the task; nothing where there is none."""
-        hosted, before = self.hosted, self.released_bytes
-        kept = min((link.acknowledged.get(self.id, 0) for link in links), default=before)
-        if kept <= before or self.is_stopping:
+        self._release_to(min((link.acknowledged.get(self.id, 0) for link in links), default=0))
+
+    def _release_to(self, kept_bytes: int) -> None:
+        """What was found counts as a whole: the task, which has it, cannot tell where in it an offset lies."""
+        if kept_bytes <= self.released_bytes or self.is_stopping:
             return
-        self.released_bytes = kept
-        hosted.command(Journalled(self._released_from(before)))
-        hosted.shell.intakes.acknowledge(hosted.task, hosted.incarnation, kept)
-        self.open_if_due()
+        given_bytes, self.released_bytes = max(self.found_bytes, self.released_bytes), kept_bytes
+        if kept_bytes >= self.found_bytes:
+            self.hosted.command(Journalled(self._between(given_bytes, kept_bytes)))
+            self.hosted.shell.intakes.acknowledge(self.hosted.task, self.hosted.incarnation, kept_bytes)
+            self.open_if_due()
 
     def read(self, read_bytes: int) -> None:
         """The task has read up to here."""
@@ -144,7 +155,8 @@ class Journal:
         self.update_hold()
 
     def truncate(self, offset_bytes: int) -> None:
-        """A completed checkpoint has what lies before."""
+        """A completed checkpoint has what lies before: that is as good as kept."""
+        self._release_to(offset_bytes)
         self.hosted.logs.truncate(self.id, offset_bytes)
         self.hosted.effects.tell_keepers()
 
@@ -195,11 +207,12 @@ class Journal:
 class JournalReading:
     """The task's end: what its chain has been fed, and what it has read of it."""
 
-    __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes")
+    __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes", "is_released")
 
     def __init__(self, chain: JournalledChain, port: TaskPort, offset_bytes: int) -> None:
         self._chain, self._port = chain, port
         self.end_bytes = offset_bytes  # of what the chain has been fed
+        self.is_released = True  # a live task may read it
         self._is_wanted = True
 
     @property
@@ -207,10 +220,16 @@ class JournalReading:
         """Offset up to which the chain has read."""
         return self.end_bytes - self._chain.unread_bytes()
 
+    def recover(self, data: bytes) -> None:
+        """This was found, for replay: not every keeper may have it."""
+        self.feed(data)
+        self.is_released = not data
+
     def feed(self, data: bytes) -> None:
-        """More has been kept."""
+        """More has been kept, and all that was found."""
         self._is_wanted &= self._chain.feed(data)
         self.end_bytes += len(data)
+        self.is_released = True
 
     def require(self, count: int) -> None:
         """Replay is going to read so many records: they are there, or the journal is lost."""

@@ -72,7 +72,7 @@ class Triggered(NamedTuple):
 
 
 class Journalled(NamedTuple):
-    """Slot to a source task: the next bytes of its journal, which every keeper holds."""
+    """Slot to a source task: the next bytes of its journal, maybe none. Every keeper holds them and all before."""
 
     data: bytes
 

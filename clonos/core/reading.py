@@ -43,6 +43,11 @@ class Reading:
         """How far the journal was read; 0 without one."""
         return self.journal.read_bytes if self.journal is not None else 0
 
+    def recover(self, data: bytes) -> None:
+        """What was found of the journal."""
+        if self.journal is not None:
+            self.journal.recover(data)
+
     def feed(self, data: bytes) -> None:
         """The next bytes of the journal."""
         if self.journal is not None:
@@ -85,7 +90,8 @@ class Reading:
             task.take(task.port.receive(self._linger.until_ns))
             return
         began_ns = task.pace.begin()
-        limit = task.pace.limit(room_bytes, task.log.open_calls.room)
+        is_released = self.journal is None or self.journal.is_released
+        limit = task.pace.limit(room_bytes, task.log.open_calls.room) if is_released else 0
         found = task.chain.poll(limit) if limit else None
         if found is None:
             if limit and self.watch is None:

@@ -113,7 +113,7 @@ class Task:
                 self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
                 self.log.is_opening = False
                 if self.reading is not None:
-                    self.reading.feed(self._activation.journal)
+                    self.reading.recover(self._activation.journal)
                 while not self.is_final:
                     self._follow() if self.log.peek() is not None else self._live_step()
             if (entry := self.log.peek()) is not None:

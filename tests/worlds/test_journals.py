@@ -15,7 +15,7 @@ import pytest
 from clonos.core.causal_log import CausalLogs
 from clonos.core.hosted import Hosted
 from clonos.core.ids import journal_of
-from clonos.core.journal import Journal
+from clonos.core.journal import Journal, JournalReading
 from clonos.core.keeping import Keeper
 from clonos.core.messages import Delta
 from clonos.operators import journal as journal_head
@@ -103,6 +103,18 @@ def _adopt_half(planting: Planting) -> None:
     planting.wrap(Journal, "adopt", adopt)
 
 
+def _read_what_was_found_at_once(planting: Planting) -> None:
+    planting.swap(JournalReading, "recover", JournalReading.feed)
+
+
+def _tell_the_pusher_of_what_was_found_at_once(planting: Planting) -> None:
+    def adopt(right: Any, self: Journal, found: Delta | None) -> None:
+        right(self, found)
+        self.released_bytes = self.found_bytes
+
+    planting.wrap(Journal, "adopt", adopt)
+
+
 def _forget_at_a_rollback(planting: Planting) -> None:
     def begin_generation(self: Keeper) -> None:
         self.logs = CausalLogs()
@@ -152,6 +164,12 @@ WRONG: dict[Callable[[Planting], None], JournalScene] = {
     _release_at_once: SURVIVED["the source dies when bytes have come in"],
     _adopt_nothing: SURVIVED["the source dies when the pusher is told"],
     _adopt_half: SURVIVED["the source dies when the pusher is told"],
+    _read_what_was_found_at_once: SURVIVED[
+        "the source dies, and then its successor with the one keeper that had more than the other"
+    ],
+    _tell_the_pusher_of_what_was_found_at_once: SURVIVED[
+        "the source dies, and then its successor with the one keeper that had more than the other"
+    ],
     _forget_at_a_rollback: ROLLED_BACK["an immediate sink, its keeper and the source die together"],
     _leave_nothing_for_the_successor_here: ROLLED_BACK[
         "an immediate sink, its keeper and that of the source die together"

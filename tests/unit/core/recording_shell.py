@@ -245,7 +245,7 @@ class _Handle(TaskHandle):
                     f"{self.life} <- {what} on {self.shell.words.channel(ChannelId(channel))}{skipped}"
                 )
             case Journalled(data):
-                self.shell.said.append(f"{self.life} <- {data.decode()} of its journal")
+                self.shell.said.append(f"{self.life} <- {data.decode() or 'nothing more'} of its journal")
             case _:
                 self.shell.said.append(
                     f"{self.life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip()
