@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos.core import checkpoints, ledger, recoveries, running, succession, views
+from clonos.core import checkpoints, forming, ledger, recoveries, running, succession, views
 from clonos.core.coordinator_state import CoordinatorState
 from clonos.core.hosted import Hosted
 from clonos.core.metadata import CheckpointMetadata
@@ -254,6 +254,12 @@ def poison_is_tried_for_ever(planting: Planting) -> None:
 def terms_are_not_claimed(planting: Planting) -> None:
     """Who finds the number taken is coordinator no longer."""
     planting.swap(SimCoordinator, "is_current", property(lambda self: True))
+
+
+@mutant("9")
+def new_coordinators_ask_nobody(planting: Planting) -> None:
+    """A new coordinator asks whoever it hears for its view, and waits for that."""
+    planting.swap(forming, "_ask_for_view", lambda state, phase, slot: False)
 
 
 @mutant("9")

@@ -28,13 +28,14 @@ DELAYS_NS = (MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)
 class _Way:
     """From one process to another."""
 
-    __slots__ = ("due_ns", "is_cut", "life", "receiver", "sender")
+    __slots__ = ("due_ns", "is_cut", "life", "receiver", "sender", "whole_ns")
 
     def __init__(self, sender: SlotId, receiver: SlotId) -> None:
         self.sender, self.receiver = sender, receiver
         self.due_ns = 0  # when the last message arrives
         self.life = 0  # grows when the connection breaks: what was sent in an earlier one is lost
         self.is_cut = False
+        self.whole_ns = 0  # since when it has not been broken
 
 
 class Network:
@@ -82,6 +83,7 @@ class Network:
         """What is on its way between two processes is lost."""
         for way in (self._way(one, other), self._way(other, one)):
             way.life += 1
+            way.whole_ns = self.clock.now_ns
 
     def cut(self, one: SlotId, other: SlotId) -> None:
         """Breaks the connection; nothing passes until ``heal``."""
@@ -95,15 +97,20 @@ class Network:
         way.life += 1
         way.is_cut = True
 
-    def is_cut(self, one: SlotId, other: SlotId) -> bool:
-        """Whether nothing passes from one to the other just now."""
-        return self._way(one, other).is_cut
+    def whole_since_ns(self, one: SlotId, other: SlotId) -> int | None:
+        """Since when messages pass between two processes; None: they do not."""
+        ways = (self._way(one, other), self._way(other, one))
+        return None if any(way.is_cut for way in ways) else max(way.whole_ns for way in ways)
 
     def heal(self, one: SlotId, other: SlotId) -> None:
         """The connection is there again."""
-        self._way(one, other).is_cut = self._way(other, one).is_cut = False
+        self._heal(self._way(one, other), self._way(other, one))
 
     def heal_all(self) -> None:
         """All connections are there again."""
-        for way in self._ways.values():
-            way.is_cut = False
+        self._heal(*self._ways.values())
+
+    def _heal(self, *ways: _Way) -> None:
+        for way in ways:
+            if way.is_cut:
+                way.is_cut, way.whole_ns = False, self.clock.now_ns

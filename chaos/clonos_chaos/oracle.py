@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
 from clonos.core.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.liveness import GRACE_HEARTBEATS
 from clonos.core.messages import LogLost, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.recoveries import DEATHS_OF_POISON
@@ -78,15 +79,26 @@ class Oracle:
         return is_rollback
 
     def _is_anybody_left(self, view: View) -> bool:
-        """Whether some task of a view lives where the coordinator hears of it. If none does, a new one begins anew."""
-        world = self.world
+        """Whether the coordinator must know of some task of a view. If a new one knows of none, it begins anew."""
         return any(
-            (slot := world.slot_of(placement.task)) is not None
+            (slot := self.world.slot_of(placement.task)) is not None
             and placement.task in slot.slot.hosted
-            and slot.paused_until_ns <= world.clock.now_ns
-            and not world.network.is_cut(slot.id, COORDINATOR)
+            and self._must_be_heard(slot)
             for placement in view.placements
         )
+
+    def _must_be_heard(self, slot: SimSlot) -> bool:
+        """Whether a slot has told this coordinator what it hosts and could answer it since, or had the time to tell it.
+
+        A connection that is there again just before the new one has listened for a lease comes too late."""
+        world, coordinator = self.world, self.world.coordinator
+        whole_ns = world.network.whole_since_ns(slot.id, COORDINATOR)
+        if whole_ns is None or slot.paused_until_ns > world.clock.now_ns:
+            return False
+        since_ns = max(whole_ns, slot.paused_until_ns, coordinator.began_ns)
+        has_told = coordinator.heard_ns.get(slot.id, -1) >= since_ns
+        has_had_time = world.clock.now_ns - since_ns >= GRACE_HEARTBEATS * world.options.heartbeat_ms * MILLISECOND_NS
+        return has_told or (has_had_time and not world.network.loss)
 
     def dying(self, slots: list[SlotId]) -> None:
         """These processes are about to die."""

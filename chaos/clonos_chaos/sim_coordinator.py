@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
 from clonos.core.ids import COORDINATOR, CheckpointId, SlotId
-from clonos.core.messages import LogLost, Message, Snapshotted, View
+from clonos.core.messages import LogLost, Message, SlotStatus, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos_chaos.clockwork import MILLISECOND_NS
 
@@ -25,6 +25,8 @@ class SimCoordinator:
         self.machine = Coordinator(world.plan, world.options)
         self.is_dead = False
         self.paused_until_ns = 0
+        self.began_ns = world.clock.now_ns
+        self.heard_ns: dict[SlotId, int] = {}  # when a slot has said last what it hosts
 
     def begin(self, slots_needed: int) -> None:
         """Claims its term in the store; a later one goes on from the last checkpoint there."""
@@ -53,15 +55,18 @@ class SimCoordinator:
             self.clock.at(self.paused_until_ns, self.handle, event)
             return
         if isinstance(event, c.Received):
-            self._note_received(event.message)
+            self._note_received(event)
         effects = self.machine.handle(event)
         if not ENDINGS.isdisjoint(map(type, effects)) and self.is_current:
             self.world.oracle.is_over = True  # the slots that are released with it are no failures
         for effect in effects:
             self._perform(effect)
 
-    def _note_received(self, message: c.CoordinatorMessage) -> None:
-        if isinstance(message, Snapshotted):
+    def _note_received(self, event: c.Received) -> None:
+        message = event.message
+        if isinstance(message, SlotStatus):
+            self.heard_ns[event.slot] = self.clock.now_ns
+        elif isinstance(message, Snapshotted):
             if self.is_current:
                 self.world.oracle.acknowledged(message)
         elif isinstance(message, LogLost) and self.is_current:

@@ -56,6 +56,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "output_is_committed_twice": ("35 sink dies after it has acknowledged", 0),
     "poison_is_tried_for_ever": ("49 poison record whose inputs merge differently", 0),
     "terms_are_not_claimed": ("48 old coordinator wakes up while it was committing", 0),
+    "new_coordinators_ask_nobody": ("48 coordinator restarts while tasks live on", 0),
     "no_fencing": ("37 sink and keeper die together", 0),
     "shortest_log_wins": ("47 task dies between the call and CALL", 0),
     "first_answer_wins": ("47 task dies between the call and CALL", 0),
