@@ -128,8 +128,10 @@ class Siege:
             trap.kill(LIMIT_S)
 
     def strike_during_alignment(self, name: str) -> None:
-        """Kills a task while the process function waits for the barrier of a source; that one is held until then."""
-        late, next_to_last = (self.ambush.lay("aligned", source) for source in (SOURCE, "right/0"))
+        """Kills a task while the process function waits for the barrier of a source; that one is held until then.
+
+        In this order: of one barrier both are caught, or that source at the one behind it."""
+        next_to_last, late = (self.ambush.lay("aligned", source) for source in ("right/0", SOURCE))
         with self.renewing(name):
             late.wait(LIMIT_S)
             next_to_last.wait(LIMIT_S)

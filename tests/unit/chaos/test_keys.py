@@ -1,0 +1,35 @@
+"""When a run demands that plain calls are repeated under their keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos.status import RecoveryState
+from clonos_chaos.runner_record import Record, judge
+from clonos_chaos.scenario_file import find_scenario, read_scenarios
+from clonos_chaos.scenario_oracle import Findings
+
+
+def recovery(task: str, detected_ns: int, caught_up_ns: int) -> RecoveryState:
+    return RecoveryState(task, 1, 2, "killed", {"detected": detected_ns, "caught_up": caught_up_ns})
+
+
+@pytest.mark.parametrize(
+    ("recoveries", "is_demanded"),
+    [
+        ([], True),
+        ([recovery("ask/0", 5, 9), recovery("window/0", 5, 9)], True),
+        ([recovery("read/0", 5, 9), recovery("ask/0", 20, 30)], True),
+        ([recovery("read/0", 5, 9), recovery("ask/0", 5, 9)], False),
+        ([recovery("ask/0", 1, 6), recovery("read/1", 5, 9)], False),
+    ],
+)
+def test_keys_are_demanded_unless_a_source_and_another_task_recovered_together(
+    recoveries: list[RecoveryState], is_demanded: bool
+) -> None:
+    record = Record(
+        read_scenarios(find_scenario("kill-each-step"))[0], 1, "processes", failure="", recoveries=recoveries
+    )
+    record.findings = Findings(records=1, calls=2, keys_changed=1)
+    judge(record)
+    assert ("idempotency keys changed" in {check.name for check in record.checks}) is is_demanded
