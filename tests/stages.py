@@ -22,10 +22,10 @@ class Stage:
 STAGES = (
     Stage("static", budget_s=60, timeout_s=60),
     Stage("unit", budget_s=110, timeout_s=30),
-    Stage("worlds", budget_s=180, timeout_s=180),
-    Stage("controls", budget_s=70, timeout_s=60),
-    Stage("processes", budget_s=210, timeout_s=60),
-    Stage("spark", budget_s=150, timeout_s=120),
+    Stage("worlds", budget_s=190, timeout_s=180),
+    Stage("controls", budget_s=80, timeout_s=60),
+    Stage("processes", budget_s=240, timeout_s=60),
+    Stage("spark", budget_s=100, timeout_s=90),
 )
 UNIT = STAGES[1]
 
