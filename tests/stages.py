@@ -25,7 +25,7 @@ STAGES = (
     Stage("worlds", budget_s=190, timeout_s=180),
     Stage("controls", budget_s=80, timeout_s=60),
     Stage("processes", budget_s=240, timeout_s=60),
-    Stage("spark", budget_s=100, timeout_s=90),
+    Stage("spark", budget_s=100, timeout_s=120),
 )
 UNIT = STAGES[1]
 
