@@ -263,6 +263,24 @@ def new_coordinators_ask_nobody(planting: Planting) -> None:
 
 
 @mutant("9")
+def fenced_sinks_wait_for_a_view(planting: Planting) -> None:
+    """A sink that its outside refuses says so: nobody who is alive may know of the life that it was refused for."""
+    from clonos.core.effects import Effects
+
+    planting.swap(Effects, "on_fenced", lambda self, generation, incarnation: None)
+
+
+@mutant("9")
+def fenced_sinks_begin_anew_only(planting: Planting) -> None:
+    """What a later generation has let out an earlier one cannot go on from, whatever its incarnation."""
+    planting.swap(
+        running,
+        "TAKE_FENCED",
+        lambda state, fenced: succession.fall(state, (fenced.task,), "its outside has registered a later life"),
+    )
+
+
+@mutant("9")
 def slots_obey_any_term(planting: Planting) -> None:
     """Slots obey the highest term."""
     from clonos.core.slot import Slot

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Fenced(Exception):
-    """A later incarnation has registered."""
+    """A later incarnation has registered: (generation, incarnation)."""
+
+    def __init__(self, by: tuple[int, int]) -> None:
+        super().__init__(by)
+        self.by = by
 
 
 class SimOutside:
@@ -36,7 +40,7 @@ class SimOutside:
         That stands until it is passed: whoever has registered first may have died before it could raise the alarm.
         """
         if (generation, incarnation) < self.life:
-            raise Fenced
+            raise Fenced(self.life)
         if generation > self.life[0] > 0:
             if restored_number > self.next_number:
                 self.complaints.append(
@@ -55,7 +59,7 @@ class SimOutside:
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
         """Takes new rows, drops repeated ones; a repeat with other content is an error."""
         if incarnation != self.life[1]:
-            raise Fenced
+            raise Fenced(self.life)
         rows = decode_rows(payload)
         if first_number > self.next_number:
             self.complaints.append(f"{self.task_name}: a gap from {self.next_number} to {first_number}")

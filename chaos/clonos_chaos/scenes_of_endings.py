@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from clonos.core.ids import SlotId
 from clonos.core.options import SpillPolicy
 from clonos_chaos.aims import Aim, Reached
 from clonos_chaos.fuzz_jobs import FuzzJob
+from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.stage import (
     BOTH,
     EFFECTS,
+    IMMEDIATE,
     PLAIN,
     RICH,
     SCENES,
@@ -18,7 +21,9 @@ from clonos_chaos.stage import (
     about,
     after,
     along,
+    before,
     both,
+    by_successor,
     cuts,
     diamond,
     in_turn,
@@ -31,6 +36,7 @@ from clonos_chaos.stage import (
     restarts_coordinator,
     scene,
     stage,
+    suspects,
 )
 from clonos_chaos.world import World
 
@@ -179,6 +185,40 @@ def _coordinator_restarts(seed: int) -> World:
 @scene("48 old coordinator wakes up while it was committing")
 def _old_coordinator_wakes(seed: int) -> World:
     return stage(seed, line(RICH, RICH, RICH), [Aim("metadata begun", replaces_coordinator(300), nth=2)], records=90)
+
+
+@scene("48 all that knew of a later generation die, and one that did not hear of it wakes up")
+def _later_generation_is_forgotten(seed: int) -> World:
+    asleep: list[SimSlot] = []
+
+    def all_but_one(world: World, reached: Reached) -> None:
+        asleep.append(world.slot_of(world.job.task("a/0")))  # type: ignore[union-attr,arg-type]
+        world.faults.pause(asleep[0], 1_000)
+        strikes_all_others(world, reached)
+
+    def strikes_all_others(world: World, _reached: Reached) -> None:
+        world.restart_coordinator(20)
+        world.faults.kill_together([slot for slot in world.living() if slot is not asleep[0]])
+
+    first = Aim("outside written", all_but_one, nth=4)
+    again = Aim("outside written", strikes_all_others, after(first))
+    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [again, first])
+
+
+@scene("48 all that knew of a sink's later life die, and the coordinator")
+def _later_life_is_forgotten(seed: int) -> World:
+    def in_the_know(world: World) -> set[SlotId]:
+        placement = world.oracle.view.placements[world.job.task("sink/0")]  # type: ignore[union-attr]
+        return {placement.slot, *placement.keepers}
+
+    def forgets(world: World, _reached: Reached) -> None:
+        world.restart_coordinator(20)
+        world.faults.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
+
+    first = Aim("outside written", suspects("sink/0", 60_000), nth=4)
+    second = Aim("outside opened", forgets, both(about("sink/0"), by_successor))
+    unheard = both(after(first), both(before(second), lambda world, at: at.receiver not in in_the_know(world)))
+    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [second, first, lost("view", unheard, times=1_000)])
 
 
 @scene("49 poison record whose inputs merge differently")

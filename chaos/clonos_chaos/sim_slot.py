@@ -196,8 +196,8 @@ class SimSlot:
         # A request that has left reaches the outside even if the process has died since.
         try:
             number, superseded = self.world.outsides[task].register(generation, incarnation, restored_number)
-        except Fenced:
-            self.world.oracle.situations.reach(FENCED_AT_SINK)
+        except Fenced as fenced:
+            self._refused(task, incarnation, fenced)
             return
         self.world.reach("outside opened", task)
         self.clock.after(
@@ -209,6 +209,11 @@ class SimSlot:
             number,
             superseded,
         )
+
+    def _refused(self, task: TaskId, incarnation: Incarnation, fenced: Fenced) -> None:
+        self.world.oracle.situations.reach(FENCED_AT_SINK)
+        delay_ns = self.world.settings.outside_ns_max
+        self.clock.after(delay_ns, self.run, self.slot.on_outside_fenced, task, incarnation, *fenced.by)
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
@@ -223,8 +228,8 @@ class SimSlot:
             return
         try:
             number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
-        except Fenced:
-            self.world.oracle.situations.reach(FENCED_AT_SINK)
+        except Fenced as fenced:
+            self._refused(task, incarnation, fenced)
             return
         self.world.reach("outside written", task)
         self.clock.after(

@@ -142,6 +142,8 @@ class Survival:
             if let_go and not self._filled[task]:
                 name = self.world.plan.task_name(task)
                 self.world.fail(f"view {view.number:x} lets the last keepers go that hold all of {name}: {let_go}")
+        if view.generation < before.generation:
+            self._permit("a generation was begun by a coordinator that died, and so have all that knew of it")
         self._judge(view)
 
     def _has_heard(self, task: TaskId, view: View) -> bool:

@@ -138,7 +138,7 @@ class OwnOutside(SimOutside):
         if is_fenced:
             if answer is not None:
                 self._complain("write", "it takes rows of an incarnation that has been replaced")
-            raise Fenced
+            raise Fenced(self.life)
         expected = super().write(incarnation, first_number, count, payload)
         if answer is not None and answer != expected:
             self._complain("write", f"it says that {answer} comes next, and it was given all before {expected}")

@@ -280,7 +280,8 @@ class TableOutside:
         who = "nobody" if registered is None else f"incarnation {registered[1]} of generation {registered[0]}"
         return OutsideFenced(
             f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
-            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {who} is registered"
+            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {who} is registered",
+            by=registered[:2] if registered is not None else None,
         )
 
     def _in_transaction(self, doing: str, work: Callable[[], Answer]) -> Answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from clonos.core import recovery
 from clonos.core.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.inflight_log import InflightLog
 from clonos.core.journal import Journal
@@ -88,6 +89,10 @@ class Effects:
         self.outside.open(next_number)
         self.pump()
         hosted.stated()
+
+    def on_fenced(self, generation: int, incarnation: int) -> None:
+        """The outside has registered a later life: this one lets nothing out any more."""
+        self.hosted.advance(recovery.Fenced(generation, incarnation))
 
     def on_confirmed(self, next_number: int) -> None:
         """The outside has taken output in."""

@@ -26,6 +26,9 @@ COORDINATOR = SlotId(0)
 OUTSIDE = TaskId(-1)
 """The receiver of a channel that leaves the job."""
 
+FENCED = ChannelId(-2)
+"""In place of a channel, in what a sink reports whose outside has registered a later life."""
+
 
 def journal_of(task: int) -> TaskId:
     """The number under which a source's journal is kept beside the causal logs: that of no task."""

@@ -126,6 +126,13 @@ class LocalEvents(ABC):
             hosted.effects.on_opened(next_number, superseded_next)
             self.tell_status_if_due()
 
+    def on_outside_fenced(self, task: TaskId, incarnation: Incarnation, generation: int, by: int) -> None:
+        """An outside refuses a sink's incarnation: it has registered another one, ``by``, of some generation."""
+        hosted = self.life(task, incarnation)
+        if hosted is not None:
+            hosted.effects.on_fenced(generation, by)
+            self.tell_status_if_due()
+
     def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
         """An outside has everything below ``next_number``."""
         hosted = self.life(task, incarnation)

@@ -273,7 +273,8 @@ class SlotShell(Protocol):
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
     ) -> None:
         """Registers with the outside of an immediate sink (``clonos.operators.connect.Registration``);
-        ``on_outside_opened(task, incarnation, next_number, superseded_next)``."""
+        ``on_outside_opened(task, incarnation, next_number, superseded_next)``, or, also behind a write,
+        ``on_outside_fenced(task, incarnation, generation, by)``: whom it has registered since."""
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes

@@ -5,7 +5,7 @@ Starting is recovering from nothing: at the job's start nobody is asked and the 
     Gathering ──▶ Connecting ──▶ Replaying ──▶ Live
                                     │  ▲
                                     ▼  │
-                                  Stalled ──▶ Lost
+                                  Stalled ──▶ Lost, also from wherever the outside refuses it
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from clonos.core.errors import InternalError
 from clonos.core.gather import Gathering
-from clonos.core.ids import ChannelId
+from clonos.core.ids import FENCED, ChannelId
 
 # ------------------------------------------------------------------ states
 
@@ -97,7 +97,15 @@ class LogEnded:
     is_awaiting: bool
 
 
-Event = Gathered | Restored | Stated | LogEnded
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The outside refuses this incarnation: it has registered a later one, of this generation or of a later."""
+
+    generation: int
+    incarnation: int
+
+
+Event = Gathered | Restored | Stated | LogEnded | Fenced
 
 # ------------------------------------------------------------------ effects
 
@@ -174,6 +182,11 @@ def _compare_again(state: Stalled, _event: Stated) -> Step:
     return state, (Compare(state.positions),)
 
 
+def _fence(_state: Connecting | Replaying | Stalled | Live, event: Fenced) -> Step:
+    # A view that ends this incarnation is on its way. If nobody alive knows of one, only the coordinator can help.
+    return Lost(FENCED, event.generation, event.incarnation), (ReportLost(),)
+
+
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Recovering, Gathered): _gather,
     (Recovering, Restored): _restore,
@@ -187,6 +200,9 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Live, Stated): _stay,
     (Live, LogEnded): _stay,
     (Lost, Stated): _stay,
+    (Lost, LogEnded): _stay,  # it was fenced in mid-replay
+    **{(state, Fenced): _fence for state in (Connecting, Replaying, Stalled, Live)},
+    (Lost, Fenced): _stay,
 }
 
 

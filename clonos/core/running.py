@@ -21,7 +21,7 @@ from clonos.core.coordination import (
 )
 from clonos.core.coordinator_state import CoordinatorState, Replaced
 from clonos.core.forming import check_slots, refuse
-from clonos.core.ids import COORDINATOR, term_of
+from clonos.core.ids import COORDINATOR, FENCED, ViewNumber, term_of
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import (
     Accusation,
@@ -39,6 +39,7 @@ from clonos.core.messages import (
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
     advance_checkpoints,
+    fall,
     lose_log,
     note_approach,
     note_progress,
@@ -97,9 +98,29 @@ def take_snapshot(state: CoordinatorState, event: Received) -> None:
 
 
 def take_lost(state: CoordinatorState, event: Received) -> None:
-    """A task's log is lost."""
-    assert isinstance(event.message, LogLost)
-    lose_log(state, event.message)
+    """A task's log is lost, or its outside has registered a later life of it."""
+    message = event.message
+    assert isinstance(message, LogLost)
+    if message.channel == FENCED and state.is_current(message.task, message.incarnation):
+        TAKE_FENCED(state, message)
+    else:
+        lose_log(state, message)
+
+
+def _take_fenced(state: CoordinatorState, fenced: LogLost) -> None:
+    """No view that is known here has begun that life: a later coordinator has, or an earlier one of whose view nobody
+    has told. A generation cannot go on from what a later one let out; of its own, another incarnation can."""
+    generation, incarnation = fenced.position, fenced.claim
+    if term_of(ViewNumber(incarnation)) > state.term:
+        stand_down(state)
+    elif generation > state.view.generation:
+        lose_log(state, fenced)
+    else:
+        fall(state, (fenced.task,), "its outside has registered a later life of it, of which nobody else knows")
+
+
+TAKE_FENCED = _take_fenced
+"""What becomes of a sink that is fenced: a module attribute, so that it can be replaced by a wrong one."""
 
 
 def take_failure(state: CoordinatorState, event: Received) -> None:

@@ -12,7 +12,7 @@ from clonos.core import checkpoints, liveness, recoveries, views
 from clonos.core.coordination import Alarm, Fault, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.domains import depth_problem, what_is_not_survived
-from clonos.core.ids import Incarnation, SlotId, TaskId, view_name
+from clonos.core.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.ledger import NOBODY
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Approaching, LogLost, TaskFailed, TaskStatus, View
@@ -118,7 +118,12 @@ def lose_log(state: CoordinatorState, lost: LogLost) -> None:
         f"the causal log of task {name} is lost: at {lost.position} of channel {lost.channel} it would have to decide"
         f" anew what its receiver has seen up to {lost.claim}"
     )
-    if lost.channel < 0:
+    if lost.channel == FENCED:
+        what = (
+            f"the outside of {name} has registered generation {view_name(ViewNumber(lost.position))}, which began"
+            " behind this one, and all that knew of it are gone"
+        )
+    elif lost.channel < 0:
         what = f"the journal of the source {name} is lost with its keepers: others have seen what was read from it"
     text = f"{what}. All tasks go back to checkpoint {state.completed.checkpoint}"
     fields = (

@@ -199,4 +199,9 @@ class Outside(Protocol):
 
 
 class OutsideFenced(Exception):
-    """A later incarnation of this sink task has registered with the outside."""
+    """A later incarnation of this sink task has registered with the outside. ``by``: (generation, incarnation) of that
+    one, where the outside tells; the coordinator then learns of it, should nobody who is alive know."""
+
+    def __init__(self, text: str = "", by: tuple[int, int] | None = None) -> None:
+        super().__init__(text)
+        self.by = by

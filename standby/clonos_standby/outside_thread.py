@@ -1,7 +1,7 @@
 """The connection of one immediate sink task to its outside, in a thread of its own: registered, in order, confirmed.
 
-A failed call is made again for a while; then the incarnation fails aloud. One that is fenced falls silent: a later
-incarnation lives, and the view that says so is on its way.
+A failed call is made again for a while; then the incarnation fails aloud. One that is fenced writes no more and says by
+whom: a later incarnation lives, and the view that says so is on its way, unless all that know it are dead.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ class OutsideThread:
             self._serve()
         except (_Ended, OutsideFenced) as end:
             logger.debug("the outside of %s is left: %r", self._identity, end)
+            if isinstance(end, OutsideFenced) and end.by is not None:
+                self._inbox.put(self._slot.on_outside_fenced, self._task, self._incarnation, *end.by)
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
             self._inbox.put(self._slot.on_raised, self._describe(error))
         finally:

@@ -187,6 +187,20 @@ def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:
         assert all(view.number >> 32 in (1, 2) for view in world.oracle.views)
 
 
+def test_g48_a_generation_that_nobody_alive_knew_of_is_followed_by_another_one_with_an_alarm() -> None:
+    for world in played(48, "all that knew of a later generation die, and one that did not hear of it wakes up"):
+        generations = [view.generation for view in world.oracle.views]
+        forgotten = max(index for index, one in enumerate(generations) if one >> 32 == 2)
+        assert generations[forgotten + 1] < generations[forgotten] < generations[-1]
+        assert any("has registered generation 2.1" in alarm.text for alarm in world.alarms)
+
+
+def test_g48_a_sink_whose_later_life_nobody_alive_knew_of_begins_anew() -> None:
+    worlds = played(48, "all that knew of a sink's later life die, and the coordinator")
+    assert all(lives(world, "sink/0") >= 2 for world in worlds)
+    assert any("its outside has registered a later life" in line for world in worlds for line in world.story)
+
+
 def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> None:
     for world in played(49, "poison record whose inputs merge differently"):
         ending = world.ending

@@ -88,8 +88,9 @@ def test_an_earlier_life_is_fenced_from_the_registration_of_a_later_one_on(path:
     assert early.write(0, ["a"]) == 1
     assert late.register(identity(2), 0).next_number == 1
     for _ in range(2):
-        with pytest.raises(OutsideFenced, match="but incarnation 2 of generation 0 is registered"):
+        with pytest.raises(OutsideFenced, match="but incarnation 2 of generation 0 is registered") as fenced:
             early.write(1, ["of a dead life"])
+        assert fenced.value.by == (0, 2)
     with pytest.raises(OutsideFenced):
         early.register(identity(1), 0)
     assert late.write(1, ["b"]) == 2

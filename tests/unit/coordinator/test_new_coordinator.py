@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core import coordination as c
-from clonos.core.ids import SlotId, term_of, view_number
-from clonos.core.messages import Register, Release
+from clonos.core.ids import FENCED, Incarnation, SlotId, term_of, view_number
+from clonos.core.messages import LogLost, Register, Release
 from clonos.core.options import Options
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
@@ -132,3 +132,38 @@ def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_late
     desk = _desk()
     again = _restart(desk)
     assert of_kind(desk.say(1, again.view), c.StoodDown)
+
+
+def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[c.Effect, ...]:
+    """The last task, a sink, says for whom its outside refuses it."""
+    mine = desk.view.placements[-1]
+    return desk.say(mine.slot, LogLost(mine.task, mine.incarnation, FENCED, generation, incarnation))
+
+
+def test_a_sink_that_is_fenced_by_a_generation_that_nobody_knew_of_ends_this_one() -> None:
+    again = _restart(_desk())
+    effects = _fenced(again, view_number(1, 7), view_number(1, 7))
+    assert again.view.generation == again.number == view_number(2, 2)
+    assert any("has registered generation 1.7" in alarm.text for alarm in of_kind(effects, c.Alarm))
+
+
+def test_a_sink_that_is_fenced_by_a_life_that_nobody_knew_of_begins_anew_alone() -> None:
+    again = _restart(_desk())
+    before = again.view
+    _fenced(again, before.generation, view_number(1, 7))
+    assert again.view.generation == before.generation
+    assert [p.task for p in again.view.placements if p.incarnation == again.number] == [before.placements[-1].task]
+
+
+def test_a_coordinator_whose_sink_is_fenced_by_a_later_term_stands_down() -> None:
+    desk = _desk()
+    assert of_kind(_fenced(desk, desk.view.generation, view_number(2, 1)), c.StoodDown)
+    assert desk.coordinator.phase == "replaced"
+
+
+def test_what_a_dead_incarnation_says_of_its_outside_counts_for_nobody() -> None:
+    desk = _desk()
+    before = desk.view
+    sink = before.placements[-1]
+    assert desk.say(sink.slot, LogLost(sink.task, Incarnation(1), FENCED, view_number(1, 7), view_number(2, 7))) == ()
+    assert desk.view == before

@@ -6,7 +6,7 @@ from clonos.core import messages as m
 from clonos.core import wire
 from clonos.core.chain import Kind, Mirror, Pieces
 from clonos.core.determinants import NAMES, LogReader
-from clonos.core.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.plan import Plan
 from clonos.core.ports import Activation, Command, Delivered, Intakes, Journalled, SlotShell, SpillStore, TaskHandle
 from clonos.core.snapshots import Snapshot, decode_snapshot
@@ -107,7 +107,7 @@ class Words:
                     prepared
                 )
             case m.LogLost(task, incarnation, channel_id, position, claim):
-                where = self.channel(channel_id) if channel_id >= 0 else "journal"
+                where = self.channel(channel_id) if channel_id >= 0 else "fenced" if channel_id == FENCED else "journal"
                 return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
             case m.TaskFailed(task=task, incarnation=incarnation, error=error):
                 return f"failed {self.life(task, incarnation)}: {error}"

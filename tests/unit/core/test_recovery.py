@@ -9,7 +9,7 @@ import pytest
 from clonos.core import recovery as r
 from clonos.core.errors import InternalError
 from clonos.core.gather import Gathering, Holder
-from clonos.core.ids import ChannelId, SlotId, TaskId
+from clonos.core.ids import FENCED, ChannelId, SlotId, TaskId
 from tests.unit.core.plans import number
 
 WAITING = Gathering(number(1), frozenset({Holder(TaskId(1), False, SlotId(2))}))
@@ -25,7 +25,13 @@ STATES: tuple[r.State, ...] = (
     r.Live(),
     r.Lost(*BEHIND),
 )
-EVENTS: tuple[r.Event, ...] = (r.Gathered(DONE), r.Restored(), r.Stated(False), r.LogEnded(POSITIONS, None, False))
+EVENTS: tuple[r.Event, ...] = (
+    r.Gathered(DONE),
+    r.Restored(),
+    r.Stated(False),
+    r.LogEnded(POSITIONS, None, False),
+    r.Fenced(2, 3),
+)
 
 STAYS = {
     (r.Recovering, r.Stated),
@@ -34,6 +40,8 @@ STAYS = {
     (r.Live, r.Stated),
     (r.Live, r.LogEnded),
     (r.Lost, r.Stated),
+    (r.Lost, r.LogEnded),
+    (r.Lost, r.Fenced),
 }
 MOVES = {
     (r.Recovering, r.Gathered),
@@ -42,6 +50,10 @@ MOVES = {
     (r.Replaying, r.LogEnded),
     (r.Stalled, r.Stated),
     (r.Stalled, r.LogEnded),
+    (r.Connecting, r.Fenced),
+    (r.Replaying, r.Fenced),
+    (r.Stalled, r.Fenced),
+    (r.Live, r.Fenced),
 }
 
 
@@ -110,6 +122,11 @@ def test_a_stalled_task_compares_again_with_every_statement() -> None:
 def test_a_lost_task_stays_lost_whatever_is_stated() -> None:
     lost = r.Lost(*BEHIND)
     assert r.step(lost, r.Stated(False)) == (lost, ())
+
+
+@pytest.mark.parametrize("state", STATES[1:5], ids=r.phase_name)
+def test_a_sink_that_its_outside_refuses_says_for_whom(state: r.State) -> None:
+    assert r.step(state, r.Fenced(2, 3)) == (r.Lost(FENCED, 2, 3), (r.ReportLost(),))
 
 
 def test_every_state_has_a_name_of_its_own_for_the_status() -> None:

@@ -150,12 +150,16 @@ def test_rows_that_the_outside_refuses_fail_the_job_at_once_with_their_numbers()
     end(thread)
 
 
-def test_one_that_is_fenced_falls_silent() -> None:
-    ledger, told = Ledger(None, OutsideFenced("later")), Told()
+@pytest.mark.parametrize("by", [None, (2, 7)], ids=["whoever it is", "and who it is"])
+def test_one_that_is_fenced_writes_no_more_and_says_by_whom(by: tuple[int, int] | None) -> None:
+    ledger, told = Ledger(None, OutsideFenced("later", by)), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"
     thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
     thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
+    if by is not None:
+        name, arguments = told.next()
+        assert (name, arguments[2:]) == ("on_outside_fenced", by)
     assert told.is_empty()
     assert ledger.rows == []
