@@ -306,7 +306,7 @@ class World:
         slot = self.slots.get(receiver)
         if slot is not None and not slot.is_dead:
             if type(message) is m.Batch:
-                self._deliver_batch(slot, sender, message, payload)
+                slot.run(self._deliver_batch, slot, sender, message, payload)
             else:
                 slot.run(slot.slot.on_message, sender, message, payload)
             self.oracle.delivered()
@@ -314,7 +314,7 @@ class World:
     def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: m.Batch, payload: Any) -> None:
         receiving = self.oracle.channels.receiving(slot, batch)
         before_seq = receiving.next_seq if receiving is not None else 0
-        slot.run(slot.slot.on_message, sender, batch, payload)
+        slot.slot.on_message(sender, batch, payload)
         if receiving is not None and receiving.next_seq > before_seq:
             self.oracle.channels.took(batch, payload, before_seq)
 
