@@ -175,6 +175,23 @@ def keepers_that_were_let_go_count_as_ready(planting: Planting) -> None:
     planting.wrap(succession, "place", place)
 
 
+@mutant("7")
+def keepers_of_the_dead_are_let_go(planting: Planting) -> None:
+    """A view that begins an incarnation lets none go that kept for the one before: the others may be dead as well."""
+
+    incarnations: list[Any] = []
+
+    def seats_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
+        incarnations[:] = [placement.incarnation for placement in view.placements]
+        return right(state, view, domains)
+
+    def place(right: Any, wishes: Any, domains: Any, seats: Any, ready: Any, hosts: Any) -> Any:
+        return right(wishes, domains, seats, replace(ready, incarnations=tuple(incarnations)), hosts)
+
+    planting.wrap(succession, "seats_for", seats_for)
+    planting.wrap(succession, "place", place)
+
+
 @mutant("8")
 def lost_is_ignored(planting: Planting) -> None:
     """A new generation begins when a task reports LOST."""

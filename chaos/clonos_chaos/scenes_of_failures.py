@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.ids import SlotId
 from clonos.core.plan import Partitioning
 from clonos_chaos.aims import Aim, Reached
 from clonos_chaos.clockwork import MILLISECOND_NS
@@ -151,6 +152,42 @@ def _linked(kept: int, **settings: int) -> Scene:
 
 SCENES["22 linked tasks die before the keeper has heard of one"] = _linked(0)
 SCENES["22 linked tasks die while the keeper has heard of a part"] = _linked(2, network_ns_max=10 * MILLISECOND_NS)
+
+
+@scene("22 sink dies with its old keeper when the new one is ready")
+def _sink_with_its_old_keeper(seed: int) -> World:
+    """The domain of its first keeper has died. It sits in one domain with the second one, and dies when the third one,
+    elsewhere, has just got ready, which the coordinator does not know: it believes in the second one, which sits
+    well."""
+
+    def keepers(world: World) -> tuple[SlotId, ...]:
+        return world.oracle.view.placements[world.job.task("sink/0")].keepers  # type: ignore[union-attr]
+
+    def is_to_the_new_one(world: World, reached: Reached) -> bool:
+        return len(keepers(world)) == 2 and reached.receiver == keepers(world)[1]
+
+    def is_of_the_new_one(world: World, reached: Reached) -> bool:
+        return len(keepers(world)) == 2 and reached.sender == keepers(world)[1]
+
+    def both_die(world: World, reached: Reached) -> None:
+        slot = world.slot_of(reached.task)
+        world.faults.kill(world.slots[keepers(world)[0]])
+        if slot is not None:
+            world.faults.suspect(slot, 0)  # so that the coordinator hears of this one first
+
+    def domain_dies(world: World, reached: Reached) -> None:
+        world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
+
+    first = Aim("outside written", domain_dies, nth=6)
+    late = lost("keep", both(after(first), is_to_the_new_one), times=3)
+    return stage(
+        seed,
+        line(RICH, RICH, sink=IMMEDIATE),
+        [first, late, Aim("kept delivered", both_die, both(after(late), is_of_the_new_one))],
+        options={"standbys": 0},
+        settings={"domains": 2, "spare_slots": 3, "fresh_slot_ns_max": 800 * MILLISECOND_NS},
+        records=300,
+    )
 
 
 @scene("36 log has a hole where more domains die than there are replicas")

@@ -139,9 +139,12 @@ class Survival:
             let_go = {slot for slot in complete - named if slot in present}
             complete &= named
             self._filled[task] &= named
-            if let_go and not self._filled[task]:
-                name = self.world.plan.task_name(task)
-                self.world.fail(f"view {view.number:x} lets the last keepers go that hold all of {name}: {let_go}")
+            # Others may be dead, which nobody knows yet: they do where their task has all itself, and lives.
+            lives = before.placements[task].incarnation, view.placements[task].incarnation
+            is_begun = len(set(lives)) > 1 and view.generation == before.generation
+            if let_go and (is_begun or not self._filled[task]):
+                name, what = self.world.plan.task_name(task), "keepers" if is_begun else "the last keepers"
+                self.world.fail(f"view {view.number:x} lets {what} go that hold all of {name}: {let_go}")
         if view.generation < before.generation:
             self._permit("a generation was begun by a coordinator that died, and so have all that knew of it")
         self._judge(view)

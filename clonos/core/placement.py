@@ -39,7 +39,7 @@ class Readiness:
     standbys: Mapping[tuple[SlotId, TaskId], CheckpointId]
     keepers: Mapping[tuple[SlotId, TaskId], Incarnation]
     snapshots: Sequence[CheckpointId]  # per task, what a successor restores
-    incarnations: Sequence[Incarnation]  # per task
+    incarnations: Sequence[Incarnation]  # per task; nobody's where the next view begins another one
     shadows: frozenset[tuple[SlotId, TaskId]] = frozenset()
 
     def has_standby(self, slot: SlotId, task: TaskId) -> bool:

@@ -246,7 +246,10 @@ def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -
     keepers = {(s, task): by for s, kept in said for task, by in kept if s in view.placements[task].keepers}
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
-    ready = Readiness(standbys, keepers, snapshots, [p.incarnation for p in view.placements], shadows)
+    # None that kept for the dead is let go: the successor has gathered nothing yet, and the others may be dead too.
+    reborn = range(len(view.placements)) if state.is_rollback_due else state.fallen
+    incarnations = [NOBODY if p.task in reborn else p.incarnation for p in view.placements]
+    ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
     seats = state.seats or [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
     return place(state.wishes, domains, seats, ready, state.hosts())
 

@@ -36,6 +36,12 @@ def test_e22_a_domain_may_die_where_logs_have_a_replica_in_one_other(heard: str)
         assert world.outcome.rollbacks == 0
 
 
+def test_e22_a_sink_may_die_with_one_of_two_keepers_that_are_ready() -> None:
+    for world in played(22, "sink dies with its old keeper when the new one is ready"):
+        assert lives(world, "sink/0") > 1
+        assert world.outcome.rollbacks == 0
+
+
 def test_e22_beyond_the_sharing_depth_all_roll_back_and_an_alarm_says_so() -> None:
     for world in played(36, "log is lost beyond the sharing depth"):
         assert world.outcome.rollbacks >= 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from clonos.core import coordination as c
-from clonos.core.ids import SlotId, view_number
+from clonos.core.ids import SlotId, ViewNumber, view_number
 from clonos.core.messages import Completed, View
 from clonos.core.options import Options
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
@@ -138,6 +140,44 @@ def test_a_keeper_is_changed_in_two_phases() -> None:
         slot.are_riders_ready = True
     desk.tick(200)
     assert desk.of(4).keepers == tuple(slot for slot in moved.keepers if slot != moved.slot)
+
+
+def test_a_keepers_word_counts_under_the_view_that_stands() -> None:
+    desk = Desk(chain_plan(1, has_effects=True), Options(standbys=1))
+    desk.form("aaaa", slots=4, can_spread=0)
+    desk.tick(200)
+    (old,) = desk.of(2).keepers
+    desk.register(9, "b")
+    new = desk.slots[SlotId(9)]
+    new.is_mute = True
+    desk.tick(100)
+    desk.say(9, replace(new.status(), view=ViewNumber(new.view.number - 1)))  # it may have been let go since
+    desk.tick(100)
+    assert desk.of(2).keepers == (old, 9)
+    desk.say(9, new.status())
+    desk.tick(100)
+    assert desk.of(2).keepers == (9,)
+
+
+def test_the_view_that_names_a_successor_lets_no_keeper_of_the_dead_incarnation_go() -> None:
+    desk = Desk(chain_plan(1, has_effects=True), Options(standbys=1))
+    desk.form("aaaa", slots=4, can_spread=0)
+    desk.tick(200)
+    sink = desk.of(2)
+    (old,) = sink.keepers
+    desk.register(9, "b")
+    new = desk.slots[SlotId(9)]
+    new.is_mute = True
+    desk.tick(100)
+    assert desk.of(2).keepers == (old, 9)
+    said = c.Received(new.slot, new.status())
+    desk.slots[sink.slot].is_mute = desk.slots[sink.slot].is_deaf = True
+    desk.do(said, c.SlotGone(sink.slot, "killed"))  # the new one is ready, and may be dead already
+    assert desk.of(2).slot == old
+    assert desk.of(2).keepers == (old, 9)
+    new.is_mute = False
+    desk.tick(200)  # both hold what the successor holds
+    assert desk.of(2).keepers == (9,)
 
 
 def test_a_task_without_any_slot_waits_in_the_view_until_one_registers() -> None:
