@@ -6,6 +6,9 @@ from typing import Any
 
 from clonos.core import gather
 from clonos.core.coverage import Coverage
+from clonos.core.effects import Effects
+from clonos.core.ids import journal_of
+from clonos.core.keeping import Keeper
 from clonos.core.messages import Delta
 from clonos_chaos.planting import Planting, mutant
 
@@ -69,3 +72,25 @@ def holes_pass(planting: Planting) -> None:
         return right(gathering, task, base_bytes)[0], 0
 
     planting.wrap(gather, "joined_logs", joined)
+
+
+@mutant("6.4")
+def keepers_tell_successors_only_their_own_log(planting: Planting) -> None:
+    """Where sharing stops, too, the keeper of a task tells its successor all that it keeps: nobody else may have it."""
+
+    def answer(self: Keeper, asker: Any, plan: Any) -> Any:
+        return self.logs.deltas((asker, journal_of(asker)))
+
+    planting.swap(Keeper, "answer", answer)
+
+
+@mutant("7")
+def new_keepers_get_what_is_not_covered(planting: Planting) -> None:
+    """A new keeper gets all that the task holds: what is covered may be so by a keeper that is gone."""
+
+    def keep_all(self: Effects, link: Any) -> None:
+        link.rewind(self.hosted.logs, self._kept_logs())
+        if link.dirty or not link.is_ready:
+            self._keep(link, is_whole=True)
+
+    planting.swap(Effects, "_keep_all", keep_all)

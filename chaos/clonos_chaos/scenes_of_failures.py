@@ -154,6 +154,52 @@ SCENES["22 linked tasks die before the keeper has heard of one"] = _linked(0)
 SCENES["22 linked tasks die while the keeper has heard of a part"] = _linked(2, network_ns_max=10 * MILLISECOND_NS)
 
 
+def _lanes(job: FuzzJob) -> None:
+    """Two lanes: with two domains ``source/0`` and ``sink/0`` sit in one."""
+    source = job.add("source", RICH, 2)
+    job.connect(source, job.add_sink(IMMEDIATE, 2), Partitioning.FORWARD)
+
+
+@scene("22 linked tasks die, and a keeper that heard of both is let go")
+def _keeper_of_both_is_let_go(seed: int) -> World:
+    """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. The sink's successor sits there
+    with another keeper beside it, and the other successor's questions to the first one are lost until that is gone."""
+
+    def is_to_the_first_keeper(world: World, reached: Reached) -> bool:
+        message: Any = reached.message
+        asked = (world.plan.task_name(message.task), world.plan.task_name(message.holder), message.is_keeper)
+        first = world.oracle.views[0].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
+        return asked == ("source/0", "sink/0", True) and reached.receiver == first
+
+    kill = Aim("kept delivered", kills_domain_of("sink/0"), about("sink/0"), nth=5)
+    late = lost("keep", both(about("source/0"), before(kill)), nth=2, times=1_000)
+    deaf = lost("question", both(is_to_the_first_keeper, after(kill)), times=1_000)
+    options = {"replicas": 1, "checkpoint_every_ms": 300}
+    return stage(seed, _lanes, [late, kill, deaf], options, {"domains": 2})
+
+
+@scene("22 linked tasks die behind the keeper that had heard of both")
+def _keeper_of_both_dies_first(seed: int) -> World:
+    """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. It dies alone; both tasks die when
+    another one is ready, and nothing has been drawn since."""
+
+    def keeper(world: World, number: int) -> SlotId:
+        return world.oracle.views[number].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
+
+    def keeper_dies(world: World, reached: Reached) -> None:
+        world.faults.kill(world.slots[keeper(world, -1)])
+
+    def is_of_another_one(world: World, reached: Reached) -> bool:
+        return world.plan.task_name(reached.task) == "sink/0" and reached.sender != keeper(world, 0)
+
+    alone = Aim("kept delivered", keeper_dies, about("sink/0"), nth=5)
+    both_die = Aim("kept delivered", kills_domain_of("sink/0"), both(after(alone), is_of_another_one))
+    late = lost("keep", both(about("source/0"), before(both_die)), nth=2, times=1_000)
+    options = {"replicas": 1, "checkpoint_every_ms": 2_000, "standbys": 0, "heartbeat_ms": 20}
+    settings = {"domains": 2, "spare_slots": 4, "step_ns_max": 150 * MILLISECOND_NS}
+    return stage(seed, _lanes, [late, alone, both_die], options, settings)
+
+
 @scene("22 sink dies with its old keeper when the new one is ready")
 def _sink_with_its_old_keeper(seed: int) -> World:
     """The domain of its first keeper has died. It sits in one domain with the second one, and dies when the third one,

@@ -163,7 +163,8 @@ class Effects:
         hosted.shell.send(link.slot, message)
 
     def _keep_all(self, link: KeeperLink) -> None:
-        link.rewind(self.hosted.logs, self._kept_logs())
+        # One that is new gets all: it may be covered by a keeper that is gone, or goes when this one is ready.
+        link.rewind(self.hosted.logs, self._kept_logs() if link.is_ready else None)
         if link.dirty or not link.is_ready or self.journal is not None:
             self._keep(link, is_whole=True)
 

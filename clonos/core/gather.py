@@ -96,7 +96,7 @@ def join_pieces(base_bytes: int, task: TaskId, pieces: list[Delta]) -> tuple[byt
 def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[TaskId, Delta], int]:
     """Where sharing stops: the log of ``task`` of all pieces, its journal, and how far the furthest piece reaches.
 
-    Other logs are a shadow's, to which elements have come whose causes nobody else may have."""
+    Other logs are those of a keeper or a shadow: the causes of this one, which nobody else may have."""
     pieces = [delta for _, deltas in state.answers for delta in deltas if delta.task == task]
     data, furthest = join_pieces(base_bytes, task, pieces)
     return {**gathered_logs(state), task: Delta(task, base_bytes, False, data)}, furthest

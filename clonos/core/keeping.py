@@ -14,6 +14,7 @@ from clonos.core.coverage import Coverage
 from clonos.core.ids import Incarnation, SlotId, TaskId, journal_of
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Delta, Keep, Kept, Length
+from clonos.core.plan import Plan
 
 Requirement = dict[TaskId, int]
 """Per log, the length that keepers must have acknowledged."""
@@ -117,6 +118,11 @@ class Keeper:
         self.is_ready = True
         lengths = tuple([Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas])
         return Kept(self.task, self.incarnation, slot, True, lengths)
+
+    def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
+        """To the task's successor all that is kept: its causes too, which nobody else may have; to others theirs."""
+        asked = plan.asked_for(asker)
+        return self.logs.deltas(dict.fromkeys((*asked, *self.logs.replicas)) if asker == self.task else asked)
 
     def kept(self, slot: SlotId) -> Kept:
         """All lengths."""

@@ -13,7 +13,7 @@ from clonos.core import messages as m
 from clonos.core.chain import Kind, Pieces
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber, journal_of
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.local_events import LocalEvents
 from clonos.core.options import Options
 from clonos.core.plan import Channel, Plan
@@ -141,9 +141,7 @@ class Slot(LocalEvents, Riders):
         if question.is_keeper:
             keeper = self.keepers.get(question.holder)
             if keeper is not None:
-                replicas = keeper.logs.deltas(self.plan.asked_for(question.task))
-                if question.holder == question.task:
-                    replicas += keeper.logs.deltas((journal_of(question.task),))
+                replicas = keeper.answer(question.task, self.plan)
         else:
             holder = self.hosted.get(question.holder)
             if holder is not None:

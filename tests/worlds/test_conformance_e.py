@@ -36,6 +36,15 @@ def test_e22_a_domain_may_die_where_logs_have_a_replica_in_one_other(heard: str)
         assert world.outcome.rollbacks == 0
 
 
+@pytest.mark.parametrize(
+    "how", [", and a keeper that heard of both is let go", " behind the keeper that had heard of both"]
+)
+def test_e22_a_domain_may_die_where_only_a_keeper_of_one_task_had_heard_of_another(how: str) -> None:
+    for world in played(22, f"linked tasks die{how}"):
+        assert min(lives(world, "source/0"), lives(world, "sink/0")) > 1
+        assert world.outcome.rollbacks == 0
+
+
 def test_e22_a_sink_may_die_with_one_of_two_keepers_that_are_ready() -> None:
     for world in played(22, "sink dies with its old keeper when the new one is ready"):
         assert lives(world, "sink/0") > 1

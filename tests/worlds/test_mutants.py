@@ -118,6 +118,11 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "logs_stop_before_they_are_acknowledged": ("22 linked tasks die before the keeper has heard of one", 0),
     "any_acknowledgement_covers_all": ("22 linked tasks die while the keeper has heard of a part", 0),
     "one_piece_is_the_log": ("22 linked tasks die while the keeper has heard of a part", 0),
+    "keepers_tell_successors_only_their_own_log": (
+        "22 linked tasks die, and a keeper that heard of both is let go",
+        0,
+    ),
+    "new_keepers_get_what_is_not_covered": ("22 linked tasks die behind the keeper that had heard of both", 0),
     "shadow_gets_only_the_own_log": ("50 task dies with all who hold its log and that of its input", 0),
     "shadow_is_no_holder": ("50 task dies with all who hold its log and that of its input", 0),
     "shadow_takes_over_wherever_it_stands": ("50 task dies with all who hold its log and that of its input", 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from clonos.core.ids import Incarnation, SlotId, TaskId
 from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd, Requirement
 from clonos.core.messages import Keep, Kept, Length
 from tests.unit.core.channel_pair import inflight_log
+from tests.unit.core.plans import chain_of
 
 SINK, MAP = TaskId(2), TaskId(1)
 HERE, THERE = SlotId(7), SlotId(8)
@@ -49,6 +51,14 @@ def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
     link.acknowledge(kept)
     assert link.is_ready
     return link, logs, keeper
+
+
+@pytest.mark.parametrize("replicas", [None, 1])
+def test_a_keeper_answers_its_tasks_successor_with_all_that_it_keeps(replicas: int | None) -> None:
+    plan = replace(chain_of(3), replicas=replicas)
+    _, _, keeper = ready()
+    assert [delta.task for delta in keeper.answer(SINK, plan)] == [SINK, MAP]
+    assert [delta.task for delta in keeper.answer(MAP, plan)] == [MAP]
 
 
 def test_a_new_keeper_gets_all_that_the_task_holds_and_acknowledges_every_length() -> None:
