@@ -20,12 +20,12 @@ class Stage:
 
 
 STAGES = (
-    Stage("static", budget_s=60, timeout_s=60),
+    Stage("static", budget_s=50, timeout_s=60),
     Stage("unit", budget_s=110, timeout_s=30),
-    Stage("worlds", budget_s=190, timeout_s=180),
-    Stage("controls", budget_s=80, timeout_s=60),
+    Stage("worlds", budget_s=210, timeout_s=180),
+    Stage("controls", budget_s=90, timeout_s=60),
     Stage("processes", budget_s=240, timeout_s=60),
-    Stage("spark", budget_s=100, timeout_s=120),
+    Stage("spark", budget_s=80, timeout_s=120),
 )
 UNIT = STAGES[1]
 
