@@ -7,8 +7,8 @@ import pytest
 from tests.stages import STAGES, UNIT, Budgets
 
 
-def test_all_stages_together_take_thirteen_minutes_so_that_setup_has_three() -> None:
-    assert sum(stage.budget_s for stage in STAGES) == 13 * 60
+def test_all_stages_together_take_fourteen_minutes_so_that_setup_has_two() -> None:
+    assert sum(stage.budget_s for stage in STAGES) == 14 * 60
 
 
 def test_a_test_beyond_the_budget_of_its_stage_fails_without_being_begun() -> None:
