@@ -25,6 +25,7 @@ from clonos.core.errors import EnvironmentFault, JobError
 from clonos.core.options import Options
 
 FILE_NAME: Final = "clonos.toml"
+NO_FILE: Final = Path("/nonexistent", FILE_NAME)
 VARIABLE_PREFIX: Final = "CLONOS_"
 VARIABLE_PREFIXES_OF_OTHERS: Final = ("CLONOS_TEST_",)
 """Variables that are no options: the test run marks what it starts with one."""
@@ -181,6 +182,11 @@ def settle(
             " sharing of causal logs stops. Set one of them."
         )
     return Settings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
+
+
+def settle_alone(keywords: Mapping[str, object]) -> Settings:
+    """The settings by these keywords alone, wherever this process runs: no file, no environment, no command line."""
+    return settle(keywords, environment={}, file=NO_FILE)
 
 
 def describe(settings: Settings) -> dict[str, object]:

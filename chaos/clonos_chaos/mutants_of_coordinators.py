@@ -292,7 +292,7 @@ def fenced_sinks_begin_anew_only(planting: Planting) -> None:
     """What a later generation has let out an earlier one cannot go on from, whatever its incarnation."""
     planting.swap(
         running,
-        "TAKE_FENCED",
+        "take_fenced",
         lambda state, fenced: succession.fall(state, (fenced.task,), "its outside has registered a later life"),
     )
 

@@ -22,7 +22,7 @@ from typing import Any, Final, TextIO
 import msgspec
 import psutil
 
-from clonos.config import Settings, SlotKind, settle
+from clonos.config import Settings, SlotKind, settle_alone
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
 from clonos.core.errors import ClonosError
@@ -136,7 +136,7 @@ def _shape(launched: Launched) -> dict[str, Any]:
 
 def _drive(spec: Spec, output: TextIO) -> None:
     job = make_job(spec.job, Path(spec.folder), spec.url, spec.job_options)
-    settings = settle(job.options | spec.options | {"resume": spec.resume}, environment={}, file=Path("/nonexistent"))
+    settings = settle_alone(job.options | spec.options | {"resume": spec.resume})
     rewriters: list[AddressRewriter] = []
     if spec.toxiproxy_port:
         rewriters.append(ThroughToxiproxy(spec.toxiproxy_port))

@@ -24,7 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from clonos.config import duration_ns, settle
+from clonos.config import duration_ns, settle_alone
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos_chaos.scenario import COUNTED, KEYS_OF, Expected, Fault, Kind, Limits, Moment, Scenario
 
@@ -135,7 +135,7 @@ def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any])
     faults = _list(reader, "faults", data.get("faults", [{}] if case else []))
     options = reader.table("options", data.get("options", {}))
     try:
-        settle(options, environment={}, file=Path("/nonexistent"))
+        settle_alone(options)
     except JobError as error:
         raise reader.refused("options", f"cannot be: {error}", "docs/options.md lists them.") from None
     return Scenario(

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Final
 
-from clonos.config import settle
+from clonos.config import settle_alone
 from clonos.core.errors import JobError
 from clonos.core.options import Options, StandbyKind
 from clonos.core.plan import Plan
@@ -35,7 +35,7 @@ KNOWN: Final = (*LIKE_IT, *IN_THE_PLAN, *SMALLER, *OF_THE_CLUSTER)
 def options_of(scenario: Scenario) -> tuple[Options, Settings]:
     """The options of the world, and its cluster. Options that no job has are refused as by the job itself."""
     given = scenario.options
-    settled = settle(given, environment={}, file=Path("/nonexistent"))
+    settled = settle_alone(given)
     try:
         signature(described).bind(Path(), "", **scenario.job_options)
     except TypeError as error:
@@ -49,7 +49,7 @@ def options_of(scenario: Scenario) -> tuple[Options, Settings]:
 
 def with_hot_standbys(scenario: Scenario, plan: Plan) -> Plan:
     """The plan as ``standby = "hot"`` has it: each step that may be is followed."""
-    if settle(scenario.options, environment={}, file=Path("/nonexistent")).core.standby is not StandbyKind.HOT:
+    if settle_alone(scenario.options).core.standby is not StandbyKind.HOT:
         return plan
     return replace(plan, vertices=tuple(replace(vertex, is_hot=vertex.may_be_hot) for vertex in plan.vertices))
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clonos.api.graph import AnySink, JobGraph, Step
-from clonos.config import Settings, settle
+from clonos.config import Settings, settle_alone
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.errors import JobError
 from clonos.io.shipping import pack
-from clonos.job.description import NO_FILE
 from clonos.operators.connect import ImmediateSink, PushedSource, Source
 from clonos.operators.image import JobImage
 from clonos_chaos.user_sinks import KeptOutside, KeptRows, is_own
@@ -83,7 +82,7 @@ def made(job: JobLike) -> JobGraph:
 def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | None = None) -> Ready:
     """Compiles and packs a job whose named sources read these inputs, at most so many records together."""
     graph = made(job)
-    settings = settle(getattr(graph, "options", {}), environment={}, file=NO_FILE)
+    settings = settle_alone(getattr(graph, "options", {}))
     limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
     sinks: dict[str, KeptRows | KeptOutside] = {}
 

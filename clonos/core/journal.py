@@ -104,6 +104,11 @@ class Journal:
         self.released_bytes = start_bytes
 
     @property
+    def given_bytes(self) -> int:
+        """What the task has: all that was found, for replay, and what was released."""
+        return max(self.found_bytes, self.released_bytes)
+
+    @property
     def recovered(self) -> bytes:
         """What the task is given when it starts."""
         return self._between(self.start_bytes, self.found_bytes)
@@ -120,9 +125,8 @@ class Journal:
         hosted.shell.intakes.close(hosted.task, hosted.incarnation)
         slot.journals.pop(hosted.task, None)
         is_succeeded_here = slot.view.placements[hosted.task].slot == slot.id and slot.view.number == self.met + 1
-        end_bytes = max(self.found_bytes, self.released_bytes)
-        if is_succeeded_here and end_bytes > self.start_bytes:
-            data = self._between(self.start_bytes, end_bytes)
+        if is_succeeded_here and self.given_bytes > self.start_bytes:
+            data = self._between(self.start_bytes, self.given_bytes)
             slot.journals[hosted.task] = Delta(self.id, self.start_bytes, False, data)
 
     # ------------------------------------------------------------------ what comes in
@@ -143,7 +147,7 @@ class Journal:
         """What was found counts as a whole: the task, which has it, cannot tell where in it an offset lies."""
         if kept_bytes <= self.released_bytes or self.is_stopping:
             return
-        given_bytes, self.released_bytes = max(self.found_bytes, self.released_bytes), kept_bytes
+        given_bytes, self.released_bytes = self.given_bytes, kept_bytes
         if kept_bytes >= self.found_bytes:
             self.hosted.command(Journalled(self._between(given_bytes, kept_bytes)))
             self.hosted.shell.intakes.acknowledge(self.hosted.task, self.hosted.incarnation, kept_bytes)

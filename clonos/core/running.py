@@ -102,12 +102,12 @@ def take_lost(state: CoordinatorState, event: Received) -> None:
     message = event.message
     assert isinstance(message, LogLost)
     if message.channel == FENCED and state.is_current(message.task, message.incarnation):
-        TAKE_FENCED(state, message)
+        take_fenced(state, message)
     else:
         lose_log(state, message)
 
 
-def _take_fenced(state: CoordinatorState, fenced: LogLost) -> None:
+def take_fenced(state: CoordinatorState, fenced: LogLost) -> None:
     """No view that is known here has begun that life: a later coordinator has, or an earlier one of whose view nobody
     has told. A generation cannot go on from what a later one let out; of its own, another incarnation can."""
     generation, incarnation = fenced.position, fenced.claim
@@ -117,10 +117,6 @@ def _take_fenced(state: CoordinatorState, fenced: LogLost) -> None:
         lose_log(state, fenced)
     else:
         fall(state, (fenced.task,), "its outside has registered a later life of it, of which nobody else knows")
-
-
-TAKE_FENCED = _take_fenced
-"""What becomes of a sink that is fenced: a module attribute, so that it can be replaced by a wrong one."""
 
 
 def take_failure(state: CoordinatorState, event: Received) -> None:

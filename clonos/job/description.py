@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from clonos.api.graph import AnySink, JobGraph
-from clonos.config import settle
+from clonos.config import settle, settle_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from clonos.job.endings import Result
     from clonos.job.handle import Handle
     from clonos.spark.session import Session
-
-NO_FILE: Final = Path("/nonexistent/clonos.toml")
 
 
 class Job(JobGraph):
@@ -28,7 +25,7 @@ class Job(JobGraph):
 
     def __init__(self, name: str, *, errors: AnySink | None = None, **options: Any) -> None:
         super().__init__(name, errors=errors)
-        settle(options, environment={}, file=NO_FILE)
+        settle_alone(options)
         self.options = options
 
     def start(
