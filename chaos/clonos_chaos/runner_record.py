@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import permutations
+from math import inf
 from statistics import median
 from typing import Any
 
 from clonos.status import RecoveryState, Status
 from clonos_chaos.scenario import LEAVES_ZOMBIES, Limits, Outcome, Scenario
-from clonos_chaos.scenario_oracle import Findings
+from clonos_chaos.scenario_oracle import KEYS_MAY_CHANGE, Findings
 
 SAMPLES_MAX = 4_000
 """Over the whole time that a run may take."""
@@ -101,17 +103,20 @@ class Record:
         self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
 
     @property
-    def has_lost_a_source_with_others(self) -> bool:
-        """Whether a source and another task recovered at the same time: nobody else may have heard where the source's
-        last barrier stood, so both may have gone on behind another checkpoint, and their plain calls have other keys.
+    def may_have_changed_keys(self) -> bool:
+        """Whether a source, or a window by processing time, recovered at the same time as a step behind it: nobody else
+        may have heard where its last barrier stood, so both may have gone on behind another checkpoint, and their
+        plain calls have other keys.
         """
         spans = [
-            (one.task.startswith("read/"), one.reached["detected"], one.reached.get("caught_up", self.ended_ns))
+            (one.task.split("/")[0], one.reached["detected"], one.reached.get("caught_up", inf))
             for one in self.recoveries
             if "detected" in one.reached
         ]
-        sources, others = ([span for span in spans if span[0] is is_source] for is_source in (True, False))
-        return any(began <= until and since <= ended for _, began, ended in sources for _, since, until in others)
+        return any(
+            other in KEYS_MAY_CHANGE.get(step, ()) and began <= until and since <= ended
+            for (step, began, ended), (other, since, until) in permutations(spans, 2)
+        )
 
     def recovery_ms(self) -> dict[str, float]:
         """For each struck task that had to recover: from its strike until it had caught up; -1: it never did.
@@ -245,7 +250,7 @@ def _judge_calls(record: Record, limits: Limits) -> None:
         record.checks.append(Check("calls repeated", f"at most {most}", str(repeated), repeated <= most))
     if len(record.generations) < 2:
         changed, needless = record.findings.keys_changed, record.findings.calls_needless
-        if not record.has_lost_a_source_with_others:
+        if not record.may_have_changed_keys:
             record.checks.append(Check("idempotency keys changed", "0", str(changed), not changed))
         if not any(fault.kind in LEAVES_ZOMBIES for fault in record.scenario.faults):
             record.checks.append(Check("logged calls made again", "0", str(needless), not needless))

@@ -23,9 +23,10 @@ ANSWERS = {"by_read": ("read", ""), "answer": ("ask", ""), "by_window": ("window
 
 BY_PATH = {"by_tell": "tell", "by_table": "table"}
 NOT_ASKED, NO_ANSWER = 0, -1
-KEYS_MAY_CHANGE = ("read", "window")
+KEYS_MAY_CHANGE = {"read": ("ask", "window", "order", "tell", "table"), "window": ("tell", "table")}
 """Steps whose calls nobody may have heard the causes of, where another life makes them behind another checkpoint: the
-source's own, and what fires when the clock says so."""
+source's own, and what fires when the clock says so. With each the steps behind it, of which the same holds if they are
+lost together with it."""
 
 Row = dict[str, Any]
 Question = tuple[str, str, int, int]
