@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from clonos.operators.connect import RecordBatch, Source, SplitReader
+
+RECORDS_MAX: Final = 32
+"""Read at once: what has been read when it is told to stop is gone through to the end, at whatever pace."""
 
 
 class Stoppable:
@@ -41,7 +44,7 @@ class StoppableReader:
 
     def read(self, records_max: int) -> Sequence[Any] | RecordBatch | None:
         """None when it is over."""
-        return None if self._stop.exists() else self._reader.read(records_max)
+        return None if self._stop.exists() else self._reader.read(min(records_max, RECORDS_MAX))
 
     def mark(self) -> bytes:
         """That of the reader."""
