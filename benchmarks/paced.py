@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -158,12 +158,12 @@ def written(pace: Pace, status: Status) -> dict[str, list[Entry]]:
     return found
 
 
-def maximal_words_per_s(folder: Path, words: float) -> float:
+def maximal_words_per_s(folder: Path, words: float, build: Callable[[Pace], Job] = paced_job) -> float:
     """The rate of the same job when its source gives as much as is taken."""
     lines = int(words / 20)
     pace = Pace(str(folder), 0, lines, mark_every=100)
     begin_anew(folder)
-    result = paced_job(pace).run(store=str(folder / "store"), overwrite=True, **OPTIONS)
+    result = build(pace).run(store=str(folder / "store"), overwrite=True, **OPTIONS)
     found = written(pace, result.status)
     given: list[Sequence[tuple[int, int]]] = [
         msgspec.msgpack.decode((folder / f"given-{reader}").read_bytes()) for reader in range(pace.readers)
