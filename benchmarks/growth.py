@@ -130,7 +130,8 @@ def _world(width: int, depth: int | None, replicas: int | None) -> tuple[World, 
 
 
 def _listen(world: World, counted: Counted) -> None:
-    send, handle = world.network.send, world.coordinator.handle
+    machine = world.coordinator.machine
+    send, handle = world.network.send, machine.handle
 
     def counting(sender: int, receiver: int, message: m.Message, payload: Any) -> None:
         counted.messages[type(message).__name__] += 1
@@ -141,13 +142,14 @@ def _listen(world: World, counted: Counted) -> None:
             _look(world, counted)
         send(sender, receiver, message, payload)  # type: ignore[arg-type]
 
-    def handling(event: c.Event) -> None:
+    def handling(*events: c.Event) -> tuple[c.Effect, ...]:
         begun_ns = time.process_time_ns()
-        handle(event)
+        effects = handle(*events)
         counted.coordinator_ns += time.process_time_ns() - begun_ns
+        return effects
 
     world.network.send = counting  # type: ignore[method-assign]
-    world.coordinator.handle = handling  # type: ignore[method-assign]
+    machine.handle = handling  # type: ignore[method-assign]
 
 
 def _kill(world: World, counted: Counted) -> None:
