@@ -247,7 +247,8 @@ class TaskLog:
         self._check_opened(service)
         if effect and not self._has_effects:
             raise EffectUndeclared(self.task_name, service)
-        key = self._intend(service) if effect else (self._request_key(service, request), False)
+        digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
+        key = self._intend(service, digest) if effect else (self._request_key(service, digest), False)
         entry = self.follow(d.CALL)
         if entry is None:
             if key[1]:
@@ -274,13 +275,12 @@ class TaskLog:
         if self.is_opening:
             raise ServiceWhileOpening(self.task_name, service)
 
-    def _request_key(self, service: str, request: bytes) -> str:
+    def _request_key(self, service: str, digest: bytes) -> str:
         """The same in every incarnation, however its steps are cut.
 
         The epoch of an element that has come from another task is fixed by its channel: the k-th equal request of it.
         That of a record that a source reads is not, since a lost barrier may come back elsewhere: the k-th call there.
         """
-        digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
         if self.calls is None:
             occurrence = self._occurrences.get(digest, 0)
             self._occurrences[digest] = occurrence + 1
@@ -289,12 +289,17 @@ class TaskLog:
             occurrence = self.calls.get(service, 0)
             self.calls[service] = occurrence + 1
             place = f"call/{occurrence}"
+        return self._key(place, digest)
+
+    def _key(self, place: str, digest: bytes) -> str:
         return blake2b(f"{self._key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
 
-    def _intend(self, service: str) -> tuple[str, bool]:
-        """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it."""
-        start = self.end_bytes_followed
-        key = blake2b(f"{self._key_space}/intent/{start}".encode(), digest_size=16).hexdigest()
+    def _intend(self, service: str, digest: bytes) -> tuple[str, bool]:
+        """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it.
+
+        With the request: where a log is lost with all its keepers, another call may come to stand at this position.
+        """
+        key = self._key(f"intent/{self.end_bytes_followed}", digest)
         entry = self.follow(d.INTENT)
         if entry is not None:
             return key, self.peek() is None

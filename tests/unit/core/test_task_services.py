@@ -286,6 +286,14 @@ def test_g47_an_effect_in_doubt_that_is_made_again_waits_for_the_keepers_of_this
         effects_in_order(Life(job, number, Start(first.log[:end])).run())
 
 
+def test_g47_another_request_at_the_same_place_of_a_log_has_another_key() -> None:
+    """Where a log is lost with all its keepers, the outside must not take the next call for one that it knows."""
+    first = Life(line(pay), 2).run()
+    other = Life(line(lambda chain, row: pay(chain, row + 14)), 2).run()
+    assert tags_of(other.log) == tags_of(first.log)
+    assert set(other.performed).isdisjoint(first.performed)
+
+
 def test_g47_wherever_the_log_is_cut_the_next_life_pays_only_what_was_not_logged() -> None:
     job = line(pay)
     first = Life(job, 2).run()
