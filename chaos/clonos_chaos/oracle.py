@@ -42,7 +42,7 @@ class Oracle:
         self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
-        self._died_at: Counter[tuple[int, int, int]] = Counter()  # lives that had approached it: (task, channel, seq)
+        self._died_at: Counter[tuple[int, int, int]] = Counter()  # (task, channel, seq) that the coordinator may know
         self._completed = CheckpointId(0)  # the highest number that is durable
         self._until_look = world.settings.look_every
 
@@ -106,7 +106,8 @@ class Oracle:
             return
         self._progress_ns = self.world.clock.now_ns
         for slot in slots:
-            self._died_at.update((life.task, *life.approached) for life in self.world.slots[slot].tasks.values())
+            for life in self.world.slots[slot].tasks.values():
+                self._died_at.update((life.task, *element) for element in {life.approached, life.noted})
         self.survival.dying(slots, self.view)
         self.situations.dying(slots)
 

@@ -36,6 +36,7 @@ class SimTask:
         self._kept_bytes = -1
         self._is_noted = False
         self.approached = (-1, -1)  # (channel, number) of the element that it told last, while it is cautious
+        self.noted = (-1, -1)  # of the one that the coordinator has said it knows
 
     # ------------------------------------------------------------------ life
 
@@ -181,6 +182,7 @@ class SimTask:
         self.host.later(self.host.slot.on_approach, self.task, self.incarnation, channel, first_seq)
         while not self._is_noted:
             self._idle(None)
+        self.noted = self.approached
 
     def open_journal(self) -> None:
         self.host.later(self.host.slot.on_open_journal, self.task, self.incarnation)
