@@ -74,7 +74,9 @@ class RunningJob:
         def find(coordinator: Coordinator) -> int:
             assert coordinator.view is not None
             slot = coordinator.view.placements[task].slot
-            return next((register.pid for register in coordinator.slots if register.slot == slot), 0)
+            pids = [register.pid for register in coordinator.slots if register.slot == slot]
+            assert pids, f"the slot of task {task} is gone: {coordinator.recoveries}"  # 0 would be this process's group
+            return pids[0]
 
         return self.driver.ask(find)
 

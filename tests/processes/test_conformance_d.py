@@ -130,11 +130,14 @@ class Siege:
     def strike_during_alignment(self, name: str) -> None:
         """Kills a task while the process function waits for the barrier of a source; that one is held until then.
 
-        In this order: of one barrier both are caught, or that source at the one behind it."""
-        next_to_last, late = (self.ambush.lay("aligned", source) for source in ("right/0", SOURCE))
+        In this order: of one barrier both are caught, or that source at the one behind it. Were both traps laid at
+        once, that one could be caught at a barrier that the other has just passed: then all had long been aligning.
+        """
+        next_to_last = self.ambush.lay("aligned", "right/0")
         with self.renewing(name):
-            late.wait(LIMIT_S)
             next_to_last.wait(LIMIT_S)
+            late = self.ambush.lay("aligned", SOURCE)
+            late.wait(LIMIT_S)
             aligning = self.ambush.lay("aligning", PROCESS)
             next_to_last.release()
             aligning.wait(LIMIT_S)

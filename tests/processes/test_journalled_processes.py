@@ -23,7 +23,7 @@ from tests.processes.running_job import RunningJob, running
 
 pytestmark = pytest.mark.processes
 
-OPTIONS = Options(checkpoint_every_ms=200, heartbeat_ms=50, lease_ms=2_000)
+OPTIONS = Options(checkpoint_every_ms=200, heartbeat_ms=50)
 SOURCE = TaskId(0)
 STEP = 200
 

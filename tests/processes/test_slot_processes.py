@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.processes.running_job import RunningJob, running
 
 pytestmark = pytest.mark.processes
 
-OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=50, lease_ms=2_000)
+OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=50)
 STEP = 200
 """Records of each split between two kills."""
 
@@ -65,10 +66,13 @@ def read(coordinator: Coordinator, tasks: int) -> int:
 
 
 def is_calm(coordinator: Coordinator) -> bool:
-    """All tasks live, and no recovery is under way; one whose successor failed too is not over but past."""
+    """All tasks live, and no recovery is under way; one whose successor failed too is not over but past.
+
+    And keepers are ready: without its keeper a task with effects outside must not die, that is beyond the promise."""
     phases = coordinator.phases
     latest = {recovery.task: recovery for recovery in coordinator.recoveries}
-    return bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
+    is_live = bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
+    return is_live and all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
 
 
 def wait_for_checkpoint(job: RunningJob) -> None:
@@ -169,7 +173,7 @@ def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
 
 def test_a_paused_slot_is_replaced_after_its_lease_and_finds_itself_released(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
-    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+    with running(drawing.graph, tmp_path, replace(OPTIONS, lease_ms=2_000), parallelism=2) as job:
         job.wait_for(is_calm)
         reach = drawing.advance(0)
         wait_for_checkpoint(job)

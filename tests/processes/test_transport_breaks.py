@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from clonos.core import coordination as c
+from clonos.core.options import Options
 from tests.processes.cutting_proxy import through_proxy
 from tests.processes.running_job import running
-from tests.processes.test_slot_processes import OPTIONS, DrawingJob, is_calm, wait_for_checkpoint
+from tests.processes.test_slot_processes import DrawingJob, is_calm, wait_for_checkpoint
 
 pytestmark = pytest.mark.processes
 
 CUTS = 5
+OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=400, lease_ms=20_000)
+"""A slot is gone that is not heard for three heartbeats after its connection broke, also if it waits for a processor."""
 
 
 def test_all_connections_of_all_slots_break_again_and_again_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def advance(job: RunningJob, gate: Gate, reach: int) -> None:
         wait_for_checkpoint(job)
 
 
+def whole_states(store: Path) -> list[int]:
+    """Numbers of the snapshots that have all of the state."""
+    wholes = [name for name in LocalFiles(store).list("objects") if f"/{HELD}/" in name and name.endswith("-full")]
+    return [int(name.rpartition("/")[2].partition("-")[0]) for name in wholes]
+
+
 @pytest.mark.parametrize("point", ["whole state begun", "whole state written"])
 def test_a_task_that_dies_while_all_of_its_state_is_stored_loses_nothing(tmp_path: Path, point: str) -> None:
     gate, output = Gate(tmp_path / "gate"), collect()
@@ -62,10 +68,8 @@ def test_a_task_that_dies_while_all_of_its_state_is_stored_loses_nothing(tmp_pat
         trap.release()
         job.wait_for(lambda it: it.view is not None and it.view.placements[HELD].incarnation > before and is_calm(it))
         advance(job, gate, 3 * STEP)
-        stored = LocalFiles(tmp_path / "store").list("objects")
+        job.wait_for(lambda _: min(whole_states(tmp_path / "store")) > 1)  # the first one is not needed
         gate.end(3 * STEP)
         assert isinstance(job.end(), c.JobDone)
-    wholes = [name for name in stored if f"/{HELD}/" in name and name.endswith("-full")]
-    assert min(int(name.rpartition("/")[2].partition("-")[0]) for name in wholes) > 1  # the first one is not needed
     assert Counter(n for n, _ in output.rows) == Counter(range(3 * STEP))
     assert dict(output.rows) == {n: n // KEYS + 1 for n in range(3 * STEP)}

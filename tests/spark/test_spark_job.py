@@ -73,7 +73,9 @@ def _await(handle: Handle, condition: Any) -> Status:
 
 
 def _is_whole(status: Status) -> bool:
-    return is_live(status) and all(task.standbys for task in status.tasks)
+    """Without its keeper a task with effects outside must not die: a rollback would be no wonder."""
+    kept = [task.keepers for task in status.tasks if task.name.startswith("table")]
+    return is_live(status) and all(task.standbys for task in status.tasks) and all(kept)
 
 
 def _has_recovered(status: Status, victim: TaskState) -> bool:
