@@ -123,8 +123,9 @@ def _trouble_network(fault: Fault, slots: Collection[SlotState], tools: Tools) -
     if fault.kind is Kind.CORRUPT:
         relay = tools.relay
         assert relay is not None, "a scenario with corruption has a relay"
+        before = relay.flipped
         relay.corrupt(pids, numbers, fault.every_bytes)
-        return Lasting(relay.heal)
+        return Lasting(relay.heal, counts="bits flipped", struck=lambda: relay.flipped - before)
     assert fault.kind in NETWORK, fault.kind
     toxiproxy = tools.toxiproxy
     assert toxiproxy is not None, "a scenario with network faults has Toxiproxy"

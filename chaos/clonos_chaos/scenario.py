@@ -171,7 +171,7 @@ class Limits:
     rollbacks: int = 0
     disturbed: int = 0  # healthy tasks that lose their process or incarnation
     calls_repeated: int | None = None  # questions that the service was asked again
-    stop_after: float = 0.0  # seconds after which a job that has no end is stopped, with a final checkpoint; 0: never
+    stop_after: float = 0.0  # seconds after which a job without an end is stopped, once it is live; 0: never
     kept_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
 
 

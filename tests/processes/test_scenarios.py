@@ -28,9 +28,10 @@ job = "described"
 [options]
 spare_slots = 0
 parallelism = 1
+heartbeat = "500ms"
 [job_options]
-records = 900
-per_second = 240
+records = 3_000
+per_second = 120
 [limits]
 seconds = 50
 [[faults]]
@@ -175,8 +176,9 @@ def test_a_job_of_the_users_own_is_struck_stopped_and_judged_by_their_own_oracle
     (tmp_path / "numbers" / "all").write_text("\n".join(map(str, range(numbers))), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_job", raising=False)
-    rest = '[limits]\nstop_after = 0.5\n[[faults]]\nkind = "kill_worker"\ncalm = false\nat = { seconds = 0.1 }\n'
-    (scenario,) = parse_scenarios(f'name = "own"\njob = "own_job:make"\n{more}\n{rest}', "own.toml")
+    fault = f'[[faults]]\nkind = "kill_worker"\ncalm = false\nat = {{ records = {numbers or 1} }}\n'  # all of them
+    text = f'name = "own"\njob = "own_job:make"\n{more}\n[limits]\nstop_after = 0.1\n{fault}'
+    (scenario,) = parse_scenarios(text, "own.toml")
     folder = tmp_path / "run"
     folder.mkdir()
     assert re.search(complaint, "; ".join(_bad(ProcessRun(scenario, 1, folder).run())))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.processes
 
 CUTS = 5
 OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=400, lease_ms=20_000)
-"""A slot is gone that is not heard for three heartbeats after its connection broke, also if it waits for a processor."""
+"""A slot is gone if it is not heard for three heartbeats after its connection broke, also if it had no processor."""
 
 
 def test_all_connections_of_all_slots_break_again_and_again_and_nothing_is_lost(tmp_path: Path) -> None:
