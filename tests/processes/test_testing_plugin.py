@@ -110,8 +110,11 @@ def test_a_replay_in_another_process_finds_what_depends_on_the_order_of_a_set() 
                 assert len(harness.replay(elsewhere=True)) == 3
 
 
-@pytest.mark.parametrize("name", ["test_orders.py", "test_sessions.py"])
-def test_the_examples_of_the_document_pass(tmp_path: Path, name: str) -> None:
-    found = re.search(rf"^```python {name}\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    assert "2 passed" in run(tmp_path, tests=found[1])
+def test_the_examples_of_the_document_pass(tmp_path: Path) -> None:
+    examples = dict(
+        re.findall(r"^```python (test_\w+\.py)\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    )
+    assert examples.keys() == {"test_orders.py", "test_sessions.py"}
+    for name, text in examples.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    assert "4 passed" in run(tmp_path, tests="")
