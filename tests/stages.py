@@ -24,7 +24,7 @@ STAGES = (
     Stage("unit", budget_s=110, timeout_s=30),
     Stage("worlds", budget_s=210, timeout_s=180),
     Stage("controls", budget_s=90, timeout_s=60),
-    Stage("processes", budget_s=300, timeout_s=60),
+    Stage("processes", budget_s=300, timeout_s=120),
     Stage("spark", budget_s=80, timeout_s=120),
 )
 UNIT = STAGES[1]

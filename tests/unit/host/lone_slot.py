@@ -14,7 +14,7 @@ from clonos.operators.image import JobImage
 from clonos_standby.inbox import Inbox
 from tests.unit.core.recording_shell import RecordingShell
 
-LIMIT_S = 10.0
+LIMIT_S = 25.0
 
 
 class Mailbox(Inbox):

@@ -6,7 +6,7 @@ import threading
 
 from clonos_standby.inbox import DRAIN_MAX, WAITING_MAX, Inbox
 
-LIMIT_S = 10.0
+LIMIT_S = 25.0
 
 
 def do_nothing() -> None:

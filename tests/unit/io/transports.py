@@ -13,7 +13,7 @@ from clonos.io.curve import NO_KEYS, new_keys
 from clonos.io.peers import PeerAddress
 from clonos.io.transport import AddressRewriter, Transport
 
-LIMIT_S = 10.0
+LIMIT_S = 25.0
 
 
 class Station:
