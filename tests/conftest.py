@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("clonos")
     group.addoption("--worlds", type=int, default=100, metavar="N", help="run N simulated worlds per test of worlds")
     group.addoption("--first-seed", type=lambda text: int(text, 0), default=1, metavar="SEED", help="seed of the first")
-    group.addoption("--stage-budgets", action="store_true", help="fail the tests of a stage beyond its time budget")
+    group.addoption("--stage-budgets", action="store_true", help="fail tests beyond the time budgets of their stages")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin no test beyond its stage's budget, and none on Spark without Java."""
+    """Begin no test beyond the budgets of its stage and those before, and none on Spark without Java."""
     stage = stage_of(item)
     item.config.stash[BUDGETS].begin(stage)
     if stage.name == "spark" and (missing := _what_java_misses()):

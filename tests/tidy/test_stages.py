@@ -13,7 +13,16 @@ def test_all_stages_together_take_fourteen_minutes_so_that_setup_has_two() -> No
 
 def test_a_test_beyond_the_budget_of_its_stage_fails_without_being_begun() -> None:
     budgets = Budgets(strict=True, started_s={UNIT.name: time.monotonic() - UNIT.budget_s - 1})
-    with pytest.raises(pytest.fail.Exception, match="the stage unit has taken 111 of its 110 s"):
+    with pytest.raises(pytest.fail.Exception, match="the stages unit have taken 111 of their 110 s"):
+        budgets.begin(UNIT)
+
+
+def test_a_stage_may_use_what_those_before_it_have_left_over_and_no_more() -> None:
+    static, together_s = STAGES[0], STAGES[0].budget_s + UNIT.budget_s
+    budgets = Budgets(strict=True, started_s={static.name: time.monotonic() - together_s + 20})
+    budgets.begin(UNIT)
+    budgets.started_s[static.name] -= 21
+    with pytest.raises(pytest.fail.Exception, match="the stages static, unit have taken 161 of their 160 s"):
         budgets.begin(UNIT)
 
 
