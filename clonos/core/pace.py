@@ -10,6 +10,10 @@ from clonos.core.ids import ChannelId
 from clonos.core.options import Options
 from clonos.core.ports import TaskPort
 
+COLUMNS_COST = 4
+"""A step over columns aims at so many times ``step_cost_us``: most of what it costs is for a batch or a distinct key,
+not for a record, so one that is cut short costs more a record, and is cut shorter for it."""
+
 CAUTIOUS_BARRIERS = 2
 """Barriers after which a cautious task is an ordinary one, if it has taken an element before the first: so the
 checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
@@ -31,6 +35,7 @@ class Pace:
         self._cost_ns = 0.0  # of one element
         self._output_bytes = 0.0  # for one element, to the channel that gets most
         self._last = 0  # limit
+        self.is_columnar = False  # it takes or gives columns
 
     def limit(self, room_bytes: int, calls_room: int) -> int:
         """How many elements the next step may take: its output shall fit into ``room_bytes``, and each may ask for one
@@ -40,7 +45,8 @@ class Pace:
             return min(1, calls_room)
         limit = options.step_records_first
         if self._cost_ns:
-            limit = min(max(1, int(options.step_cost_us * 1_000 / self._cost_ns)), options.step_records_max)
+            aim_ns = options.step_cost_us * 1_000 * (COLUMNS_COST if self.is_columnar else 1)
+            limit = min(max(1, int(aim_ns / self._cost_ns)), options.step_records_max)
         if self._output_bytes:
             # What is left of the room makes no tiny step: it may be passed by half a step.
             limit = min(limit, max(1, self._last // 2, int(room_bytes / self._output_bytes)))

@@ -250,6 +250,7 @@ class Task:
         if kind == Kind.ROWS:
             self.chain.process_rows(queue.port, batch)
         else:
+            self.pace.is_columnar = True
             self.chain.process_columns(queue.port, batch)
         self.pace.measure(count, began_ns)
         self.records_in += count
@@ -259,6 +260,7 @@ class Task:
         """The end of a step over so many elements. A replayed one is handed over with those behind it that are surely
         whole: the log has been where it came from for long, and each of them alone costs the slot as much as all."""
         self._held_count += count
+        self.pace.is_columnar = self.pace.is_columnar or self.outputs.are_columnar
         if not self.log.begins_with_whole_step or self._held_count >= self.options.step_records_max:
             self.pace.produced(self._held_count, self.emit())
 

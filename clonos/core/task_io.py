@@ -244,7 +244,7 @@ class Outlet:
 class Outputs:
     """All outlets of one incarnation, and the output positions where its current step began."""
 
-    __slots__ = ("_by_port", "_outlets", "_positions")
+    __slots__ = ("_by_port", "_outlets", "_positions", "are_columnar")
 
     def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, outside_claim: int = 0) -> None:
         restored = dict(snapshot.outputs) if snapshot else {}
@@ -261,6 +261,7 @@ class Outputs:
             self._outlets.append(outlet)
             self._by_port.setdefault(edge.port, []).append(outlet)
         self._positions: dict[ChannelId, int] = {}
+        self.are_columnar = False  # some have been
         self._remember()
 
     def _remember(self) -> None:
@@ -278,6 +279,7 @@ class Outputs:
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None) -> None:
         """A RecordBatch for every edge on ``port``."""
+        self.are_columnar = True
         for outlet in self._by_port.get(port, ()):
             outlet.columns(batch, keys)
 

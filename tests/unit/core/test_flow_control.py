@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow
 import pytest
 
 from clonos.core.options import Options
@@ -10,7 +11,9 @@ from clonos.core.room import UNLIMITED, Room
 from clonos.core.sessions import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
 from tests.unit.core.channel_pair import CHANNEL
 from tests.unit.core.lives import Life
+from tests.unit.core.telling_chain import ask
 from tests.unit.core.test_task_replay import work
+from tests.unit.core.test_task_services import line
 
 HEARTBEAT_MS, DELAY_MS = 100, 200
 MAX_BYTES = 4 << 20
@@ -89,3 +92,32 @@ def test_a_step_is_no_longer_than_there_is_room_for_its_output_and_none_is_tiny(
     assert pace.limit(100, 1_000) == 25  # half of the last one
     assert pace.limit(UNLIMITED, 7) == 7  # calls that may be open
     assert pace.limit(UNLIMITED, 0) == 0
+
+
+class Costly(Life):
+    """A port at which time goes by as a test says."""
+
+    spent_ns = 0
+
+    def cost_clock_ns(self) -> int:
+        return self.spent_ns
+
+
+def test_a_step_aims_at_what_it_may_cost_and_over_columns_at_four_times_as_much() -> None:
+    port = Costly(work(), 1)
+    pace = Pace(Options(step_cost_us=5_000), port, is_cautious=False)
+    began_ns = pace.begin()
+    port.spent_ns += 100_000
+    pace.measure(10, began_ns)
+    assert pace.limit(UNLIMITED, 100_000) == 500
+    pace.is_columnar = True
+    assert pace.limit(UNLIMITED, 100_000) == 2_000
+
+
+def test_a_task_knows_that_it_takes_or_gives_columns() -> None:
+    assert Life(work(), 2).run().task.pace.is_columnar
+    rows = Life(line(ask), 2).run().task
+    assert not rows.pace.is_columnar
+    rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
+    rows.emit_unless_followed(1)
+    assert rows.pace.is_columnar
