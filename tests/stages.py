@@ -20,12 +20,12 @@ class Stage:
 
 
 STAGES = (
-    Stage("static", budget_s=50, timeout_s=60),
-    Stage("unit", budget_s=110, timeout_s=30),
-    Stage("worlds", budget_s=220, timeout_s=180),
-    Stage("controls", budget_s=100, timeout_s=60),
-    Stage("processes", budget_s=280, timeout_s=120),
-    Stage("spark", budget_s=80, timeout_s=120),
+    Stage("static", budget_s=40, timeout_s=60),
+    Stage("unit", budget_s=105, timeout_s=30),
+    Stage("worlds", budget_s=190, timeout_s=180),
+    Stage("controls", budget_s=90, timeout_s=60),
+    Stage("processes", budget_s=340, timeout_s=120),
+    Stage("spark", budget_s=75, timeout_s=120),
 )
 UNIT = STAGES[1]
 
