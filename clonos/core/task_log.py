@@ -248,7 +248,7 @@ class TaskLog:
         if effect and not self._has_effects:
             raise EffectUndeclared(self.task_name, service)
         digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
-        key = self._intend(service, digest) if effect else (self._request_key(service, digest), False)
+        key = self._intend(digest) if effect else (self._request_key(service, digest), False)
         entry = self.follow(d.CALL)
         if entry is None:
             if key[1]:
@@ -294,19 +294,20 @@ class TaskLog:
     def _key(self, place: str, digest: bytes) -> str:
         return blake2b(f"{self._key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
 
-    def _intend(self, service: str, digest: bytes) -> tuple[str, bool]:
+    def _intend(self, digest: bytes) -> tuple[str, bool]:
         """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it.
 
         With the request: where a log is lost with all its keepers, another call may come to stand at this position.
         """
-        key = self._key(f"intent/{self.end_bytes_followed}", digest)
+        place = f"intent/{self.end_bytes_followed}"
         entry = self.follow(d.INTENT)
         if entry is not None:
-            return key, self.peek() is None
-        self.append(d.blob(d.INTENT, service.encode()))
+            # The key that the outside knows, also where user code has made the request of what is in no log.
+            return self._key(place, entry[3]), self.peek() is None
+        self.append(d.blob(d.INTENT, digest))
         self.flush()
         self._port.await_kept(self._end_bytes)
-        return key, False
+        return self._key(place, digest), False
 
     def _perform(
         self,

@@ -294,6 +294,16 @@ def test_g47_another_request_at_the_same_place_of_a_log_has_another_key() -> Non
     assert set(other.performed).isdisjoint(first.performed)
 
 
+def test_g47_an_effect_in_doubt_keeps_its_key_also_where_user_code_asks_for_something_else_by_then() -> None:
+    """It has made the request of what is no service, which is against the rules: that is no reason to pay twice."""
+    first = Life(line(pay), 2).run()
+    place = tags_of(first.log).index(d.INTENT)
+    start = Start(first.log[: ends_of_entries(first.log)[place + 1]])
+    second = Life(line(lambda chain, row: pay_idempotent(chain, row + 14)), 50, start).run()
+    assert second.performed[0] == first.performed[0]
+    assert set(second.performed[1:]).isdisjoint(first.performed)
+
+
 def test_g47_wherever_the_log_is_cut_the_next_life_pays_only_what_was_not_logged() -> None:
     job = line(pay)
     first = Life(job, 2).run()
