@@ -17,6 +17,16 @@ from clonos.core.ports import Finished, TaskPort
 UNLIMITED = 1 << 30
 
 
+def request_digest(service: str, request: bytes) -> bytes:
+    """What tells a request from others."""
+    return blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
+
+
+def idempotency_key(key_space: str, place: str, digest: bytes) -> str:
+    """Of a request that is made at this place of a task's life."""
+    return blake2b(f"{key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
+
+
 class OpenCalls:
     """Those that have been asked for and not been handed over."""
 
@@ -41,9 +51,8 @@ class OpenCalls:
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
         """User code asks for a call; it begins when the task is live."""
-        digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
-        place = f"{self._key_space}/async/{number}/".encode()
-        self._open[number] = service, blake2b(place + digest, digest_size=16).hexdigest(), perform
+        key = idempotency_key(self._key_space, f"async/{number}", request_digest(service, request))
+        self._open[number] = service, key, perform
         self._unbegun.append(number)
 
     def begin(self) -> None:

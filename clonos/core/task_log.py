@@ -6,12 +6,11 @@ While the log lasts, everything asked for is read from it; where it ends, the ta
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 
 from clonos.core import determinants as d
 from clonos.core.errors import JobError, ReplayDiverged
 from clonos.core.ids import ChannelId
-from clonos.core.open_calls import OpenCalls
+from clonos.core.open_calls import OpenCalls, idempotency_key, request_digest
 from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.ports import Emission, TaskPort
 from clonos.core.recorder import tick_due_ns
@@ -247,7 +246,7 @@ class TaskLog:
         self._check_opened(service)
         if effect and not self._has_effects:
             raise EffectUndeclared(self.task_name, service)
-        digest = blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
+        digest = request_digest(service, request)
         key = self._intend(digest) if effect else (self._request_key(service, digest), False)
         entry = self.follow(d.CALL)
         if entry is None:
@@ -289,10 +288,7 @@ class TaskLog:
             occurrence = self.calls.get(service, 0)
             self.calls[service] = occurrence + 1
             place = f"call/{occurrence}"
-        return self._key(place, digest)
-
-    def _key(self, place: str, digest: bytes) -> str:
-        return blake2b(f"{self._key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
+        return idempotency_key(self._key_space, place, digest)
 
     def _intend(self, digest: bytes) -> tuple[str, bool]:
         """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it.
@@ -303,11 +299,11 @@ class TaskLog:
         entry = self.follow(d.INTENT)
         if entry is not None:
             # The key that the outside knows, also where user code has made the request of what is in no log.
-            return self._key(place, entry[3]), self.peek() is None
+            return idempotency_key(self._key_space, place, entry[3]), self.peek() is None
         self.append(d.blob(d.INTENT, digest))
         self.flush()
         self._port.await_kept(self._end_bytes)
-        return self._key(place, digest), False
+        return idempotency_key(self._key_space, place, digest), False
 
     def _perform(
         self,
