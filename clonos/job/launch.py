@@ -89,6 +89,7 @@ def launch(
             packed,
             store.url,
             place.slot_binding,
+            folder_root=place.folder_root,
             address_rewriter=rewriter,
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
             fault_points=run.fault_points,

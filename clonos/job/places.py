@@ -29,7 +29,8 @@ LOCAL_MASTERS: Final = "local"
 class Place:
     """Made for one run. ``close`` gives back what belongs to it; the provider is closed before.
 
-    ``is_one_machine``: a path is the same file for driver and slots. ``can_spread``: a slot may come in another domain
+    ``is_one_machine``: a path is the same file for driver and slots; then ``folder_root`` is where their local folders
+    are, else it is empty and each slot finds a place on its machine. ``can_spread``: a slot may come in another domain
     than those before. ``address_rewriter``: of the connections that driver and slots make.
     """
 
@@ -40,6 +41,7 @@ class Place:
     is_one_machine: bool
     can_spread: bool
     close: Callable[[], None]
+    folder_root: str = ""
     address_rewriter: AddressRewriter | None = None
 
 
@@ -75,6 +77,7 @@ def _processes(run: RunOptions) -> Place:
         is_one_machine=True,
         can_spread=run.domains != 1,
         close=lambda: _close(None, local),
+        folder_root=str(local.root),
     )
 
 
@@ -99,6 +102,7 @@ def _spark(name: str, settings: Settings, session: Any) -> Place:
             is_one_machine=local is not None,
             can_spread=has_executors(context),
             close=lambda: _close(own, local),
+            folder_root="" if local is None else str(local.root),
         )
     except BaseException:
         _close(own, None)
@@ -111,7 +115,7 @@ def _close(own: Any, local: LocalFolder | None) -> None:
     if own is not None:
         own.close()
     if local is not None:
-        sweep(default_root())  # a slot that was killed has left its folder
+        sweep(local.root)  # a slot that was killed has left its folder
 
 
 def _local_folder() -> LocalFolder:

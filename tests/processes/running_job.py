@@ -121,7 +121,7 @@ def running(
         if isinstance(sink, TransactionalSink):
             sink.prepare_output(record.job_id, resume, False)
     metadata = decode_metadata(opened.checkpoint_metadata(), "chain") if resume else None
-    local = LocalFolder(folder, "d")
+    local = LocalFolder(folder, "driver-00000000000d")
     jobs: list[RunningJob] = []
     providers: list[ProcessSlots] = []
 
