@@ -82,7 +82,14 @@ def _processes(run: RunOptions) -> Place:
 
 
 def _spark(name: str, settings: Settings, session: Any) -> Place:
-    from clonos.spark.session import OwnContext, context_of, has_executors, is_local, warn_if_open
+    from clonos.spark.session import (
+        OwnContext,
+        context_of,
+        has_executors,
+        is_local,
+        warn_if_open,
+        warn_if_unauthenticated,
+    )
     from clonos.spark.slots import SparkSlots
 
     run = settings.run
@@ -94,6 +101,7 @@ def _spark(name: str, settings: Settings, session: Any) -> Place:
         local = _local_folder() if is_local(context) else None
         if local is None:
             warn_if_open(context)
+        warn_if_unauthenticated(context)
         return Place(
             provider=lambda listener: SparkSlots(context, listener),
             driver_binding=_driver_binding(context, run) if local is None else Binding(folder=str(local.path)),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
 import tempfile
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from clonos.core.errors import EnvironmentFault, JobError
+from clonos.io.entropy import random_bytes
 from clonos.spark.java import check_java
 
 if TYPE_CHECKING:
@@ -60,6 +63,13 @@ SETTINGS: Final = {
     "spark.locality.wait": "0",
     "spark.dynamicAllocation.enabled": "false",
 }
+
+CLUSTER_HERE: Final = re.compile(r"local-cluster\[|spark://(localhost|127\.[\d.]+|\[::1\])(:|,|$)")
+"""Masters of clusters whose workers are on the driver's machine."""
+
+SECRET_BYTES: Final = 32
+PAGES_FILTER: Final = "org.apache.spark.ui.JWSFilter"
+"""Lets requests to the web pages of master and workers pass that bear a token, and nobody is given one."""
 
 
 class SparkNotStarted(EnvironmentFault):
@@ -131,6 +141,18 @@ def warn_if_open(context: SparkContext) -> None:
         )
 
 
+def warn_if_unauthenticated(context: SparkContext) -> None:
+    """The ports of a cluster on this machine are within reach of all its users."""
+    is_here = CLUSTER_HERE.match(str(context.master)) is not None
+    if is_here and context.getConf().get("spark.authenticate", "false") != "true":
+        logger.warning(
+            "the Spark session on %s has no spark.authenticate, so every user of this machine can run code as yours"
+            " through its ports: set spark.authenticate and spark.authenticate.secret in a spark-defaults.conf that"
+            " only you can read (docs/security.md)",
+            context.master,
+        )
+
+
 def active_context() -> SparkContext | None:
     """The SparkContext that this process has, if any."""
     return SparkContext._active_spark_context
@@ -169,6 +191,9 @@ def _new_context(name: str, master: str, settings: Mapping[str, str], folder: Pa
             if SparkContext._gateway is None:  # else a JVM of an earlier run is there, and is used again
                 launch: Any = launch_gateway  # untyped
                 gateway = launch(configuration, {"stdout": output, "stderr": output})
+            # Only now: before, they would be among the arguments of the JVM, which every user of the machine can read.
+            for key, value in _secrets(master).items():
+                configuration.set(key, value)
             return SparkContext(conf=configuration, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
             lines = log.read_text("utf-8", "replace").splitlines()[-LOG_LINES_SHOWN:]
@@ -183,6 +208,18 @@ def _of_place(master: str) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": import_path(),
         "spark.python.daemon.module": "clonos.spark.warm_daemon",
         "spark.executor.extraJavaOptions": QUICK_JAVA,
+    }
+
+
+def _secrets(master: str) -> dict[str, str]:
+    """What keeps the machine's other users from Spark's ports: they could run code as this user by each of them."""
+    if not _is_local(master):
+        return {}  # the cluster has its own
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": random_bytes(SECRET_BYTES).hex(),
+        "spark.ui.filters": PAGES_FILTER,
+        f"spark.{PAGES_FILTER}.param.secretKey": urlsafe_b64encode(random_bytes(SECRET_BYTES)).decode("ascii"),
     }
 
 
