@@ -45,13 +45,13 @@ class Place:
     address_rewriter: AddressRewriter | None = None
 
 
-def open_place(name: str, settings: Settings, session: Any) -> Place:
-    """Starts Spark where it is needed and not given."""
+def open_place(name: str, settings: Settings, session: Any, hash_seed: str) -> Place:
+    """Starts Spark where it is needed and not given. ``hash_seed``: the job's; a session that is given has its own."""
     if settings.run.slots is SlotKind.PROCESS:
         if session is not None:
             raise JobError("spark= is for slots on Spark: leave it out, or take slots='spark'.")
-        return _processes(settings.run)
-    return _spark(name, settings, session)
+        return _processes(settings.run, hash_seed)
+    return _spark(name, settings, session, hash_seed)
 
 
 def is_one_machine(run: RunOptions, session: Any) -> bool:
@@ -65,15 +65,15 @@ def is_one_machine(run: RunOptions, session: Any) -> bool:
     return is_local(context_of(session))
 
 
-def _processes(run: RunOptions) -> Place:
+def _processes(run: RunOptions, hash_seed: str) -> Place:
     from clonos.io.processes import ProcessSlots
 
     local = _local_folder()
     return Place(
-        provider=lambda listener: ProcessSlots(listener, domains=run.domains, warm_modules=WARM_MODULES),
+        provider=lambda listener: ProcessSlots(listener, hash_seed, domains=run.domains, warm_modules=WARM_MODULES),
         driver_binding=Binding(folder=str(local.path)),
         slot_binding=Binding(folder="ipc"),
-        hash_seed="0",
+        hash_seed=hash_seed,
         is_one_machine=True,
         can_spread=run.domains != 1,
         close=lambda: _close(None, local),
@@ -81,11 +81,12 @@ def _processes(run: RunOptions) -> Place:
     )
 
 
-def _spark(name: str, settings: Settings, session: Any) -> Place:
+def _spark(name: str, settings: Settings, session: Any, hash_seed: str) -> Place:
     from clonos.spark.session import (
         OwnContext,
         context_of,
         has_executors,
+        hash_seed_of,
         is_local,
         warn_if_open,
         warn_if_unauthenticated,
@@ -93,7 +94,7 @@ def _spark(name: str, settings: Settings, session: Any) -> Place:
     from clonos.spark.slots import SparkSlots
 
     run = settings.run
-    own = OwnContext.start(name, run.master) if session is None else None
+    own = OwnContext.start(name, run.master, hash_seed) if session is None else None
     context = own.context if own is not None else context_of(session)
     try:
         for file in run.py_files:
@@ -106,7 +107,7 @@ def _spark(name: str, settings: Settings, session: Any) -> Place:
             provider=lambda listener: SparkSlots(context, listener),
             driver_binding=_driver_binding(context, run) if local is None else Binding(folder=str(local.path)),
             slot_binding=_slot_binding(run) if local is None else Binding(folder="ipc"),
-            hash_seed=str(context.environment.get("PYTHONHASHSEED", "0")),
+            hash_seed=hash_seed if own is not None else hash_seed_of(context),
             is_one_machine=local is not None,
             can_spread=has_executors(context),
             close=lambda: _close(own, local),

@@ -93,8 +93,8 @@ class OwnContext:
         self.folder = folder
 
     @classmethod
-    def start(cls, name: str, master: str, settings: Mapping[str, str] | None = None) -> OwnContext:
-        """Checks Java, launches the JVM, connects to ``master``. ``settings``: of Spark, over the library's own."""
+    def start(cls, name: str, master: str, hash_seed: str) -> OwnContext:
+        """Checks Java, launches the JVM, connects to ``master``. ``hash_seed``: PYTHONHASHSEED of its Python."""
         if active_context() is not None:
             raise JobError(
                 "this process has a SparkContext already, so no second one can be started:"
@@ -103,7 +103,9 @@ class OwnContext:
         check_java()
         folder = Path(tempfile.mkdtemp(prefix="clonos-spark-"))
         try:
-            return cls(_new_context(name, master, settings or {}, folder), folder)
+            context = _new_context(name, master, folder)
+            context.environment["PYTHONHASHSEED"] = hash_seed  # pyspark has set the driver's own, or 0
+            return cls(context, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -127,6 +129,23 @@ def context_of(session: Any) -> SparkContext:
     if not isinstance(context, SparkContext):
         raise JobError(f"spark= takes a SparkSession or a SparkContext, not {type(session).__qualname__}.")
     return context
+
+
+def hash_seed_of(context: SparkContext) -> str:
+    """PYTHONHASHSEED of the Python workers; one that is known to all is warned of. Raises: JobError."""
+    hash_seed = str(context.environment.get("PYTHONHASHSEED", "0"))
+    if not hash_seed.isdecimal():
+        raise JobError(
+            f"the Spark session was made with PYTHONHASHSEED={hash_seed}, but all slots of a job need the same hash"
+            " seed: set it to a number before the session is made."
+        )
+    if int(hash_seed) == 0:
+        logger.warning(
+            "the Spark session was made with hash seed 0, which everybody knows: who chooses the keys of records can"
+            " slow the job down by keys that collide; set PYTHONHASHSEED to a secret number before the session is made"
+            " (docs/security.md)"
+        )
+    return hash_seed
 
 
 def warn_if_open(context: SparkContext) -> None:
@@ -177,11 +196,11 @@ def import_path() -> str:
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path if not entry.endswith(".zip"))
 
 
-def _new_context(name: str, master: str, settings: Mapping[str, str], folder: Path) -> SparkContext:
+def _new_context(name: str, master: str, folder: Path) -> SparkContext:
     settings_file, log = folder / "log4j2.properties", folder / "spark.log"
     settings_file.write_text(LOGGING, "utf-8")
     configuration = SparkConf().setAppName(name).setMaster(master)
-    for key, value in (SETTINGS | _of_place(master) | {"spark.app.name": name} | dict(settings)).items():
+    for key, value in (SETTINGS | _of_place(master) | {"spark.app.name": name}).items():
         configuration.set(key, value)
     quick = f"{QUICK_JAVA} " if _is_local(master) else ""
     configuration.set("spark.driver.extraJavaOptions", f"{quick}-Dlog4j2.configurationFile=file:{settings_file}")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from clonos.connectors import collect, values
+from clonos.connectors import collect, files, values
+from clonos.core.coordination import Ending
+from clonos.io.store import CheckpointStore
 from clonos.job import Job
+from tests.processes.gated_source import Gate, GatedNumbers
 
 pytestmark = pytest.mark.processes
+
+LIMIT_S = 40.0
 
 
 @pytest.fixture
@@ -41,3 +48,57 @@ def test_a_job_whose_local_folder_is_squatted_runs_elsewhere_and_deletes_nothing
     instead = [path for path in temporary.glob("clonos-*") if path != squatted]
     assert len(instead) == 1, "driver and slots share one root"
     assert list(instead[0].iterdir()) == []
+
+
+def _with_seed(number: int) -> dict[str, object]:
+    return {"n": number, "seed": os.environ["PYTHONHASHSEED"], "hash": hash("clonos")}
+
+
+class Hashing:
+    """A job that says in each row what its process hashes text with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.gate = Gate(folder / "gate")
+
+    def job(self) -> Job:
+        job = Job("hashing", slots="process", parallelism=2, checkpoint_every="100ms", store=self.folder / "store")
+        job.source(GatedNumbers(self.gate)).map(_with_seed).sink(files.jsonl(self.folder / "output"))
+        return job
+
+    def wait_until_committed(self, count: int) -> None:
+        """Waits for so many records of output."""
+        waiting = threading.Event()
+        for _ in range(int(LIMIT_S * 50)):
+            if (self.folder / "output" / "_manifests").exists() and len(self.rows()) >= count:
+                return
+            waiting.wait(0.02)
+        raise AssertionError(f"{len(self.rows())} of {count} records are committed")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All output."""
+        return list(files.read_committed(self.folder / "output"))
+
+    def told(self) -> set[tuple[str, int]]:
+        """All pairs of seed and hash in the output."""
+        return {(row["seed"], row["hash"]) for row in self.rows()}
+
+
+def test_each_job_has_a_hash_seed_of_its_own_which_a_resume_keeps(tmp_path: Path) -> None:
+    one, other = Hashing(tmp_path / "one"), Hashing(tmp_path / "other")
+    one.gate.open_to(20)
+    with one.job().start() as handle:
+        one.wait_until_committed(40)
+        handle.stop(drain=True)
+        assert handle.wait(LIMIT_S).ending is Ending.DRAINED
+    for hashing in (one, other):
+        hashing.gate.end(50)
+    one.job().run(resume=True)
+    other.job().run()
+    assert len(one.rows()) == 100
+    ((seed, hashed),) = one.told()
+    ((other_seed, other_hashed),) = other.told()
+    assert seed == CheckpointStore(str(one.folder / "store")).find_job().hash_seed
+    assert seed not in (other_seed, "0")
+    assert hashed != other_hashed

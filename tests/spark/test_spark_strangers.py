@@ -17,6 +17,8 @@ import pyspark
 import pytest
 from pyspark import SparkContext
 
+from tests.spark.conftest import HASH_SEED
+
 STRANGER = Path(__file__).with_name("stranger.py")
 DRIVERS = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "work")
 LIMIT_S = 60.0
@@ -33,7 +35,7 @@ def _secrets(context: SparkContext) -> list[str]:
     """What nobody else may know."""
     found = [value for key, value in context.getConf().getAll() if re.search(r"\.secret$|\.secretKey$", key)]
     assert len(found) == 2
-    return found
+    return [*found, HASH_SEED]
 
 
 def _rpc_endpoints() -> list[str]:
