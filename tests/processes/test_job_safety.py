@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -102,3 +103,27 @@ def test_each_job_has_a_hash_seed_of_its_own_which_a_resume_keeps(tmp_path: Path
     assert seed == CheckpointStore(str(one.folder / "store")).find_job().hash_seed
     assert seed not in (other_seed, "0")
     assert hashed != other_hashed
+
+
+def _open_files_max(number: int) -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """A soft limit such as systems give by default; slots inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
+def test_driver_and_slots_may_open_as_many_files_as_the_hard_limit_allows(tmp_path: Path) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    job, output = Job("files", slots="process", store=tmp_path / "store"), collect()
+    job.source(values(range(1))).map(_open_files_max).sink(output)
+    job.run()
+    assert output.rows == [most]
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, hard)
