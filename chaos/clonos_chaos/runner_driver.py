@@ -66,9 +66,11 @@ class Rewriters:
         return address
 
 
-def _open_place(rewriters: tuple[AddressRewriter, ...], name: str, settings: Settings, session: Any) -> Place:
+def _open_place(
+    rewriters: tuple[AddressRewriter, ...], name: str, settings: Settings, session: Any, hash_seed: str
+) -> Place:
     """The usual place, or the same with TCP through proxies."""
-    place = open_place(name, settings, session)
+    place = open_place(name, settings, session, hash_seed)
     if not rewriters:
         return place
     through = Rewriters(rewriters)

@@ -117,7 +117,7 @@ def register(state: CoordinatorState, event: Received) -> None:
 def _why_refused(state: CoordinatorState, message: Register) -> str:
     found = dict(message.versions)
     wrong = [
-        f"{name} {found[name]} instead of {state.versions[name]}"
+        _difference(name, found[name], state.versions[name])
         for name in sorted(found.keys() & state.versions.keys())
         if found[name] != state.versions[name]
     ]
@@ -127,6 +127,12 @@ def _why_refused(state: CoordinatorState, message: Register) -> str:
         f"slot {message.slot} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need the"
         " driver's: ship an environment to the executors (spark.archives or a container image) and set PYSPARK_PYTHON."
     )
+
+
+def _difference(name: str, found: str, expected: str) -> str:
+    if name == "hash_seed":  # a secret: this text is logged
+        return "another hash_seed (PYTHONHASHSEED)"
+    return f"{name} {found} instead of {expected}"
 
 
 # ------------------------------------------------------------------ forming

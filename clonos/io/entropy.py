@@ -13,6 +13,11 @@ def random_bytes(count: int) -> bytes:
     return os.urandom(count)
 
 
+def random_hash_seed() -> str:
+    """A value of PYTHONHASHSEED that nobody can guess. 0 is left out: it would switch the seed off."""
+    return str(1 + int.from_bytes(os.urandom(8), "little") % 0xFFFF_FFFF)
+
+
 def random_uuid() -> uuid.UUID:
     """A version 4 UUID from the operating system."""
     return uuid.uuid4()

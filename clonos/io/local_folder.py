@@ -1,20 +1,34 @@
 """The folder of one process: it holds all that the process leaves on the local disk, and a lock while it lives.
 
-Whoever comes later sweeps the folders whose lock nobody holds: their processes are dead, however they died.
+A later process sweeps the folders whose lock nobody holds: their processes are dead, however they died. The root lies
+where other users can write, so it is trusted only as a real folder of this user that no one else may enter; all work
+below it is relative to its descriptor, follows no link and touches only names that this module makes.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from clonos.core.errors import EnvironmentFault
 
-LOCK_SUFFIX = ".lock"
+logger = logging.getLogger("clonos.io")
+
+LOCK_SUFFIX: Final = ".lock"
+FOLDER_NAME: Final = re.compile(r"[0-9a-f]{16}|driver-[0-9a-f]{12}", re.ASCII)
+"""Of a slot's folder and of a driver's."""
+
+_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_LOCK: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FolderRefused(EnvironmentFault):
@@ -30,76 +44,162 @@ class FolderRefused(EnvironmentFault):
 
 
 class LocalFolder:
-    """``path`` is this process's own, with mode 0700. ``close`` removes it."""
+    """``path`` is this process's own, with mode 0700, below ``root``. ``close`` removes it."""
 
     def __init__(self, root: Path, name: str) -> None:
-        _own_root(root)
+        """``name`` matches ``FOLDER_NAME``. Raises: FolderRefused."""
+        assert FOLDER_NAME.fullmatch(name), name
+        self.root = root
         self.path = root / name
-        self._lock_path = root / f"{name}{LOCK_SUFFIX}"
-        self._lock = _make_lock(self._lock_path)
-        # The lock is held before the folder exists, so no sweep can take it for a dead one's.
-        self.path.mkdir(mode=0o700, exist_ok=True)
+        _make_root(root)
+        with ExitStack() as on_failure:
+            self._root = _open_private(root)
+            on_failure.callback(os.close, self._root)
+            self._lock = _make_lock(self._root, f"{name}{LOCK_SUFFIX}", self.path)
+            on_failure.callback(os.close, self._lock)
+            # The lock is held before the folder exists, so no sweep can take it for a dead one's.
+            os.mkdir(name, 0o700, dir_fd=self._root)
+            on_failure.pop_all()
 
     def close(self) -> None:
         """Removes the folder and gives the lock back."""
         if self._lock >= 0:
-            shutil.rmtree(self.path, ignore_errors=True)
-            self._lock_path.unlink(missing_ok=True)
+            shutil.rmtree(self.path.name, ignore_errors=True, dir_fd=self._root)
+            _unlink(self._root, f"{self.path.name}{LOCK_SUFFIX}")
             os.close(self._lock)
+            os.close(self._root)
             self._lock = -1
 
 
 def default_root() -> Path:
-    """Short, since sockets lie within, and one per user."""
-    return Path(tempfile.gettempdir()) / f"clonos-{os.getuid()}"
+    """A private folder of this user, made if need be: short, since sockets lie within.
+
+    It is ``clonos-<uid>`` in the folder for temporary files. Where that is another user's or open to others, it is
+    ``clonos`` in XDG_RUNTIME_DIR, or a new folder, which later processes find.
+    """
+    usual = Path(tempfile.gettempdir()) / f"clonos-{os.getuid()}"
+    try:
+        _make_root(usual)
+        _check_private(usual)
+    except FolderRefused as refused:
+        other = _other_root(usual)
+        logger.warning("%s: %s. %s is used instead", usual, refused.reason, other)
+        return other
+    return usual
 
 
 def sweep(root: Path) -> list[str]:
-    """Removes the folders of dead processes; answers their names."""
-    if not root.is_dir():
+    """Removes the folders of dead processes; answers their names. Raises: FolderRefused."""
+    if not os.path.lexists(root):
         return []
     swept = []
-    for lock_path in sorted(root.glob(f"*{LOCK_SUFFIX}")):
-        lock = _take_lock(lock_path)
-        if lock < 0:
-            continue
-        name = lock_path.name.removesuffix(LOCK_SUFFIX)
-        shutil.rmtree(root / name, ignore_errors=True)
-        lock_path.unlink(missing_ok=True)  # last: a folder without a lock file would never be swept
-        os.close(lock)
-        swept.append(name)
+    with _opened_private(root) as root_fd:
+        for lock_name in sorted(os.listdir(root_fd)):
+            name = lock_name.removesuffix(LOCK_SUFFIX)
+            if name == lock_name or not FOLDER_NAME.fullmatch(name):
+                continue
+            lock = _take_lock(root_fd, lock_name)
+            if lock < 0:
+                continue
+            shutil.rmtree(name, ignore_errors=True, dir_fd=root_fd)
+            _unlink(root_fd, lock_name)  # last: a folder without a lock file would never be swept
+            os.close(lock)
+            swept.append(name)
     return swept
 
 
-def _own_root(root: Path) -> None:
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = root.stat()
-    if found.st_uid != os.getuid():
-        raise FolderRefused(str(root), f"it belongs to user {found.st_uid}, expected {os.getuid()}")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        raise FolderRefused(str(root), f"its mode is {stat.S_IMODE(found.st_mode):o}, others may enter; expected 700")
+def _other_root(usual: Path) -> Path:
+    """The first safe one of the places that stand in for the usual one."""
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    if runtime.is_absolute() and _is_private(runtime):
+        try:
+            _make_root(runtime / "clonos")
+            _check_private(runtime / "clonos")
+        except FolderRefused:
+            pass
+        else:
+            return runtime / "clonos"
+    made_before = filter(_is_private, sorted(usual.parent.glob(f"{usual.name}-*")))
+    return next(made_before, None) or Path(tempfile.mkdtemp(prefix=f"{usual.name}-", dir=usual.parent))
 
 
-def _make_lock(path: Path) -> int:
-    """A descriptor that holds a new lock. It is held before it has its name, so that no sweep comes between."""
-    unnamed = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(unnamed, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600)
+def _make_root(root: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.link(unnamed, path)
+        root.mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        os.close(descriptor)
-        raise FolderRefused(str(path), "another process has this lock") from None
+        return
+    except OSError as error:
+        raise FolderRefused(str(root), f"it cannot be made: {error.strerror}") from None
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        _check_private(folder)
+    except FolderRefused:
+        return False
+    return True
+
+
+def _check_private(folder: Path) -> None:
+    os.close(_open_private(folder))
+
+
+@contextmanager
+def _opened_private(folder: Path) -> Iterator[int]:
+    descriptor = _open_private(folder)
+    try:
+        yield descriptor
     finally:
-        unnamed.unlink()
+        os.close(descriptor)
+
+
+def _open_private(folder: Path) -> int:
+    """A descriptor of a real folder of this user's that nobody else may enter. Raises: FolderRefused."""
+    try:
+        _refuse_unsafe(folder, os.lstat(folder))
+        descriptor = os.open(folder, _OPEN_FOLDER)
+    except OSError as error:
+        raise FolderRefused(str(folder), f"it cannot be opened: {error.strerror}") from None
+    try:
+        _refuse_unsafe(folder, os.fstat(descriptor))  # it may be another one by now
+    except FolderRefused:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
-def _take_lock(path: Path) -> int:
-    """A descriptor that holds an existing lock, or -1 if its process lives or the file has gone."""
+def _refuse_unsafe(folder: Path, found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        raise FolderRefused(str(folder), "it is a symbolic link")
+    if not stat.S_ISDIR(found.st_mode):
+        raise FolderRefused(str(folder), "it is not a folder")
+    if found.st_uid != os.getuid():
+        raise FolderRefused(str(folder), f"it belongs to user {found.st_uid}, expected {os.getuid()}")
+    if mode & 0o077:
+        raise FolderRefused(str(folder), f"its mode is {mode:o}, others may enter; expected 700")
+
+
+def _make_lock(root_fd: int, name: str, folder: Path) -> int:
+    """A descriptor that holds a new lock. It is held before it has its name, so that no sweep comes between."""
+    unnamed = f"{name}.{os.getpid()}"
+    descriptor = os.open(unnamed, _OPEN_LOCK | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=root_fd)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.link(unnamed, name, src_dir_fd=root_fd, dst_dir_fd=root_fd)
+    except FileExistsError:
+        os.close(descriptor)
+        raise FolderRefused(str(folder), "another process has its lock") from None
+    finally:
+        os.unlink(unnamed, dir_fd=root_fd)
+    return descriptor
+
+
+def _take_lock(root_fd: int, name: str) -> int:
+    """A descriptor that holds an existing lock, or -1 if its process lives, the file has gone or is no lock of ours."""
+    try:
+        descriptor = os.open(name, _OPEN_LOCK, dir_fd=root_fd)
+    except OSError:
         return -1
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,3 +207,10 @@ def _take_lock(path: Path) -> int:
         os.close(descriptor)
         return -1
     return descriptor
+
+
+def _unlink(root_fd: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=root_fd)
+    except FileNotFoundError:
+        return

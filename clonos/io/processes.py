@@ -27,6 +27,7 @@ END_TIMEOUT_S = 10.0
 class ProcessSlots:
     """Bears slots in child processes. ``domains``: 0 makes each slot a domain of its own.
 
+    ``hash_seed``: PYTHONHASHSEED of all slots.
     ``warm_modules`` are imported once, before any slot is forked. ``output``: file that gets what slots print; None
     leaves them the driver's. ``order`` and ``close`` are for one thread, the listener is called from another.
     """
@@ -34,6 +35,7 @@ class ProcessSlots:
     def __init__(
         self,
         listener: Listener,
+        hash_seed: str,
         domains: int = 0,
         warm_modules: tuple[str, ...] = (),
         output: Path | None = None,
@@ -53,7 +55,7 @@ class ProcessSlots:
                 stdout=opened,
                 stderr=opened,
                 pass_fds=(events_write_fd,),
-                env=_environment(),
+                env=_environment(hash_seed),
                 start_new_session=True,  # a Ctrl-C in the terminal is the driver's alone
             )
         except OSError as error:
@@ -142,10 +144,10 @@ class ProcessSlots:
             self._end(order, "the process that bears slots has ended")
 
 
-def _environment() -> dict[str, str]:
+def _environment(hash_seed: str) -> dict[str, str]:
     """The driver's, with one hash seed for all slots and the driver's own import path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": path}
+    return os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
 
 
 def _reason(code: int) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from clonos.core.errors import JobError
 from clonos.io.cloud_files import CloudFiles
-from clonos.io.entropy import random_bytes
+from clonos.io.entropy import random_bytes, random_hash_seed
 from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.hadoop_files import HadoopFiles
 from clonos.io.object_files import LocalFiles, ObjectFiles, ObjectMissing
@@ -25,13 +26,20 @@ JOB_NAME = "job"
 OBJECTS = "objects"
 
 
+HashSeed: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,9})\Z")]
+
+
 class JobRecord(msgspec.Struct, frozen=True):
-    """The identity of a job, made at its first start. ``splits``: what its sources were divided into then."""
+    """The identity of a job, made at its first start. ``splits``: what its sources were divided into then.
+
+    ``hash_seed``: PYTHONHASHSEED of its slots, a secret; "0" was that of all jobs before it was drawn.
+    """
 
     format: int
     name: str
     job_id: str
     splits: dict[str, tuple[bytes, ...]] = {}
+    hash_seed: HashSeed = "0"
 
 
 class StoreInUse(JobError):
@@ -124,8 +132,12 @@ class CheckpointStore:
         resume: bool = False,
         overwrite: bool = False,
         splits: Mapping[str, tuple[bytes, ...]] | None = None,
+        hash_seed: str = "",
     ) -> JobRecord:
-        """Finds the job (``resume``), or makes one in a store that is empty or may be overwritten; claims a term."""
+        """Finds the job (``resume``), or makes one in a store that is empty or may be overwritten; claims a term.
+
+        ``hash_seed``: of a job that is made; empty draws one.
+        """
         if resume:
             record = self.find_job()
             self.claim()
@@ -133,7 +145,8 @@ class CheckpointStore:
         found = self._read_record()
         if found is not None and not overwrite:
             raise StoreInUse(self.url, found.job_id)
-        record = JobRecord(STORE_FORMAT, name, f"{name}-{random_bytes(8).hex()}", dict(splits or {}))
+        job_id = f"{name}-{random_bytes(8).hex()}"
+        record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), hash_seed or random_hash_seed())
         if found is None:
             made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record)))
             # One that is there may be our own, if a library has repeated the call after a lost answer.

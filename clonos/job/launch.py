@@ -17,6 +17,7 @@ from clonos.core.errors import JobError
 from clonos.core.ids import CheckpointId
 from clonos.core.metadata import CheckpointMetadata, check_resumable, decode_metadata
 from clonos.core.plan import Plan
+from clonos.io.entropy import random_hash_seed
 from clonos.io.fault_points import armed
 from clonos.io.object_files import ObjectMissing
 from clonos.io.shipping import pack
@@ -48,7 +49,7 @@ def launch(
     settings: Settings,
     session: Any,
     listener: Callable[[Progress], None],
-    opener: Callable[[str, Settings, Any], Place] = open_place,
+    opener: Callable[[str, Settings, Any, str], Place] = open_place,
 ) -> Launched:
     """Everything that can be refused is refused here, the store being claimed as late as possible.
 
@@ -66,10 +67,12 @@ def launch(
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if record is None else record.splits)
     resumed = _resumed(store, run, image.plan) if run.resume else None
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
-    place = opener(graph.name, settings, session)
+    hash_seed = random_hash_seed() if record is None else record.hash_seed
+    place = opener(graph.name, settings, session, hash_seed)
     try:
         if record is None:
-            record = store.open_job(graph.name, overwrite=run.overwrite, splits=_splits(image.splits))
+            splits = _splits(image.splits)
+            record = store.open_job(graph.name, overwrite=run.overwrite, splits=splits, hash_seed=hash_seed)
         else:
             store.claim(run.checkpoint or 0)
         _prepare_outputs(image, record.job_id, run, CheckpointId(0) if resumed is None else resumed.checkpoint)
@@ -89,6 +92,7 @@ def launch(
             packed,
             store.url,
             place.slot_binding,
+            folder_root=place.folder_root,
             address_rewriter=rewriter,
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
             fault_points=run.fault_points,

@@ -29,7 +29,8 @@ LOCAL_MASTERS: Final = "local"
 class Place:
     """Made for one run. ``close`` gives back what belongs to it; the provider is closed before.
 
-    ``is_one_machine``: a path is the same file for driver and slots. ``can_spread``: a slot may come in another domain
+    ``is_one_machine``: a path is the same file for driver and slots; then ``folder_root`` is where their local folders
+    are, else it is empty and each slot finds a place on its machine. ``can_spread``: a slot may come in another domain
     than those before. ``address_rewriter``: of the connections that driver and slots make.
     """
 
@@ -40,16 +41,17 @@ class Place:
     is_one_machine: bool
     can_spread: bool
     close: Callable[[], None]
+    folder_root: str = ""
     address_rewriter: AddressRewriter | None = None
 
 
-def open_place(name: str, settings: Settings, session: Any) -> Place:
-    """Starts Spark where it is needed and not given."""
+def open_place(name: str, settings: Settings, session: Any, hash_seed: str) -> Place:
+    """Starts Spark where it is needed and not given. ``hash_seed``: the job's; a session that is given has its own."""
     if settings.run.slots is SlotKind.PROCESS:
         if session is not None:
             raise JobError("spark= is for slots on Spark: leave it out, or take slots='spark'.")
-        return _processes(settings.run)
-    return _spark(name, settings, session)
+        return _processes(settings.run, hash_seed)
+    return _spark(name, settings, session, hash_seed)
 
 
 def is_one_machine(run: RunOptions, session: Any) -> bool:
@@ -63,27 +65,36 @@ def is_one_machine(run: RunOptions, session: Any) -> bool:
     return is_local(context_of(session))
 
 
-def _processes(run: RunOptions) -> Place:
+def _processes(run: RunOptions, hash_seed: str) -> Place:
     from clonos.io.processes import ProcessSlots
 
     local = _local_folder()
     return Place(
-        provider=lambda listener: ProcessSlots(listener, domains=run.domains, warm_modules=WARM_MODULES),
+        provider=lambda listener: ProcessSlots(listener, hash_seed, domains=run.domains, warm_modules=WARM_MODULES),
         driver_binding=Binding(folder=str(local.path)),
         slot_binding=Binding(folder="ipc"),
-        hash_seed="0",
+        hash_seed=hash_seed,
         is_one_machine=True,
         can_spread=run.domains != 1,
         close=lambda: _close(None, local),
+        folder_root=str(local.root),
     )
 
 
-def _spark(name: str, settings: Settings, session: Any) -> Place:
-    from clonos.spark.session import OwnContext, context_of, has_executors, is_local, warn_if_open
+def _spark(name: str, settings: Settings, session: Any, hash_seed: str) -> Place:
+    from clonos.spark.session import (
+        OwnContext,
+        context_of,
+        has_executors,
+        hash_seed_of,
+        is_local,
+        warn_if_open,
+        warn_if_unauthenticated,
+    )
     from clonos.spark.slots import SparkSlots
 
     run = settings.run
-    own = OwnContext.start(name, run.master) if session is None else None
+    own = OwnContext.start(name, run.master, hash_seed) if session is None else None
     context = own.context if own is not None else context_of(session)
     try:
         for file in run.py_files:
@@ -91,14 +102,16 @@ def _spark(name: str, settings: Settings, session: Any) -> Place:
         local = _local_folder() if is_local(context) else None
         if local is None:
             warn_if_open(context)
+        warn_if_unauthenticated(context)
         return Place(
             provider=lambda listener: SparkSlots(context, listener),
             driver_binding=_driver_binding(context, run) if local is None else Binding(folder=str(local.path)),
             slot_binding=_slot_binding(run) if local is None else Binding(folder="ipc"),
-            hash_seed=str(context.environment.get("PYTHONHASHSEED", "0")),
+            hash_seed=hash_seed if own is not None else hash_seed_of(context),
             is_one_machine=local is not None,
             can_spread=has_executors(context),
             close=lambda: _close(own, local),
+            folder_root="" if local is None else str(local.root),
         )
     except BaseException:
         _close(own, None)
@@ -111,7 +124,7 @@ def _close(own: Any, local: LocalFolder | None) -> None:
     if own is not None:
         own.close()
     if local is not None:
-        sweep(default_root())  # a slot that was killed has left its folder
+        sweep(local.root)  # a slot that was killed has left its folder
 
 
 def _local_folder() -> LocalFolder:

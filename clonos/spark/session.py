@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
 import tempfile
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from clonos.core.errors import EnvironmentFault, JobError
+from clonos.io.entropy import random_bytes
 from clonos.spark.java import check_java
 
 if TYPE_CHECKING:
@@ -61,6 +64,13 @@ SETTINGS: Final = {
     "spark.dynamicAllocation.enabled": "false",
 }
 
+CLUSTER_HERE: Final = re.compile(r"local-cluster\[|spark://(localhost|127\.[\d.]+|\[::1\])(:|,|$)")
+"""Masters of clusters whose workers are on the driver's machine."""
+
+SECRET_BYTES: Final = 32
+PAGES_FILTER: Final = "org.apache.spark.ui.JWSFilter"
+"""Lets requests to the web pages of master and workers pass that bear a token, and nobody is given one."""
+
 
 class SparkNotStarted(EnvironmentFault):
     """Spark did not start."""
@@ -83,8 +93,8 @@ class OwnContext:
         self.folder = folder
 
     @classmethod
-    def start(cls, name: str, master: str, settings: Mapping[str, str] | None = None) -> OwnContext:
-        """Checks Java, launches the JVM, connects to ``master``. ``settings``: of Spark, over the library's own."""
+    def start(cls, name: str, master: str, hash_seed: str) -> OwnContext:
+        """Checks Java, launches the JVM, connects to ``master``. ``hash_seed``: PYTHONHASHSEED of its Python."""
         if active_context() is not None:
             raise JobError(
                 "this process has a SparkContext already, so no second one can be started:"
@@ -93,7 +103,9 @@ class OwnContext:
         check_java()
         folder = Path(tempfile.mkdtemp(prefix="clonos-spark-"))
         try:
-            return cls(_new_context(name, master, settings or {}, folder), folder)
+            context = _new_context(name, master, folder)
+            context.environment["PYTHONHASHSEED"] = hash_seed  # pyspark has set the driver's own, or 0
+            return cls(context, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -119,6 +131,23 @@ def context_of(session: Any) -> SparkContext:
     return context
 
 
+def hash_seed_of(context: SparkContext) -> str:
+    """PYTHONHASHSEED of the Python workers; one that is known to all is warned of. Raises: JobError."""
+    hash_seed = str(context.environment.get("PYTHONHASHSEED", "0"))
+    if not hash_seed.isdecimal():
+        raise JobError(
+            f"the Spark session was made with PYTHONHASHSEED={hash_seed}, but all slots of a job need the same hash"
+            " seed: set it to a number before the session is made."
+        )
+    if int(hash_seed) == 0:
+        logger.warning(
+            "the Spark session was made with hash seed 0, which everybody knows: who chooses the keys of records can"
+            " slow the job down by keys that collide; set PYTHONHASHSEED to a secret number before the session is made"
+            " (docs/security.md)"
+        )
+    return hash_seed
+
+
 def warn_if_open(context: SparkContext) -> None:
     """A slot's birth travels through Spark: on a network that should be encrypted."""
     configuration = context.getConf()
@@ -128,6 +157,18 @@ def warn_if_open(context: SparkContext) -> None:
         logger.warning(
             "Spark's own connections are not encrypted, and the births of slots with their tokens travel over them:"
             " set spark.authenticate and spark.network.crypto.enabled, or trust the network"
+        )
+
+
+def warn_if_unauthenticated(context: SparkContext) -> None:
+    """The ports of a cluster on this machine are within reach of all its users."""
+    is_here = CLUSTER_HERE.match(str(context.master)) is not None
+    if is_here and context.getConf().get("spark.authenticate", "false") != "true":
+        logger.warning(
+            "the Spark session on %s has no spark.authenticate, so every user of this machine can run code as yours"
+            " through its ports: set spark.authenticate and spark.authenticate.secret in a spark-defaults.conf that"
+            " only you can read (docs/security.md)",
+            context.master,
         )
 
 
@@ -155,11 +196,11 @@ def import_path() -> str:
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path if not entry.endswith(".zip"))
 
 
-def _new_context(name: str, master: str, settings: Mapping[str, str], folder: Path) -> SparkContext:
+def _new_context(name: str, master: str, folder: Path) -> SparkContext:
     settings_file, log = folder / "log4j2.properties", folder / "spark.log"
     settings_file.write_text(LOGGING, "utf-8")
     configuration = SparkConf().setAppName(name).setMaster(master)
-    for key, value in (SETTINGS | _of_place(master) | {"spark.app.name": name} | dict(settings)).items():
+    for key, value in (SETTINGS | _of_place(master) | {"spark.app.name": name}).items():
         configuration.set(key, value)
     quick = f"{QUICK_JAVA} " if _is_local(master) else ""
     configuration.set("spark.driver.extraJavaOptions", f"{quick}-Dlog4j2.configurationFile=file:{settings_file}")
@@ -169,6 +210,9 @@ def _new_context(name: str, master: str, settings: Mapping[str, str], folder: Pa
             if SparkContext._gateway is None:  # else a JVM of an earlier run is there, and is used again
                 launch: Any = launch_gateway  # untyped
                 gateway = launch(configuration, {"stdout": output, "stderr": output})
+            # Only now: before, they would be among the arguments of the JVM, which every user of the machine can read.
+            for key, value in _secrets(master).items():
+                configuration.set(key, value)
             return SparkContext(conf=configuration, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
             lines = log.read_text("utf-8", "replace").splitlines()[-LOG_LINES_SHOWN:]
@@ -183,6 +227,18 @@ def _of_place(master: str) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": import_path(),
         "spark.python.daemon.module": "clonos.spark.warm_daemon",
         "spark.executor.extraJavaOptions": QUICK_JAVA,
+    }
+
+
+def _secrets(master: str) -> dict[str, str]:
+    """What keeps the machine's other users from Spark's ports: they could run code as this user by each of them."""
+    if not _is_local(master):
+        return {}  # the cluster has its own
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": random_bytes(SECRET_BYTES).hex(),
+        "spark.ui.filters": PAGES_FILTER,
+        f"spark.{PAGES_FILTER}.param.secretKey": urlsafe_b64encode(random_bytes(SECRET_BYTES)).decode("ascii"),
     }
 
 

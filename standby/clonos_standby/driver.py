@@ -28,6 +28,7 @@ from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
 from clonos.io.fault_points import armed
 from clonos.io.frames import slot_name
+from clonos.io.open_files import raise_files_limit
 from clonos.io.peers import PeerAddress
 from clonos.io.providers import Listener, SlotEnded, SlotProvider
 from clonos.io.store import CheckpointStore
@@ -113,6 +114,7 @@ class Driver:
     def start(self) -> None:
         """Begins the job."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        raise_files_limit()
         self._thread.start()
 
     def stop(self, drain: bool) -> None:

@@ -41,6 +41,7 @@ from clonos.io.entropy import random_bytes
 from clonos.io.fault_points import FaultPoints, armed
 from clonos.io.frames import slot_name
 from clonos.io.local_folder import LocalFolder, default_root, sweep
+from clonos.io.open_files import raise_files_limit
 from clonos.io.peers import PeerAddress
 from clonos.io.spill import SpillFolder
 from clonos.io.store import CheckpointStore
@@ -325,6 +326,7 @@ class SlotHost:
 def run_slot(birth: SlotBirth, domain: str) -> None:
     """The whole life of a slot process. Returns when it is released; its threads and sockets are gone then."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    raise_files_limit()
     gc.freeze()  # what is imported stays
     gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
     root = Path(birth.folder_root) if birth.folder_root else default_root()

@@ -121,17 +121,17 @@ def running(
         if isinstance(sink, TransactionalSink):
             sink.prepare_output(record.job_id, resume, False)
     metadata = decode_metadata(opened.checkpoint_metadata(), "chain") if resume else None
-    local = LocalFolder(folder, "d")
+    local = LocalFolder(folder, "driver-00000000000d")
     jobs: list[RunningJob] = []
     providers: list[ProcessSlots] = []
 
     def provide(listener: Callable[..., None]) -> ProcessSlots:
-        providers.append(ProcessSlots(listener, domains=domains, warm_modules=WARM_MODULES))
+        providers.append(ProcessSlots(listener, record.hash_seed, domains=domains, warm_modules=WARM_MODULES))
         return providers[-1]
 
     plan = DriverPlan(
         image=image,
-        begin=c.Begin(opened.term, record.job_id, slots_needed, metadata, versions(hash_seed="0"), can_spread=False),
+        begin=c.Begin(opened.term, record.job_id, slots_needed, metadata, versions(record.hash_seed), can_spread=False),
         store=opened,
         birth=SlotBirth(
             coordinator_address="",

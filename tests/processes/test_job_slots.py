@@ -18,6 +18,7 @@ from clonos.io.providers import SlotEnded
 pytestmark = pytest.mark.processes
 
 LIMIT_S = 20.0
+HASH_SEED = "4711"
 
 
 def _note(folder: Path, waits: bool) -> bytes:
@@ -63,25 +64,25 @@ def ends() -> Ends:
 
 
 def test_a_slot_that_returns_is_reported_as_ended_by_itself(ends: Ends, tmp_path: Path) -> None:
-    with closing(ProcessSlots(ends)) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=False))
         assert ends.next() == SlotEnded(order, "")
     assert [file.name.split(".")[0] for file in tmp_path.glob("process-*")] == [f"process-{order}"]
 
 
 def test_all_slots_have_the_same_hash_seed(ends: Ends, tmp_path: Path) -> None:
-    with closing(ProcessSlots(ends)) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         for _ in range(3):
             provider.order(_note(tmp_path, waits=False))
         for _ in range(3):
             ends.next()
     texts = {file.read_text("utf-8") for file in tmp_path.glob("process-*")}
     assert len(texts) == 1
-    assert texts.pop().startswith("0 ")
+    assert texts.pop().startswith(f"{HASH_SEED} ")
 
 
 def test_a_killed_slot_is_reported_and_the_others_live_on(ends: Ends, tmp_path: Path) -> None:
-    with closing(ProcessSlots(ends)) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(3)]
         pids = _born(provider, 3)
         os.kill(pids[orders[1]], signal.SIGKILL)
@@ -96,7 +97,7 @@ def test_a_slot_that_raises_is_reported_with_its_exit_code(
     def fail(domain: str) -> None:
         raise ValueError(f"no luck in {domain}")
 
-    with closing(ProcessSlots(ends, output=tmp_path / "output.txt")) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED, output=tmp_path / "output.txt")) as provider:
         order = provider.order(bytes(cloudpickle.dumps(fail)))
         assert ends.next() == SlotEnded(order, "it ended with exit code 1")
     assert f"no luck in process-{order}" in (tmp_path / "output.txt").read_text("utf-8")
@@ -104,7 +105,7 @@ def test_a_slot_that_raises_is_reported_with_its_exit_code(
 
 
 def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
-    with closing(ProcessSlots(ends, domains=2)) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(4)]
         pids = _born(provider, 4)
         for order in (orders[0], orders[2]):
@@ -116,7 +117,7 @@ def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
 
 
 def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None:
-    with closing(ProcessSlots(ends, domains=2)) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         for _ in range(3):
             provider.order(_note(tmp_path, waits=False), avoid_domains=("domain-0",))
         assert {ends.next().reason for _ in range(3)} == {""}
@@ -124,7 +125,7 @@ def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None
 
 
 def test_when_the_nursery_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
-    with closing(ProcessSlots(ends)) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
         os.kill(provider._nursery.pid, signal.SIGKILL)
@@ -137,7 +138,7 @@ def test_modules_named_as_warm_are_there_when_a_slot_is_born(ends: Ends, tmp_pat
         sys.exit(7 if "colorsys" in sys.modules else 8)
 
     live.__module__ = "__main__"
-    with closing(ProcessSlots(ends, warm_modules=("colorsys",))) as provider:
+    with closing(ProcessSlots(ends, HASH_SEED, warm_modules=("colorsys",))) as provider:
         provider.order(_by_value(live))
         assert ends.next().reason == "it ended with exit code 7"
 

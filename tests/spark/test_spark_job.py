@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from clonos.api.windows import Tumbling
 from clonos.connectors import collect, files, sqlite, values
 from clonos.core.coordination import Ending
+from clonos.core.errors import JobError
 from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle, Job
 from clonos.operators.windows import WindowResult
@@ -90,6 +91,33 @@ def test_a_job_runs_on_a_session_of_the_users_own_which_stays_open(context: Spar
     assert job.run(spark=session).ending is Ending.FINISHED
     assert sorted(output.rows) == [number * number for number in range(500)]
     assert context.parallelize([1, 2, 3], 1).sum() == 6
+
+
+def _seed(number: int) -> str:
+    return os.environ["PYTHONHASHSEED"]
+
+
+def test_a_session_of_the_users_own_stays_as_it_is_and_what_others_could_do_is_warned_of(
+    context: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(context.environment, "PYTHONHASHSEED", "0")
+    monkeypatch.setattr(context, "getConf", lambda: SparkConf(loadDefaults=False))
+    job, output = Job("seeds", parallelism=2, store=tmp_path / "store"), collect()
+    job.source(values(range(10))).map(_seed).sink(output)
+    assert job.run(spark=context).ending is Ending.FINISHED
+    assert output.rows == ["0"] * 10
+    assert "hash seed 0" in caplog.text
+    assert "has no spark.authenticate" in caplog.text
+
+
+def test_a_session_whose_workers_have_each_another_hash_seed_is_refused(
+    context: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(context.environment, "PYTHONHASHSEED", "random")
+    job = Job("seeds", store=tmp_path / "store")
+    job.source(values(range(10))).sink(collect())
+    with pytest.raises(JobError, match="PYTHONHASHSEED=random"):
+        job.run(spark=context)
 
 
 @pytest.mark.timeout(150)

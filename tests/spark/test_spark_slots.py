@@ -14,6 +14,7 @@ from clonos.core.errors import JobError
 from clonos.io.providers import SlotEnded
 from clonos.spark.session import OwnContext, context_of
 from clonos.spark.slots import SparkSlots
+from tests.spark.conftest import HASH_SEED
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
@@ -68,7 +69,7 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext,
     with closing(SparkSlots(context, ends)) as provider:
         orders = [provider.order(_birth(pipe, waits=True)) for pipe in pipes]
         said = [_heard(pipe) for pipe in pipes]
-        assert {words[2] for words in said} == {"0"}
+        assert {words[2] for words in said} == {HASH_SEED}
         assert all(words[0].startswith("executor-") for words in said)
         os.kill(int(said[1][1]), signal.SIGKILL)
         ended = ends.next()
@@ -100,7 +101,7 @@ def test_a_slot_that_raises_is_reported_with_its_traceback(context: SparkContext
 
 def test_a_second_context_in_one_process_is_refused(context: SparkContext) -> None:
     with pytest.raises(JobError, match=r"spark=session"):
-        OwnContext.start("another", "local[1]")
+        OwnContext.start("another", "local[1]", HASH_SEED)
 
 
 def test_a_context_of_the_users_own_is_taken_as_it_is(context: SparkContext) -> None:

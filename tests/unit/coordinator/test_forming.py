@@ -131,6 +131,17 @@ def test_a_slot_with_other_versions_ends_the_start_with_advice() -> None:
     assert "ship an environment" in failed.reason
 
 
+def test_a_slot_with_another_hash_seed_is_refused_without_telling_either() -> None:
+    desk = Desk()
+    desk.do(c.Begin(1, "job-1", 1, versions=(("hash_seed", "4711"),)))
+    effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("hash_seed", "815"),)))
+    (failed,) = of_kind(effects, c.JobFailed)
+    assert "it has another hash_seed" in failed.reason
+    assert "PYTHONHASHSEED" in failed.reason
+    assert "4711" not in failed.reason
+    assert "815" not in failed.reason
+
+
 def test_a_slot_with_other_versions_is_refused_while_the_job_runs() -> None:
     desk = Desk()
     desk.do(c.Begin(1, "job-1", 2, versions=(("wire", "1"),)))

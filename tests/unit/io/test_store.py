@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -130,6 +131,29 @@ def test_a_job_has_one_id_for_its_life_and_each_start_a_higher_term(tmp_path: Pa
     assert len(record.job_id) == len("wordcount-") + 16
     assert second.open_job("ignored", resume=True) == record
     assert (first.term, second.term) == (1, 2)
+
+
+def test_a_job_keeps_the_hash_seed_that_was_drawn_for_it(tmp_path: Path) -> None:
+    seeds = [CheckpointStore(str(tmp_path / name)).open_job(name).hash_seed for name in ("one", "two")]
+    assert seeds[0] != seeds[1]
+    assert all(1 <= int(seed) < 1 << 32 for seed in seeds), "0 would switch the seed off"
+    assert CheckpointStore(str(tmp_path / "one")).find_job().hash_seed == seeds[0]
+    again = CheckpointStore(str(tmp_path / "one")).open_job("one", overwrite=True, hash_seed="4711")
+    assert again.hash_seed == CheckpointStore(str(tmp_path / "one")).find_job().hash_seed == "4711"
+
+
+def test_a_job_of_a_version_before_hash_seeds_were_drawn_goes_on_with_seed_0(tmp_path: Path) -> None:
+    earlier = {"format": 1, "name": "one", "job_id": "one-1", "splits": {}}
+    LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(earlier)))
+    assert CheckpointStore(str(tmp_path)).find_job().hash_seed == "0"
+
+
+@pytest.mark.parametrize("hash_seed", ["", "random", "-1", "1\n", "07", "99999999999"])
+def test_a_record_with_a_hash_seed_that_python_would_not_take_is_damaged(tmp_path: Path, hash_seed: str) -> None:
+    record = {"format": 1, "name": "one", "job_id": "one-1", "splits": {}, "hash_seed": hash_seed}
+    LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(record)))
+    with pytest.raises(ObjectCorrupt, match="hash_seed"):
+        CheckpointStore(str(tmp_path)).find_job()
 
 
 def test_a_fresh_start_on_a_used_store_is_refused(tmp_path: Path) -> None:

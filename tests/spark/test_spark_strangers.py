@@ -1,0 +1,131 @@
+"""What other users of the machine cannot do with the Spark that the library starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+from pyspark import SparkContext
+
+from tests.spark.conftest import HASH_SEED
+
+STRANGER = Path(__file__).with_name("stranger.py")
+DRIVERS = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "work")
+LIMIT_S = 60.0
+
+pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
+
+
+def _processes() -> list[psutil.Process]:
+    """This one and all that it has begun."""
+    return [psutil.Process(), *psutil.Process().children(recursive=True)]
+
+
+def _secrets(context: SparkContext) -> list[str]:
+    """What nobody else may know."""
+    found = [value for key, value in context.getConf().getAll() if re.search(r"\.secret$|\.secretKey$", key)]
+    assert len(found) == 2
+    return [*found, HASH_SEED]
+
+
+def _rpc_endpoints() -> list[str]:
+    """Those whose addresses every user of the machine can read in the arguments of executors."""
+    arguments = [word for process in _processes() for word in _arguments(process)]
+    return sorted({word.removeprefix("spark://") for word in arguments if re.match(r"spark://\w+@[\w.]+:\d+$", word)})
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:  # a worker that has ended meanwhile
+        return []
+
+
+def _listening_ports() -> list[int]:
+    """Of the driver's JVM."""
+    jvm = next(process for process in _processes() if "org.apache.spark.deploy.SparkSubmit" in _arguments(process))
+    return sorted(it.laddr.port for it in jvm.net_connections("tcp") if it.status == psutil.CONN_LISTEN)
+
+
+def test_the_secrets_of_a_session_are_in_no_arguments_and_in_no_environment_that_others_read(
+    context: SparkContext,
+) -> None:
+    assert context.getConf().get("spark.authenticate") == "true"
+    secrets = [secret.encode() for secret in _secrets(context)]
+    for process in _processes():
+        folder = Path("/proc", str(process.pid))
+        try:
+            arguments, environment = (folder / "cmdline").read_bytes(), folder / "environ"
+            is_readable = any(secret in environment.read_bytes() for secret in secrets)
+            mode = environment.stat().st_mode
+        except OSError:  # a worker that has ended meanwhile
+            continue
+        assert not any(secret in arguments for secret in secrets), process
+        assert not (is_readable and mode & 0o077), process
+    logs = [path for path in (DRIVERS / context.applicationId).rglob("*") if path.is_file()]
+    assert logs
+    assert not any(secret in path.read_bytes() for secret in secrets for path in logs)
+
+
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_a_process_without_the_secret_cannot_have_spark_run_anything(context: SparkContext, tmp_path: Path) -> None:
+    targets = _rpc_endpoints()
+    names = [target.partition("@")[0] for target in targets]
+    assert names == ["CoarseGrainedScheduler", "Worker", "Worker"]
+    marker = tmp_path / "marker"
+    secret = context.getConf().get("spark.authenticate.secret", "")
+    try:
+        said = subprocess.run(
+            [sys.executable, str(STRANGER), str(marker), *targets],
+            input=f"{secret}\n",
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
+        ).stdout
+        attempts = [json.loads(line) for line in said.splitlines()]
+        assert attempts == [
+            *(["nobody", target, False] for target in targets),
+            *(["insider", target, True] for target in targets),
+        ]
+        _wait_for(tmp_path / "marker-insider")  # so what the stranger sends does work, once it is let in
+        assert not (tmp_path / "marker-nobody").exists()
+    finally:
+        shutil.rmtree(DRIVERS / "driver-of-a-stranger", ignore_errors=True)
+    assert context.parallelize(range(4), 2).sum() == 6
+
+
+def _wait_for(path: Path) -> None:
+    waiting = threading.Event()
+    for _ in range(int(LIMIT_S * 10)):
+        if path.exists():
+            return
+        waiting.wait(0.1)
+    raise AssertionError(f"{path} is not there")
+
+
+def test_the_web_pages_of_master_and_workers_answer_nobody(context: SparkContext) -> None:
+    answers = [_page(port) for port in _listening_ports()]
+    pages = [answer for answer in answers if answer.startswith(b"HTTP")]
+    assert len(pages) == 3
+    assert all(b" 403 " in page for page in pages)
+
+
+def _page(port: int) -> bytes:
+    """The first bytes of what a port answers to a browser."""
+    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        try:
+            return connection.recv(100)
+        except ConnectionResetError:
+            return b""

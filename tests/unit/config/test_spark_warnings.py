@@ -1,0 +1,43 @@
+"""What is said of a Spark session of the user's own that others can reach."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkConf
+
+from clonos.spark.session import warn_if_unauthenticated
+
+
+def _session(master: str, settings: dict[str, str]) -> Any:
+    """The part of a SparkContext that is looked at; a real one needs a JVM."""
+    configuration = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    return SimpleNamespace(master=master, getConf=lambda: configuration)
+
+
+HERE = ["local-cluster[2,4,1024]", "spark://localhost:7077", "spark://127.0.0.1:7077", "spark://[::1]:7077"]
+
+
+@pytest.mark.parametrize("master", HERE)
+@pytest.mark.parametrize("settings", [{}, {"spark.authenticate": "false"}])
+def test_a_cluster_of_this_machine_without_authentication_is_warned_of(
+    master: str, settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_if_unauthenticated(_session(master, settings))
+    assert f"{master} has no spark.authenticate" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("master", "settings"),
+    [
+        *((master, {"spark.authenticate": "true"}) for master in HERE),
+        ("local[2]", {}),
+        ("yarn", {}),
+        ("spark://head.example:7077", {}),
+    ],
+)
+def test_others_are_not(master: str, settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    warn_if_unauthenticated(_session(master, settings))
+    assert caplog.text == ""
