@@ -25,12 +25,12 @@ NAVIGATION = {
     "Operations": ["docs/options", "docs/operations", "docs/chaos"],
     "Internals": ["docs/protocol", "docs/glossary", "docs/design/*", "docs/performance", "docs/seeds"],
     "API reference": [
-        "docs/reference/streams",
-        "docs/reference/services",
-        "docs/reference/connectors",
-        "docs/reference/connector-contract",
-        "docs/reference/errors",
-        "docs/reference/testing",
+        "Jobs and streams <docs/reference/streams>",
+        "Causal services <docs/reference/services>",
+        "Sources and sinks <docs/reference/connectors>",
+        "Connector contract <docs/reference/connector-contract>",
+        "Errors <docs/reference/errors>",
+        "clonos.testing <docs/reference/testing>",
     ],
 }
 """The sidebar: the pages under each heading. The build fails for a document that is in none of them."""
