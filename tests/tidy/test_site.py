@@ -5,6 +5,7 @@ A broken link, a document outside of the navigation and a docstring that is no r
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import subprocess
@@ -101,6 +102,13 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 def test_a_link_to_a_source_file_leads_to_its_text(site: Path) -> None:
-    assert 'href="../source/clonos/cli.html"' in (site / "docs" / "index.html").read_text("utf-8")
-    listing = re.sub(r"<[^>]+>", "", (site / "source" / "clonos" / "cli.html").read_text("utf-8"))
-    assert (ROOT / "clonos" / "cli.py").read_text("utf-8").splitlines()[0].strip('"') in listing
+    listed = {
+        (page.parent / address).resolve()
+        for page in (site / "docs").rglob("*.html")
+        for address in re.findall(r'href="((?:\.\./)+source/[^"#]+)"', page.read_text("utf-8"))
+    }
+    assert listed, "no document links to a source file"
+    for listing in listed:
+        source = (ROOT / listing.relative_to(site / "source")).with_suffix(".py")
+        shown = html.unescape(re.sub(r"<[^>]+>", "", listing.read_text("utf-8")))
+        assert source.read_text("utf-8").splitlines()[0] in shown
