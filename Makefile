@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup test check lint format demo chaos soak bench stores clean
+.PHONY: help setup test check lint format docs demo chaos soak bench stores clean
 
 PYTEST := .venv/bin/python -m pytest
 RUFF := .venv/bin/python -m ruff
@@ -37,6 +37,12 @@ lint: setup ## Static gates only: format, lint, types, imports, tidiness
 format: setup ## Bring every file into the house's format
 	@$(RUFF) format
 	@$(RUFF) check --fix
+
+docs: setup ## The documents as a site, into build/site; every broken link is an error
+	@rm -rf build/site
+	@.venv/bin/python -m sphinx --builder html --conf-dir docs/site --doctree-dir build/doctrees \
+		--fail-on-warning --keep-going --quiet . build/site $(ARGS)
+	@echo build/site/index.html
 
 demo: setup ## Word count on Spark while its tasks are killed, and the verdict
 	@case " $(ARGS) " in *"process"*) ;; *) .ci/check-java ;; esac

@@ -80,11 +80,16 @@ class _Saved:
 class Harness:
     """Drives one step. ``outputs``: all that was seen of it; ``calls``: those that its outside has seen.
 
-    function: of a ``map``, or of a ``stateful_map`` where there is a key; or a process class, or an object of one.
-    key: a function of a record. steps: instead of a function, from a stream (keyed, where there is a key) to results:
-        ``steps=lambda stream: stream.window(Tumbling("1s")).count()``. All of it must run in one task.
-    effects: the step changes the outside. http, services: who answers, as for ``crash_test``.
-    step_records: how many records the task takes at once. start: what the clock says first (aware). seed: of all luck.
+    Args:
+        function: of a ``map``, or of a ``stateful_map`` where there is a key; or a process class, or an object of one.
+        key: a function of a record.
+        steps: instead of a function, from a stream (keyed, where there is a key) to results:
+            ``steps=lambda stream: stream.window(Tumbling("1s")).count()``. All of it must run in one task.
+        effects: the step changes the outside.
+        http, services: who answers, as for ``crash_test``.
+        step_records: how many records the task takes at once.
+        start: what the clock says first (aware).
+        seed: of all luck.
     """
 
     def __init__(

@@ -272,7 +272,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     ``restore``, ``objects``, ``log_offset_bytes`` belong to the incarnation and do not change during its life.
     ``is_fresh``: the incarnation began with its generation: it asks nobody, its log is empty.
-    ``cautious``: goes live with steps of one element and tells each (decisions 21). ``keepers_since``: for each keeper,
+    ``cautious``: goes live with steps of one element and tells each (protocol 6). ``keepers_since``: for each keeper,
     the view since when all views name it: a slot that had not heard that it was none for a while begins anew.
     """
 

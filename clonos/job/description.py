@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Job(JobGraph):
     """A streaming job: make streams from ``source``, then ``run`` it.
 
-    Options by keyword: ``parallelism=2``, ``checkpoint_every="5s"``, ``standbys=1`` ... ``clonos.toml``, CLONOS_...
+    Options by keyword: ``parallelism=2``, ``checkpoint_every="5s"``, ``standbys=1`` ... ``clonos.toml``, ``CLONOS_*``
     variables and the command line overrule them, in this order. ``errors``: a sink for records whose step raised;
     without one the job fails at such a record. An unknown or ill-typed option raises ``JobError`` at once.
     """

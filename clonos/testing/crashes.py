@@ -30,17 +30,20 @@ def crash_test(
 ) -> CrashReport:
     """Runs a job in one simulated world per seed, in this process and under virtual time, and lets its processes die.
 
-    job: a ``Job``, or a function that makes one; it is called for each world, which a job with sinks of your own needs.
-    inputs: records for its source; by the names of the sources where there are several. None: what the job reads.
-    check: called with the ``Outputs`` of each world; what it raises fails the test.
-    http: answers HTTP requests: from a request (method, url, headers, body) to a status, (status, body) or a body.
-    services: functions that answer instead of a ``@service``, by the service or its name.
-    compare: True: sinks whose rows are alike in all runs without failures must have the same rows here; a function, or
-        one per sink: what of a row must be alike, such as its number; False: nothing is compared.
-    only_faults, records: show a smaller world of the one seed again, as the message of a failure says.
+    Args:
+        job: a ``Job``, or a function that makes one; it is called for each world, which a job with sinks of your own
+            needs.
+        inputs: records for its source; by the names of the sources where there are several. None: what the job reads.
+        check: called with the ``Outputs`` of each world; what it raises fails the test.
+        http: answers HTTP requests: from a request (method, url, headers, body) to a status, (status, body) or a body.
+        services: functions that answer instead of a ``@service``, by the service or its name.
+        compare: True: sinks whose rows are alike in all runs without failures must have the same rows here; a function,
+            or one per sink: what of a row must be alike, such as its number; False: nothing is compared.
+        only_faults, records: show a smaller world of the one seed again, as the message of a failure says.
 
-    CrashTestFailed, an AssertionError: the first world that shows a fault, made smaller, and how to see it again.
-    JobError: the test is not one, for example since its job ends before anything can strike.
+    Raises:
+        CrashTestFailed: an AssertionError: the first world that shows a fault, made smaller, and how to see it again.
+        JobError: the test is not one, for example since its job ends before anything can strike.
     """
     __tracebackhide__ = True
     if wishes.seed is not None:

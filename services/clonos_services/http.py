@@ -1,4 +1,4 @@
-"""HTTP as a causal service: each request is made once, and a replay gets the recorded answer.
+"""HTTP as a causal service: each request is made once, and a replay gets the recorded answer::
 
     answer = http.get("http://localhost:8099/banned/word", timeout=2)
     if answer.raise_for_status().json()["banned"]: ...

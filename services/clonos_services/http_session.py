@@ -204,17 +204,19 @@ class Session:
     ) -> Response:
         """One recorded request.
 
-        params: added to the URL's query. json, data: the body, as JSON, or as bytes, text or a form.
-        auth: user and password, sent as HTTP Basic.
-        idempotent: the server may see the request twice: it is repeated when the connection breaks, or when a process
-            died during it. None: as HTTP says, so for GET, HEAD, OPTIONS, PUT and DELETE.
-        intent: announce it in the log and to a keeper before it is sent, at most once; only a step with
-            ``effects=True`` may. None: for all but GET, HEAD and OPTIONS. False says that the request is idempotent by
-            its ``Idempotency-Key``: it is an ordinary recorded call, made at least once.
-        reconcile: of a request that is announced: where a process died during it, called with the idempotency key and
-            the request instead of sending it again. The Response that it returns, or what it raises, is the outcome;
-            ``CallNeverHappened`` says that the server knows nothing of it: it is sent, under the same key.
-        settings: any field of ``Settings`` but base_url and headers, for this request.
+        Args:
+            params: added to the URL's query.
+            json, data: the body, as JSON, or as bytes, text or a form.
+            auth: user and password, sent as HTTP Basic.
+            idempotent: the server may see the request twice: it is repeated when the connection breaks, or when a
+                process died during it. None: as HTTP says, so for GET, HEAD, OPTIONS, PUT and DELETE.
+            intent: announce it in the log and to a keeper before it is sent, at most once; only a step with
+                ``effects=True`` may. None: for all but GET, HEAD and OPTIONS. False says that the request is
+                idempotent by its ``Idempotency-Key``: it is an ordinary recorded call, made at least once.
+            reconcile: of a request that is announced: where a process died during it, called with the idempotency key
+                and the request instead of sending it again. The Response that it returns, or what it raises, is the
+                outcome; ``CallNeverHappened`` says that the server knows nothing of it: it is sent, under the same key.
+            settings: any field of ``Settings`` but base_url and headers, for this request.
 
         Raises HttpTimeout, HttpConnectionFailed, HttpBodyTooLarge, HttpRequestInvalid, or CallInDoubt; a status of 400
         or above raises only by ``raise_for_status``.

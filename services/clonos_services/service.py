@@ -157,17 +157,19 @@ def service(
     function runs has it called again: *at least once*, which is right for a read. A function that has a parameter
     ``idempotency_key`` gets a key that is the same when it is called again.
 
-    name: what messages and the log call it; the function's own name if it is not given.
-    effect: it changes the outside. It is announced in the log, and to a keeper, before it is called, and is called *at
-        most once*; the step that uses it declares ``effects=True``. Where a process died during the call, nobody knows
-        whether it took place: then the next three decide, and without them ``CallInDoubt`` is raised.
-    idempotent: in doubt it is called again, with the same key.
-    reconcile: in doubt it is called with the key and the arguments of the call, and asks the outside. What it returns
-        or raises is the call's outcome; ``CallNeverHappened`` says that there was no call: it is made, under its key.
-    request: gives, from the same arguments, the plain values that identify the call, where the arguments are no such
-        values (``self`` of a method for one).
-    raises: exception classes that shall be raised as themselves also in replay; needed for those of the job's own
-        file. Others become ``RecordedError`` where they cannot be rebuilt from plain values.
+    Args:
+        name: what messages and the log call it; the function's own name if it is not given.
+        effect: it changes the outside. It is announced in the log, and to a keeper, before it is called, and is called
+            *at most once*; the step that uses it declares ``effects=True``. Where a process died during the call,
+            nobody knows whether it took place: then the next three decide, and without them ``CallInDoubt`` is raised.
+        idempotent: in doubt it is called again, with the same key.
+        reconcile: in doubt it is called with the key and the arguments of the call, and asks the outside. What it
+            returns or raises is the call's outcome; ``CallNeverHappened`` says that there was no call: it is made,
+            under its key.
+        request: gives, from the same arguments, the plain values that identify the call, where the arguments are no
+            such values (``self`` of a method for one).
+        raises: exception classes that shall be raised as themselves also in replay; needed for those of the job's own
+            file. Others become ``RecordedError`` where they cannot be rebuilt from plain values.
     """
     classes = raises if isinstance(raises, tuple) else (raises,)
 

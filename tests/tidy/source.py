@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CODE_FOLDERS = ("clonos", "services", "standby", "chaos", "tests", "benchmarks")
+CODE_FOLDERS = ("clonos", "services", "standby", "chaos", "tests", "benchmarks", "docs")
 PACKAGE_FOLDERS = {
     "clonos": ROOT / "clonos",
     "clonos_chaos": ROOT / "chaos" / "clonos_chaos",
@@ -57,7 +57,7 @@ def sources() -> tuple[Source, ...]:
 @functools.cache
 def texts() -> tuple[tuple[str, str], ...]:
     """All files that people read, with their text; what is not in git by rule is left out."""
-    folders = [ROOT / folder for folder in (*CODE_FOLDERS, "docs", ".ci")]
+    folders = [ROOT / folder for folder in (*CODE_FOLDERS, ".ci")]
     files = [file for folder in folders for file in _below(folder, "*")] + list(ROOT.glob("*"))
     wanted = [file for file in files if file.is_file() and _is_text(file) and "__pycache__" not in file.parts]
     return tuple((file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(wanted))

@@ -206,21 +206,6 @@ def test_an_error_stands_below_the_class_that_it_has() -> None:
 # ---------------------------------------------------------------------- links
 
 
-def _anchors(path: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_a_link_to_a_section_leads_to_one() -> None:
-    broken = [
-        f"{_named(path)}: {target}#{section}"
-        for path in DOCUMENTS
-        for target, section in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", path.read_text("utf-8"))
-        if "://" not in target and section not in _anchors(path.parent / target if target else path)
-    ]
-    assert broken == []
-
-
 def test_every_document_can_be_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     unlinked = [

@@ -1,14 +1,22 @@
 """The stages of a test run keep to the time that they may take."""
 
+import re
 import time
 
 import pytest
 
 from tests.stages import STAGES, UNIT, Budgets
+from tests.tidy.source import ROOT
 
 
-def test_all_stages_together_take_fourteen_minutes_so_that_setup_has_two() -> None:
-    assert sum(stage.budget_s for stage in STAGES) == 14 * 60
+def test_all_stages_together_take_fifteen_minutes_at_most_so_that_setup_has_two() -> None:
+    assert sum(stage.budget_s for stage in STAGES) <= 15 * 60
+
+
+def test_the_documents_tell_the_budget_of_each_stage() -> None:
+    section = (ROOT / "docs" / "index.md").read_text("utf-8").partition("## How it is tested")[2]
+    told = re.findall(r"^\| (\w+) \| .* \| (\d+) s \|$", section, re.MULTILINE)
+    assert [(name.lower(), int(budget_s)) for name, budget_s in told] == [(one.name, one.budget_s) for one in STAGES]
 
 
 def test_a_test_beyond_the_budget_of_its_stage_fails_without_being_begun() -> None:
@@ -22,7 +30,9 @@ def test_a_stage_may_use_what_those_before_it_have_left_over_and_no_more() -> No
     budgets = Budgets(strict=True, started_s={static.name: time.monotonic() - together_s + 20})
     budgets.begin(UNIT)
     budgets.started_s[static.name] -= 21
-    with pytest.raises(pytest.fail.Exception, match="the stages static, unit have taken 146 of their 145 s"):
+    with pytest.raises(
+        pytest.fail.Exception, match=f"static, unit have taken {together_s + 1} of their {together_s} s"
+    ):
         budgets.begin(UNIT)
 
 
