@@ -70,7 +70,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True, tag="question"):
-    """A recovering task to the slot of each holder: its log from ``offset_bytes`` on, and the replicas it should hold.
+    """A recovering task to the slot of each holder: asks for its own log, and for the replicas that it should hold.
 
     ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by ``Answer``,
     repeated at the heartbeat until then.
@@ -154,7 +154,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
 
     task: TaskId
     incarnation: Incarnation
-    phase: Name  # restoring, gathering, connecting, replaying, live, final, lost
+    phase: Name  # recovering, connecting, replaying, stalled, live, final, lost
     counters: tuple[tuple[Name, int], ...]
 
 
@@ -272,8 +272,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     ``restore``, ``objects``, ``log_offset_bytes`` belong to the incarnation and do not change during its life.
     ``is_fresh``: the incarnation began with its generation: it asks nobody, its log is empty.
-    ``cautious``: goes live with steps of one element and tells each (decisions 21). ``keepers_since``: for each keeper,
-    the view since when all views name it: a slot that had not heard that it was none for a while begins anew.
+    ``is_cautious``: the task goes live with steps of one element and announces each (protocol 6). ``keepers_since``: for
+    each keeper, the first of the views that have named it without a gap: a keeper that missed the gap begins anew.
     """
 
     task: TaskId

@@ -1,7 +1,9 @@
 """A slot's process: the I/O thread that owns its sockets and its machine, and the threads around it.
 
-Everything that the other threads tell comes through the inbox and is done here, in order. The process decides nothing:
-it ends when the coordinator releases it, or when it has not been in touch with one for ``orphan_after``.
+Everything that the other threads tell comes through the inbox and is done here, in order. The machine decides what the
+slot does. The process itself decides three things: to repeat its registration until a view comes, to end itself when no
+coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``outside_thread``) how often a failed call to
+the store or to a sink is retried before the machine hears of it.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ class SlotHost:
         self._end_if_orphan(now_ns)
 
     def _end_if_orphan(self, now_ns: int) -> None:
-        """Out of touch for too long; or in touch with one that does not take it, longer than slots are waited for."""
+        """Ends the process when no coordinator was reachable for ``orphan_after_ms``, or when none had accepted the
+        registration ``slots_wait_ms + orphan_after_ms`` after the start."""
         options = self._options
         if self._transport.is_open(COORDINATOR):
             self._heard_ns = now_ns

@@ -1,4 +1,4 @@
-"""Slots register before anything is activated (decisions 2-4); a resume begins a generation of its own."""
+"""Slots register before anything is activated; a resume begins a generation of its own."""
 
 from __future__ import annotations
 
