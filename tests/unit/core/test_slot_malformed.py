@@ -16,7 +16,7 @@ from tests.unit.core.slot_dialogue import Dialogue
 
 LIFE = Incarnation(number(1))
 BATCH = m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())
-POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, ())
+POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, ())
 STATEMENT = m.Statement(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, ())
 QUESTION = m.Question(TaskId(0), LIFE, number(1), TaskId(1), False)
 
