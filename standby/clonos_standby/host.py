@@ -34,6 +34,7 @@ from clonos.core.messages import (
     Warned,
 )
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
+from clonos.core.recorder import confined_services
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
 from clonos.core.values import get_ready_for_columns
@@ -336,7 +337,7 @@ def run_slot(birth: SlotBirth, domain: str) -> None:
     folder = LocalFolder(root, f"{slot_id:016x}")
     try:
         host = SlotHost(birth, domain, slot_id, folder)
-        with forwarded(birth.log_level, slot_id, host.log):
+        with forwarded(birth.log_level, slot_id, host.log), confined_services():
             reason = host.run()
         logger.info("%s has ended: %s", slot_name(slot_id), reason or "released")
     finally:

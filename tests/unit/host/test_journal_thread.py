@@ -13,9 +13,12 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, sockets
 from clonos.core.ids import Incarnation, TaskId
 from clonos.core.options import Options
+from clonos.core.recorder import confined_services
+from clonos.operators.connect import Feed
 from clonos.operators.journal import END_OF_JOURNAL
-from clonos_standby.journal_thread import JournalThreads
-from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot
+from clonos_services import clock
+from clonos_standby.journal_thread import JournalThread, JournalThreads
+from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
 
@@ -67,6 +70,45 @@ class Bench:
         connection.settimeout(LIMIT_S)
         assert connection.recv(100) == b"%d\n" % offset_bytes
         return connection
+
+
+class TimedFeed(Feed):
+    """A connection that is never made, of a connector that uses a service at each turn."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        clock.now()
+
+    def receive(self, wait_ms: int) -> bytes | None:
+        clock.now()
+        return None
+
+    def acknowledge(self, offset_bytes: int) -> None:
+        clock.now()
+
+    def close(self) -> None:
+        clock.now()
+        self.is_closed = True
+
+
+class TimedSource:
+    def __init__(self) -> None:
+        self.feeds: list[TimedFeed] = []
+
+    def feed(self, offset_bytes: int) -> TimedFeed:
+        self.feeds.append(TimedFeed())
+        return self.feeds[-1]
+
+
+def test_a_connector_may_use_services_beside_its_task() -> None:
+    source, told = TimedSource(), Told()
+    thread = JournalThread(source, "pushed/0", 0, *LIFE, lone_slot(small_image()), told)  # type: ignore[arg-type]
+    with confined_services():
+        thread.thread.start()
+        assert told.next() == ("on_journal", END_OF_JOURNAL)
+        thread.thread.join(LIMIT_S)
+    assert not thread.thread.is_alive()
+    assert [feed.is_closed for feed in source.feeds] == [True]
 
 
 @pytest.fixture
