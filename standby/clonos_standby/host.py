@@ -101,6 +101,7 @@ class SlotHost:
             new_keys(),
             silence_ms=self._options.lease_ms,
             address_rewriter=birth.address_rewriter,
+            compress=self._options.compress,
         )
         self._transport.add_peer(PeerAddress(COORDINATOR, "", birth.coordinator_address, birth.coordinator_key))
         self._inbox = Inbox(self._transport.wake)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clonos.core.ids import SlotId
 from clonos.core.messages import Message
+from clonos.core.options import Compression
 from clonos.io.binding import Binding
 from clonos.io.curve import NO_KEYS, new_keys
 from clonos.io.peers import PeerAddress
@@ -27,14 +28,16 @@ class Station:
         admits_strangers: bool = False,
         rewriter: AddressRewriter | None = None,
         silence_ms: int = 5_000,
+        host: str = "127.0.0.1",
+        compress: Compression = Compression.NEVER,
     ) -> None:
-        binding = Binding(folder=str(folder) if folder else "", use_curve=use_curve)
+        binding = Binding(folder=str(folder) if folder else "", host=host, use_curve=use_curve)
         if folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.slot = SlotId(slot)
         self._keys = new_keys() if binding.is_encrypted else NO_KEYS
         self._is_closed = False
-        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter)
+        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter, compress)
         self.received: list[tuple[SlotId, Message, bytes]] = []
         self.gone: list[SlotId] = []
         self.back: list[SlotId] = []
