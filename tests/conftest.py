@@ -28,7 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("clonos")
     group.addoption("--worlds", type=int, default=100, metavar="N", help="run N simulated worlds per test of worlds")
     group.addoption("--first-seed", type=lambda text: int(text, 0), default=1, metavar="SEED", help="seed of the first")
-    group.addoption("--rewrite-traces", action="store_true", help="write golden dialogues anew, to be reviewed as prose")
+    group.addoption(
+        "--rewrite-traces", action="store_true", help="write golden dialogues anew, to be reviewed as prose"
+    )
     group.addoption("--stage-budgets", action="store_true", help="fail tests beyond the time budgets of their stages")
 
 
