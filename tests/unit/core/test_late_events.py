@@ -27,7 +27,7 @@ LATE: dict[str, Tell] = {
     "journal": lambda slot, *life: slot.on_journal(*life, b"x"),
     "intake failed": lambda slot, *life: slot.on_intake_failed(*life, "refused"),
     "journal lost": lambda slot, *life: slot.on_journal_lost(*life),
-    "raised": lambda slot, *life: slot.on_raised(TaskFailed(*life, 0, 0, 1, "", "", "ValueError: no", "", False)),
+    "raised": lambda slot, task, life: slot.on_raised(TaskFailed(task, life, 0, 0, 1, "", "", "no", "", False)),
     "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),
     "outside fenced": lambda slot, *life: slot.on_outside_fenced(*life, 7, 7),
     "outside confirmed": lambda slot, *life: slot.on_outside_confirmed(*life, 7),
