@@ -20,7 +20,7 @@ class Phase(StrEnum):
 class TaskState:
     """A task as its current view and its slot's last status have it. ``slot`` 0: it waits for one.
 
-    ``counters``: running totals of this incarnation, by name.
+    ``counters``: by name, totals of this incarnation or what is so now (docs/operations.md lists them).
     """
 
     name: str

@@ -6,7 +6,7 @@ Options for the tests of simulated worlds are here too: how many worlds, and fro
 import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -28,6 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("clonos")
     group.addoption("--worlds", type=int, default=100, metavar="N", help="run N simulated worlds per test of worlds")
     group.addoption("--first-seed", type=lambda text: int(text, 0), default=1, metavar="SEED", help="seed of the first")
+    group.addoption(
+        "--rewrite-traces", action="store_true", help="write golden dialogues anew, to be reviewed as prose"
+    )
     group.addoption("--stage-budgets", action="store_true", help="fail tests beyond the time budgets of their stages")
 
 
@@ -86,6 +89,21 @@ def _a_test_leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[No
         complaints += orphans_of_this_run()
     if complaints:
         pytest.fail("the test left something behind:\n" + "\n".join(complaints), pytrace=False)
+
+
+@pytest.fixture
+def compare_trace(request: pytest.FixtureRequest) -> Callable[[Path, Callable[[str], str]], None]:
+    """Plays a golden dialogue and compares it with its file, or writes the file anew."""
+
+    def compare(trace: Path, play: Callable[[str], str]) -> None:
+        written = trace.read_text("utf-8")
+        played = play(written)
+        if request.config.getoption("--rewrite-traces"):
+            trace.write_text(played, "utf-8")
+        else:
+            assert played == written
+
+    return compare
 
 
 @pytest.fixture(scope="session")

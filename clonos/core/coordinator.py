@@ -182,7 +182,7 @@ class Coordinator:
 
     @property
     def generation(self) -> int:
-        """Grows by one at each rollback."""
+        """The number of the view that began it: grows with each rollback and each resume."""
         return self._state.ledger.generation
 
     @property

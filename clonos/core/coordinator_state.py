@@ -6,6 +6,7 @@ follow from others are kept beside them because a tick for 2,000 tasks must stay
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from clonos.core import checkpoints, liveness, recoveries, views
@@ -130,6 +131,7 @@ class CoordinatorState:
         self.unsettled: dict[TaskId, None] = {}  # neither live nor final
         self.records: dict[TaskId, recoveries.Record] = {}
         self.rollbacks = 0  # since the last completed checkpoint
+        self.backlogs: dict[TaskId, deque[int]] = {}  # what live tasks reported last
         self.open_recoveries: dict[TaskId, recoveries.Recovery] = {}
         self.recoveries: list[recoveries.Recovery] = []
         self.said: dict[str, str] = {}  # alarms about the placement, so that each is told once

@@ -23,7 +23,7 @@ class EnvironmentFault(ClonosError):
 
 
 class InternalError(ClonosError):
-    """We are at fault: please report it, with the story in the message."""
+    """A bug of this library: please report it, with the whole message."""
 
 
 class ReplayDiverged(JobError):

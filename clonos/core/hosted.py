@@ -289,8 +289,8 @@ class Hosted:
             else:
                 sending.append(output.kind, output.count, output.checkpoint, output.payload)
                 touched[output.channel] = sending
-        for channel, _, freed_bytes in emission.consumed:
-            self.inlets.freed(channel, freed_bytes)
+        for consumed in emission.consumed:
+            self.inlets.processed(*consumed)
         if emission.snapshot is not None:
             self.take_snapshot(emission.snapshot, emission.prepared, emission.more, emission.whole)
         for sending in touched.values():

@@ -94,8 +94,8 @@ class Inlets:
     def on_position(self, message: Position) -> None:
         """The sender's heartbeat."""
         receiving = self.accepts(message)
-        if receiving is not None:
-            self._take_in(receiving, message)
+        if receiving is not None and self._take_in(receiving, message):
+            receiving.produced_seq = message.produced_seq
 
     def _take_in(self, receiving: Receiving, message: Batch | Position) -> bool:
         """A message is accepted whole or not at all: a gap, in elements or in a log, begins a new session."""
@@ -126,12 +126,24 @@ class Inlets:
         if receiving.grant():
             self.state_to(receiving)
 
-    def freed(self, channel: ChannelId, freed_bytes: int) -> None:
-        """The task has processed what it had queued."""
+    def processed(self, channel: ChannelId, next_seq: int, freed_bytes: int) -> None:
+        """The task has processed all below ``next_seq``."""
         receiving = self.receivings[channel]
+        receiving.processed_seq = next_seq
         receiving.freed(freed_bytes)
         if receiving.grant():
             self.state_to(receiving)
+
+    @property
+    def backlog(self) -> int | None:
+        """Elements that wait in all inputs; None while some sender has not said what it has produced."""
+        total = 0
+        for receiving in self.receivings.values():
+            backlog = receiving.backlog
+            if backlog is None:
+                return None
+            total += backlog
+        return total
 
     def tick(self) -> None:
         """At the heartbeat, to whoever has been quiet: a lost statement is healed by the next."""

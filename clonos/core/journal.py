@@ -71,6 +71,11 @@ class Journal:
         return self.end_bytes > self.released_bytes
 
     @property
+    def unread_bytes(self) -> int:
+        """What has come in and the task has not read."""
+        return self.end_bytes - self.read_bytes
+
+    @property
     def start_bytes(self) -> int:
         """Offset before which all is in the state of completed checkpoints."""
         return self.hosted.logs.replicas[self.id].start_bytes
@@ -188,8 +193,7 @@ class Journal:
     def update_hold(self) -> None:
         """Nothing more is taken in while the task cannot read, or has too much to read."""
         hosted = self.hosted
-        unread_bytes = self.end_bytes - self.read_bytes
-        held = hosted.is_gated or self.is_stopping or unread_bytes > hosted.slot.options.credit_window_bytes
+        held = hosted.is_gated or self.is_stopping or self.unread_bytes > hosted.slot.options.credit_window_bytes
         if held != self.is_held:
             self.is_held = held
             if self.is_open:

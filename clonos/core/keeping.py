@@ -151,8 +151,7 @@ class OutsideEnd:
         """The task has produced output; it may leave when ``requirement`` is met."""
         self.log.append(kind, count, 0, payload)  # type: ignore[arg-type]
         self.releases.append((self.log.next_seq, requirement))
-        if self.claim is not None:
-            self.log.truncate(min(self.confirmed_seq, self.log.next_seq))
+        self.log.truncate(min(self.confirmed_seq, self.log.next_seq))
 
     def release(self, links: list[KeeperLink], has_keepers: bool) -> list[Chunk]:
         """What may leave now."""

@@ -40,7 +40,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
-    """Sender to receiver at the heartbeat, and when only deltas wait: all below ``next_seq`` has been sent."""
+    """Sender to receiver at the heartbeat: all below ``next_seq`` was sent, all below ``produced_seq`` was produced."""
 
     channel: ChannelId
     sender: Incarnation
@@ -48,6 +48,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
     session: Count
     ordinal: Count
     next_seq: Count
+    produced_seq: Count
     deltas: tuple[Delta, ...]
 
 
@@ -70,7 +71,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True, tag="question"):
-    """A recovering task to the slot of each holder: its log from ``offset_bytes`` on, and the replicas it should hold.
+    """A recovering task to the slot of each holder: asks for its own log, and for the replicas that it should hold.
 
     ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by ``Answer``,
     repeated at the heartbeat until then.
@@ -149,12 +150,20 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
     versions: tuple[tuple[Name, Name], ...]  # python, clonos, wire, pyarrow, hash_seed
 
 
+BACKLOG_ELEMENTS = "backlog_elements"
+BACKLOG_BYTES = "backlog_bytes"
+
+
 class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
-    """A hosted task in a ``SlotStatus``. ``counters``: running totals by name (records_in, records_out, ...)."""
+    """A hosted task in a ``SlotStatus``. ``counters``: totals of the incarnation, or what is so now.
+
+    ``backlog_elements``: produced for the task and not processed yet, 0 for a source. A source that keeps a journal has
+    ``backlog_bytes`` instead: taken in and not read yet. Neither is there while it is not known.
+    """
 
     task: TaskId
     incarnation: Incarnation
-    phase: Name  # restoring, gathering, connecting, replaying, live, final, lost
+    phase: Name  # recovering, connecting, replaying, stalled, live, final, lost
     counters: tuple[tuple[Name, int], ...]
 
 
@@ -272,8 +281,9 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     ``restore``, ``objects``, ``log_offset_bytes`` belong to the incarnation and do not change during its life.
     ``is_fresh``: the incarnation began with its generation: it asks nobody, its log is empty.
-    ``cautious``: goes live with steps of one element and tells each (protocol 6). ``keepers_since``: for each keeper,
-    the view since when all views name it: a slot that had not heard that it was none for a while begins anew.
+    ``is_cautious``: the task goes live with steps of one element and announces each (protocol 6).
+    ``keepers_since``: for each keeper, the first of the views that have named it without a gap: a keeper that did not
+    hear of a gap begins anew.
     """
 
     task: TaskId

@@ -21,6 +21,14 @@ class StandbyKind(StrEnum):
     HOT = "hot"  # a shadow besides, step by step
 
 
+class Compression(StrEnum):
+    """Between which slots the elements of channels are compressed."""
+
+    REMOTE = "remote"  # on different hosts
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What steers the runtime. Durations in the unit of the name, sizes in bytes, per slot where not said otherwise."""
@@ -52,4 +60,4 @@ class Options:
     clock_tick_ms: int = 0  # coarse clock: one CLOCK entry for every so many ms; 0: one a step
     failures_per_epoch_max: int = 8  # incarnations of one task between two completed checkpoints
     causal_logging: bool = True  # off only as a negative control and for measurements
-    compress: bool = False  # LZ4 on channels to other hosts
+    compress: Compression = Compression.REMOTE  # LZ4 on channels

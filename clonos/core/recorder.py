@@ -122,7 +122,7 @@ class Suspended:
     """Around a call of the outside: its outcome covers what it does, so services inside are the real thing.
 
     Otherwise a service used by a service would be logged before the call that replay asks for first. ``key``: the
-    call's idempotency key.
+    call's idempotency key. Without one: around a thread that runs a connector's code beside the task.
     """
 
     __slots__ = ("_bound", "_inside", "_key")
@@ -166,13 +166,18 @@ class ServiceOutsideTask(JobError):
 _confined = False
 
 
-def confine_services() -> None:
-    """Called once by the process of a slot: from now on a service raises where no task runs.
+@contextmanager
+def confined_services() -> Iterator[None]:
+    """Around the life of a slot's process: a service raises where no task runs and no call of the outside is made.
 
-    Without it a thread that user code starts would silently get the real clock, luck and outside.
+    Without it a thread that user code starts would silently get the real clock, randomness and outside.
     """
     global _confined
-    _confined = True
+    before, _confined = _confined, True
+    try:
+        yield
+    finally:
+        _confined = before
 
 
 def check_outside(service: str) -> None:

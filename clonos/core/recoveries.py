@@ -13,7 +13,7 @@ from typing import Any
 from clonos.core.coordination import Fault, JobFailed, Milestone
 from clonos.core.errors import InternalError
 from clonos.core.ids import Incarnation, TaskId
-from clonos.core.messages import TaskFailed
+from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskFailed, TaskStatus
 
 RAISED_MAX = 8
 """Exceptions that are remembered per task, latest last, to know a poison record again."""
@@ -220,6 +220,7 @@ class Recovery:
     cause: str
     incarnation: Incarnation  # the successor's; 0 until a view names it
     reached: tuple[tuple[Milestone, int], ...]
+    backlog_before: int | None = None  # of the task's inputs before the failure; None: the task had not reported any
 
     @property
     def is_over(self) -> bool:
@@ -234,18 +235,28 @@ class Recovery:
 GATHERED_PHASES = ("connecting", "replaying", "stalled", "lost", "live", "final")
 SETTLED_PHASES = ("live", "final")
 
-BEHIND_COUNTER = "behind"
-"""Counter of a task's status: elements that it knows to wait for it. Without it, a live task counts as caught up."""
+BACKLOGS_REMEMBERED = 10
+"""Reports of a live task whose largest backlog counts as that before its failure: one report alone may come at a moment
+when a busy input happens to be empty."""
 
 
-def milestones_of(phase: str, counters: tuple[tuple[str, int], ...]) -> tuple[Milestone, ...]:
-    """What a task with this status has reached, the view itself left out."""
-    if phase not in GATHERED_PHASES:
+def backlog_of(status: TaskStatus) -> int | None:
+    """What waits in the task's inputs; None while that is not known."""
+    return next((value for name, value in status.counters if name in (BACKLOG_ELEMENTS, BACKLOG_BYTES)), None)
+
+
+def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Milestone, ...]:
+    """What a task with this status has reached, the view itself left out.
+
+    It has caught up when its inputs have no more backlog than before the failure. A task that had not reported any, and
+    one whose input has ended, has caught up when it is live.
+    """
+    if status.phase not in GATHERED_PHASES:
         return ()
-    if phase not in SETTLED_PHASES:
+    if status.phase not in SETTLED_PHASES:
         return (Milestone.GATHERED,)
-    behind = next((value for name, value in counters if name == BEHIND_COUNTER), 0)
-    if behind > 0:
+    backlog = backlog_of(status)
+    if status.phase == "live" and backlog_before is not None and (backlog is None or backlog > backlog_before):
         return (Milestone.GATHERED, Milestone.REPLAYED)
     return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
 

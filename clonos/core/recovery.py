@@ -2,10 +2,11 @@
 
 Starting is recovering from nothing: at the job's start nobody is asked and the log is empty.
 
-    Gathering ──▶ Connecting ──▶ Replaying ──▶ Live
-                                    │  ▲
-                                    ▼  │
-                                  Stalled ──▶ Lost, also from wherever the outside refuses it
+    Recovering ──▶ Connecting ──▶ Replaying ──▶ Live
+                                      │          ▲
+                                      ├──▶ Stalled (to Live or Lost)
+                                      ▼
+                                     Lost, also from any state but Recovering when the outside refuses the incarnation
 """
 
 from __future__ import annotations

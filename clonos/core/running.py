@@ -39,6 +39,7 @@ from clonos.core.messages import (
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
     advance_checkpoints,
+    end_recoveries,
     fall,
     lose_log,
     note_approach,
@@ -351,8 +352,10 @@ def finish_if_done(state: CoordinatorState) -> None:
         return
     completed = state.checkpoints.ledger.completed
     if completed.checkpoint > 0 and completed.is_final:
+        end_recoveries(state)
         state.finish(Ending.FINISHED, "")
     elif state.drain_number and completed.checkpoint >= state.drain_number:
+        end_recoveries(state)
         state.finish(Ending.DRAINED, "the job was stopped with a last checkpoint")
 
 

@@ -147,7 +147,8 @@ class Sending:
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
         """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
-        return Position(self.channel.id, sender, self.receiver, self.session, ordinal, self.cursor, self.deltas(logs))
+        head = self.channel.id, sender, self.receiver, self.session, ordinal
+        return Position(*head, self.cursor, self.log.next_seq, self.deltas(logs))
 
 
 class Receiving:
@@ -162,6 +163,8 @@ class Receiving:
         "needed_seq",
         "next_ordinal",
         "next_seq",
+        "processed_seq",
+        "produced_seq",
         "queued_bytes",
         "recovered_claim",
         "sender",
@@ -177,6 +180,8 @@ class Receiving:
     def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes_max: int) -> None:
         self.channel = channel
         self.next_seq = next_seq
+        self.processed_seq = next_seq  # number of the next element that the task processes
+        self.produced_seq: int | None = None  # what the sender of this session had produced at its last heartbeat
         self.recovered_claim = claim  # what the own log has steps for
         self.window_bytes_max = window_bytes_max
         self.window_bytes = min(WINDOW_BYTES_FIRST, window_bytes_max)
@@ -202,6 +207,7 @@ class Receiving:
         self.granted_bytes = 0
         self.stated_bytes = 0
         self.is_confirmed = False
+        self.produced_seq = None
 
     def meet(self, sender: Incarnation) -> bool:
         """A view names the sender's incarnation; whether it is another one."""
@@ -214,6 +220,14 @@ class Receiving:
     def claim(self) -> int:
         """Up to where this receiver has received, or its own log has steps."""
         return max(self.next_seq, self.recovered_claim)
+
+    @property
+    def backlog(self) -> int | None:
+        """Elements that the sender had produced, as far as it has said, and the task has not processed; None until a
+        heartbeat of the sender has come in this session."""
+        if self.produced_seq is None:
+            return None
+        return max(self.produced_seq, self.next_seq) - self.processed_seq
 
     def grant(self) -> bool:
         """Brings the credit up to date; whether it has grown enough to be stated at once."""

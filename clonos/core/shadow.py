@@ -180,7 +180,8 @@ class Shadow:
         assert not emission.log, self.task
         for output in emission.outputs:
             self.outputs[output.channel].append(output.kind, output.count, output.checkpoint, output.payload)
-        for channel, _, freed_bytes in emission.consumed:
+        for channel, next_seq, freed_bytes in emission.consumed:
+            self.receivings[channel].processed_seq = next_seq
             self.receivings[channel].queued_bytes -= freed_bytes
             self.worked_bytes += freed_bytes
         self.handled_bytes += emission.cost_bytes

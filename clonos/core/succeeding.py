@@ -55,6 +55,7 @@ def take_over(hosted: Hosted) -> None:
     for channel, receiving in hosted.inlets.receivings.items():
         had = shadow.receivings[channel]
         receiving.next_seq, receiving.queued_bytes = had.next_seq, had.queued_bytes
+        receiving.processed_seq = had.processed_seq
         receiving.needed_seq = shadow.needed.get(channel, 0)
     forget_output(hosted.sendings, hosted.snapshot)  # the slot may not have heard yet that its checkpoint is complete
     for checkpoint, snapshot in sorted(shadow.reached.items()):

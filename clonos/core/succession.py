@@ -6,7 +6,9 @@ checkpoint that became durable (``GATE``). Failures that arrive together lead to
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from clonos.core import checkpoints, liveness, recoveries, views
 from clonos.core.coordination import Alarm, Fault, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
@@ -99,7 +101,8 @@ def _judge(
     state.records[task] = record
     advance_checkpoints(state, checkpoints.Died((task,)))
     state.tell(Milestone.DETECTED, task, dead, cause)
-    _note_recovery(state, task, recoveries.Recovery(task, dead, cause, NOBODY, ((Milestone.DETECTED, state.now_ns),)))
+    reached = ((Milestone.DETECTED, state.now_ns),)
+    _note_recovery(state, recoveries.Recovery(task, dead, cause, NOBODY, reached, _backlog_before(state, task)))
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
@@ -297,10 +300,17 @@ def _say(state: CoordinatorState, subject: str, text: str) -> None:
 # ------------------------------------------------------------------ timeline
 
 
-def _note_recovery(state: CoordinatorState, task: TaskId, recovery: recoveries.Recovery) -> None:
-    if task in state.open_recoveries:  # fell again before it had caught up
-        _close_recovery(state, task)
-    state.open_recoveries[task] = recovery
+def _note_recovery(state: CoordinatorState, recovery: recoveries.Recovery) -> None:
+    if recovery.task in state.open_recoveries:  # fell again before it had caught up
+        _close_recovery(state, recovery.task)
+    state.open_recoveries[recovery.task] = recovery
+
+
+def _backlog_before(state: CoordinatorState, task: TaskId) -> int | None:
+    """Before the first failure, if the task has failed again before it caught up."""
+    if task in state.open_recoveries:
+        return state.open_recoveries[task].backlog_before
+    return max(state.backlogs.pop(task, ()), default=None)
 
 
 def _close_recovery(state: CoordinatorState, task: TaskId) -> None:
@@ -314,9 +324,9 @@ def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) ->
     if recovery is None:
         if not is_rollback:
             return  # the job starts, or a task that has waited gets its slot
-        recovery = recoveries.Recovery(task, NOBODY, "rollback", NOBODY, ())
+        recovery = recoveries.Recovery(task, NOBODY, "rollback", NOBODY, (), _backlog_before(state, task))
     reached, _ = recoveries.reach(recovery, (Milestone.VIEW,), state.now_ns)
-    state.open_recoveries[task] = recoveries.Recovery(task, reached.failed, reached.cause, incarnation, reached.reached)
+    state.open_recoveries[task] = replace(reached, incarnation=incarnation)
     state.tell(Milestone.VIEW, task, incarnation, recovery.cause)
 
 
@@ -329,11 +339,33 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
     if status.phase in recoveries.SETTLED_PHASES:
         state.unsettled.pop(task, None)
     recovery = state.open_recoveries.get(task)
-    if recovery is None or recovery.incarnation != status.incarnation:
+    if recovery is None:
+        _note_backlog(state, status)
         return
-    milestones = recoveries.milestones_of(status.phase, status.counters)
+    if recovery.incarnation != status.incarnation:
+        return
+    _reach(state, recovery, recoveries.milestones_of(status, recovery.backlog_before))
+
+
+def _reach(state: CoordinatorState, recovery: recoveries.Recovery, milestones: tuple[Milestone, ...]) -> None:
+    task = recovery.task
     state.open_recoveries[task], news = recoveries.reach(recovery, milestones, state.now_ns)
     for milestone in news:
-        state.tell(milestone, task, status.incarnation, recovery.cause)
+        state.tell(milestone, task, recovery.incarnation, recovery.cause)
     if state.open_recoveries[task].is_over:
         _close_recovery(state, task)
+
+
+def end_recoveries(state: CoordinatorState) -> None:
+    """The job's last checkpoint is complete: tasks that were live have no input left to catch up with."""
+    for recovery in list(state.open_recoveries.values()):
+        if recovery.has_reached(Milestone.REPLAYED):
+            _reach(state, recovery, (Milestone.CAUGHT_UP,))
+
+
+def _note_backlog(state: CoordinatorState, status: TaskStatus) -> None:
+    backlog = recoveries.backlog_of(status)
+    if status.phase in recoveries.SETTLED_PHASES and backlog is not None:
+        if status.task not in state.backlogs:
+            state.backlogs[status.task] = deque(maxlen=recoveries.BACKLOGS_REMEMBERED)
+        state.backlogs[status.task].append(backlog)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core import recovery
-from clonos.core.messages import TaskStatus
+from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted
 
 
 def status_of(hosted: Hosted) -> TaskStatus:
-    """For the coordinator."""
+    """What the slot tells the coordinator about a task."""
     is_live = isinstance(hosted.state, recovery.Live)
     phase = "final" if hosted.is_final and is_live else recovery.phase_name(hosted.state)
     logs = [sending.log for sending in hosted.sendings.values()] + hosted.effects.logs
@@ -23,4 +23,14 @@ def status_of(hosted: Hosted) -> TaskStatus:
         inflight_disk_bytes=sum([log.disk_bytes for log in logs]),
         over_soft_limit=int(hosted.slot.pressure.is_over_soft_limit),
     )
-    return TaskStatus(hosted.task, hosted.incarnation, phase, tuple(hosted.counters.items()))
+    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *hosted.counters.items()))
+
+
+def _backlog(hosted: Hosted) -> tuple[tuple[str, int], ...]:
+    """What waits in the task's inputs, if it is known."""
+    if isinstance(hosted.state, recovery.Recovering):
+        return ()
+    if hosted.effects.journal is not None:
+        return ((BACKLOG_BYTES, hosted.effects.journal.unread_bytes),)
+    backlog = hosted.inlets.backlog
+    return () if backlog is None else ((BACKLOG_ELEMENTS, backlog),)

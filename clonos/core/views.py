@@ -3,7 +3,7 @@
     Unformed ──Form──▶ Standing ──Change, RollBack──▶ Standing
 
 An incarnation is the number of the view that began it; what it restores is fixed then and does not change during its
-life. ``clonos.core.coordinator`` decides when a view is due: never while a checkpoint is committing.
+life. ``succession.GATE`` decides whether a view may be issued: never while a checkpoint is committing.
 """
 
 from __future__ import annotations

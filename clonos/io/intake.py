@@ -16,6 +16,7 @@ from clonos.core.errors import MessageMalformed
 from clonos.core.ids import SlotId
 from clonos.core.messages import Message, Register
 from clonos.core.wire import decode_message
+from clonos.io.compression import IS_COMPRESSED, decompress
 from clonos.io.frames import (
     HAS_LARGE_PAYLOAD,
     HEAD_BYTES,
@@ -118,6 +119,8 @@ class Intake:
             return
         if self._is_encrypted:
             self._check_key(route, message)
+        if head.flags & IS_COMPRESSED:
+            payload = decompress(payload, slot_name(head.sender))
         taker.on_message(head.sender, message, payload)
 
     def _check_key(self, route: _Route, message: Message) -> None:

@@ -17,8 +17,10 @@ import zmq
 
 from clonos.core.ids import SlotId
 from clonos.core.messages import Answer, Batch, Follow, Following, Message, Position, StandbyUpdate, Statement
+from clonos.core.options import Compression
 from clonos.core.wire import encode_message
 from clonos.io.binding import Binding, BindingRefused, bind_router
+from clonos.io.compression import Compressor, applies_between
 from clonos.io.connection import Connection, Packet
 from clonos.io.curve import NO_KEYS, Gatekeeper, KeyPair
 from clonos.io.frames import IS_PIECE, PIECE_BYTES, pack
@@ -50,7 +52,8 @@ class Transport:
     """All sockets of one process. ``poll`` waits, receives and calls ``events``.
 
     ``silence_ms``: a connection on which the other end does not even answer pings for so long counts as broken.
-    ``admits_strangers``: the coordinator's, which takes registrations from slots that it has not met.
+    ``admits_strangers``: the coordinator's, which takes registrations from slots that it has not met. ``compress``: to
+    which peers elements are compressed.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Transport:
         silence_ms: int = 5_000,
         admits_strangers: bool = False,
         address_rewriter: AddressRewriter | None = None,
+        compress: Compression = Compression.NEVER,
     ) -> None:
         if binding.is_encrypted and not keys.public:
             raise BindingRefused(binding.host, "an encrypted transport needs a key pair")
@@ -68,6 +72,8 @@ class Transport:
         self._keys = keys if binding.is_encrypted else NO_KEYS
         self._silence_ms = silence_ms
         self._rewrite = address_rewriter
+        self._compress = compress
+        self._compressors: dict[SlotId, Compressor] = {}  # of the peers whose payloads are compressed
         self._to_self: deque[tuple[Message, bytes | memoryview]] = deque()
         self._expected_keys: dict[SlotId, bytes] = {}
         self._intake = Intake(self._expected_keys, bool(self._keys.public), admits_strangers)
@@ -107,6 +113,10 @@ class Transport:
     def add_peer(self, address: PeerAddress) -> None:
         """It may send to us from now on, and we can send to it. Repeating it is free; another address reconnects."""
         replaced = self._peers.add(address)
+        if applies_between(self._compress, self.data_address, address.data_address):
+            self._compressors.setdefault(address.slot, Compressor())
+        else:
+            self._compressors.pop(address.slot, None)
         if self._expected_keys.get(address.slot) == address.public_key:
             return
         if replaced is not None:
@@ -118,6 +128,7 @@ class Transport:
         """Forgets all others: their connections close, their messages are dropped."""
         for address in self._peers.strangers_to(slots):
             self._peers.forget(address.slot)
+            self._compressors.pop(address.slot, None)
             self._gatekeeper.forbid(address.public_key)
             del self._expected_keys[address.slot]
 
@@ -137,12 +148,15 @@ class Transport:
         peer = self._peers.find(slot)
         if peer is None:
             return
+        flags = 0
+        if payload and (compressor := self._compressors.get(slot)) is not None and isinstance(message, Batch | Follow):
+            payload, flags = compressor.compress(payload)
         packets: list[Packet] = []
         while len(payload) > PIECE_BYTES:
             whole = memoryview(payload)
             piece, payload = whole[:PIECE_BYTES], whole[PIECE_BYTES:]
             packets.append((pack(self.identity, b"", piece, IS_PIECE, len(packets)), piece))
-        packets.append((pack(self.identity, encode_message(message), payload, 0, len(packets)), payload))
+        packets.append((pack(self.identity, encode_message(message), payload, flags, len(packets)), payload))
         if not self._peers.connection(peer, plane_of(message)).send(packets):
             peer.count_dropped()
 

@@ -1,4 +1,5 @@
-"""What stands by for a death: mirrors of a task's state, keepers of its log, their placement, the slot's host process.
+"""The processes of a job: a slot's host process with its threads, and the driver's loop around the coordinator.
 
-A standby is passive: it decides nothing and holds what a successor will need, in another domain where there is one.
+Shells only. The machines that they run, among them mirrors of state, keepers of logs and placement, are in
+``clonos.core``.
 """

@@ -1,7 +1,9 @@
 """A slot's process: the I/O thread that owns its sockets and its machine, and the threads around it.
 
-Everything that the other threads tell comes through the inbox and is done here, in order. The process decides nothing:
-it ends when the coordinator releases it, or when it has not been in touch with one for ``orphan_after``.
+Everything that the other threads tell comes through the inbox and is done here, in order. The machine decides what the
+slot does. The process itself decides three things: to repeat its registration until a view comes, to end itself when no
+coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``outside_thread``) how often a failed call to
+the store or to a sink is retried before the machine hears of it.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from clonos.core.messages import (
     Warned,
 )
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
+from clonos.core.recorder import confined_services
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
 from clonos.core.values import get_ready_for_columns
@@ -99,6 +102,7 @@ class SlotHost:
             new_keys(),
             silence_ms=self._options.lease_ms,
             address_rewriter=birth.address_rewriter,
+            compress=self._options.compress,
         )
         self._transport.add_peer(PeerAddress(COORDINATOR, "", birth.coordinator_address, birth.coordinator_key))
         self._inbox = Inbox(self._transport.wake)
@@ -140,7 +144,8 @@ class SlotHost:
         self._end_if_orphan(now_ns)
 
     def _end_if_orphan(self, now_ns: int) -> None:
-        """Out of touch for too long; or in touch with one that does not take it, longer than slots are waited for."""
+        """Ends the process when no coordinator was reachable for ``orphan_after_ms``, or when none had accepted the
+        registration ``slots_wait_ms + orphan_after_ms`` after the start."""
         options = self._options
         if self._transport.is_open(COORDINATOR):
             self._heard_ns = now_ns
@@ -335,7 +340,7 @@ def run_slot(birth: SlotBirth, domain: str) -> None:
     folder = LocalFolder(root, f"{slot_id:016x}")
     try:
         host = SlotHost(birth, domain, slot_id, folder)
-        with forwarded(birth.log_level, slot_id, host.log):
+        with forwarded(birth.log_level, slot_id, host.log), confined_services():
             reason = host.run()
         logger.info("%s has ended: %s", slot_name(slot_id), reason or "released")
     finally:

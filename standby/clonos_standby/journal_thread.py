@@ -7,6 +7,7 @@ breaks it says so and ends; the slot's machine opens another one.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
@@ -14,6 +15,7 @@ from clonos.core.errors import EnvironmentFault
 from clonos.core.failures import failure_of
 from clonos.core.ids import Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
+from clonos.core.recorder import Suspended
 from clonos.core.slot import Slot
 from clonos.operators.connect import Feed, PushedSource
 from clonos.operators.image import JobImage
@@ -88,7 +90,7 @@ class JournalThread:
         self._kept_bytes = self._told_bytes = offset_bytes
         self._is_held = self._is_ended = False
         self._moved = Event()
-        self.thread = Thread(target=self._live_and_tell, name=f"journal {name}", daemon=True)
+        self.thread = Thread(target=self._run, name=f"journal {name}", daemon=True)
 
     def hold(self, held: bool) -> None:
         """Leaves what comes where it is."""
@@ -107,14 +109,15 @@ class JournalThread:
 
     # ------------------------------------------------------------------ the thread
 
+    def _run(self) -> None:
+        with Suspended():  # a connector's code uses services like any code beyond the job
+            self._live_and_tell()
+
     def _live_and_tell(self) -> None:
         try:
-            feed = self._source.feed(self._taken_bytes)
-            try:
+            with closing(self._source.feed(self._taken_bytes)) as feed:
                 self._take_in(feed)
                 self._take_leave(feed)
-            finally:
-                feed.close()
         except Exception as error:
             if self._is_ended:
                 logger.debug("the intake of %s failed after its end", self._name, exc_info=True)

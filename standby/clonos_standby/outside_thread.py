@@ -17,6 +17,7 @@ from clonos.core.errors import ClonosError, EnvironmentFault
 from clonos.core.failures import failure_of
 from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.messages import TaskFailed
+from clonos.core.recorder import Suspended
 from clonos.core.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
 from clonos.io.fault_points import FaultPoints
@@ -81,6 +82,10 @@ class OutsideThread:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        with Suspended():  # a connector's code uses services like any code beyond the job
+            self._serve_and_tell()
+
+    def _serve_and_tell(self) -> None:
         try:
             self._serve()
         except (_Ended, OutsideFenced) as end:

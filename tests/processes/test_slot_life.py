@@ -20,7 +20,7 @@ from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.host import run_slot
 from tests.processes.running_job import running
 from tests.processes.test_slot_processes import OPTIONS, DrawingJob, is_calm
-from tests.unit.io.transports import Station, poll_turns
+from tests.unit.io.transports import Station, poll_until_all_is_seen
 
 pytestmark = pytest.mark.processes
 
@@ -64,7 +64,7 @@ def test_a_registration_with_a_token_that_was_not_given_out_or_is_used_is_refuse
             for token in ("guessed", used):
                 key = stranger.transport.public_key
                 stranger.send(COORDINATOR, Register(SlotId(7), "d", "h", "x", "y", key, token, 1, versions("0")))
-            poll_turns(30, stranger)
+            poll_until_all_is_seen(stranger, COORDINATOR, stranger)
         assert job.driver.ask(lambda it: it.slots) == slots
         assert job.driver.ask(lambda it: it.phase) == "running"
 

@@ -20,6 +20,7 @@ from clonos.connectors import collect, files, sqlite, values
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
 from clonos.core.ids import TaskId
+from clonos.core.liveness import NANOSECONDS, Alive
 from clonos.core.options import Options
 from clonos_services import random
 from tests.processes.gated_source import Gate, GatedNumbers
@@ -28,6 +29,9 @@ from tests.processes.running_job import RunningJob, running
 pytestmark = pytest.mark.processes
 
 OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=50)
+PAUSE_HEARTBEATS = 20
+"""A pause of a second, where 5 s are the lease, and 3 heartbeats all that a broken connection is given."""
+
 STEP = 200
 """Records of each split between two kills."""
 
@@ -73,6 +77,15 @@ def is_calm(coordinator: Coordinator) -> bool:
     latest = {recovery.task: recovery for recovery in coordinator.recoveries}
     is_live = bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
     return is_live and all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
+
+
+def silent_ms(coordinator: Coordinator, task: int) -> float:
+    """For how long the slot of a task has not been heard, as the coordinator counts time."""
+    assert coordinator.view is not None
+    state = coordinator._state
+    life = state.lives[coordinator.view.placements[task].slot]
+    assert isinstance(life, Alive), life
+    return (state.awake_ns - life.heard_ns) / NANOSECONDS
 
 
 def wait_for_checkpoint(job: RunningJob) -> None:
@@ -161,9 +174,12 @@ def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
         reach = drawing.advance(reach)
         pid = job.pid_of(2)
         os.kill(pid, signal.SIGSTOP)
+        try:
+            job.wait_for(lambda it: silent_ms(it, 2) > PAUSE_HEARTBEATS * OPTIONS.heartbeat_ms)
+        finally:
+            os.kill(pid, signal.SIGCONT)
         beaten = job.driver.ask(lambda it: it.checkpoint)
         assert not job.progress
-        os.kill(pid, signal.SIGCONT)
         job.wait_for(lambda it: it.checkpoint > beaten and is_calm(it))
         assert job.incarnations() == before
         drawing.gate.end(reach)

@@ -9,7 +9,6 @@ import ast
 import contextlib
 import importlib
 import io
-import pkgutil
 import re
 import shlex
 import types
@@ -23,15 +22,14 @@ import pytest
 
 import clonos
 from clonos import cli, config
-from clonos.core.errors import ClonosError, EnvironmentFault, InternalError, JobError, PeerError
 from clonos.core.options import Options
-from tests.tidy.source import PACKAGE_FOLDERS, ROOT, sources
+from tests.tidy.error_classes import error_classes
+from tests.tidy.source import ROOT, sources
 
 pytestmark = pytest.mark.static
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SWITCH_TYPES = {bool: "switch", int: "number", str: "text"}
-ERROR_CLASSES = (JobError, EnvironmentFault, PeerError, InternalError)
 NOT_READ = "nothing reads it yet"
 
 
@@ -174,26 +172,8 @@ def test_the_exit_codes_are_those_of_the_command_line() -> None:
     }
 
 
-def _errors() -> dict[str, type[ClonosError]]:
-    """All error classes of the library, by name."""
-    for name in PACKAGE_FOLDERS:
-        if name == "clonos_chaos":
-            continue
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not module.name.endswith(("warm_daemon", "__main__")):
-                importlib.import_module(module.name)
-    found: dict[str, type[ClonosError]] = {}
-    waiting: list[type[ClonosError]] = [*ERROR_CLASSES]
-    while waiting:
-        cls = waiting.pop()
-        found[cls.__name__] = cls
-        waiting += cls.__subclasses__()
-    return found
-
-
 def test_an_error_stands_below_the_class_that_it_has() -> None:
-    errors = _errors()
+    errors = error_classes()
     text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Errors")[2].partition("\n## ")[0]
     for section in text.split("\n### ")[1:]:
         base = errors[section.split("`")[1]]

@@ -44,33 +44,42 @@ def _change(name: str, value: Any) -> Callable[[dict[str, list[Row]], list[Row]]
     return lambda outputs, _: outputs["table"][6].update({name: value})
 
 
-SPOILT: dict[str, tuple[str, Callable[[dict[str, list[Row]], list[Row]], object]]] = {
-    "a row is missing": ("lost", lambda outputs, _: outputs["table"].pop()),
-    "a row is there twice": ("duplicated", lambda outputs, _: outputs["files"].append(outputs["files"][-1])),
-    "luck was drawn anew": ("contradicted", _change("luck", 1)),
-    "an answer was asked anew": ("contradicted", _change("answer", 999)),
-    "the clock was read anew": ("contradicted", _change("read_ns", 999)),
-    "a record is in two windows": ("contradicted", _change("window", "another")),
-    "a record is from nowhere": ("contradicted", _change("offset", 999)),
-    "an answer was never given": ("contradicted", lambda _, log: log[3].update(answer=5)),
+COUNTED = ("lost", "duplicated", "contradicted", "disordered", "calls_repeated", "calls_needless", "keys_changed")
+
+SPOILT: dict[str, tuple[dict[str, int], Callable[[dict[str, list[Row]], list[Row]], object]]] = {
+    "a row is missing": ({"lost": 1}, lambda outputs, _: outputs["table"].pop()),
+    "a row is there twice": ({"duplicated": 1}, lambda outputs, _: outputs["files"].append(outputs["files"][-1])),
+    "luck was drawn anew": ({"contradicted": 1}, _change("luck", 1)),
+    "an answer was asked anew": ({"contradicted": 1}, _change("answer", 999)),
+    "the clock was read anew": ({"contradicted": 1}, _change("read_ns", 999)),
+    "a record is in two windows": ({"contradicted": 1}, _change("window", "another")),
+    "a record is from nowhere": ({"lost": 1, "contradicted": 2, "disordered": 2}, _change("offset", 999)),
+    "an answer was never given": ({"contradicted": 1}, lambda _, log: log[3].update(answer=5)),
     "a count has a gap": (
-        "contradicted",
+        {"contradicted": 1},
         lambda outputs, _: [row.update(seen=9) for rows in outputs.values() for row in rows[6:8]],
     ),
-    "a channel was turned round": ("disordered", lambda outputs, _: outputs["table"].reverse()),
-    "a question was repeated": ("calls_repeated", lambda _, log: log.append(log[3])),
-    "a logged call was made again": ("calls_needless", lambda _, log: log.append({**log[3], "answer": 9})),
-    "an answer of one step came from another": ("contradicted", _change("by_table", 1_003)),
-    "a question has two keys": ("keys_changed", lambda _, log: log.append({**log[3], "key": "another"})),
+    "a channel was turned round": ({"disordered": 16}, lambda outputs, _: outputs["table"].reverse()),
+    "a question was repeated": ({"calls_repeated": 1}, lambda _, log: log.append(log[3])),
+    "a logged call was made again": (
+        {"calls_repeated": 1, "calls_needless": 1},
+        lambda _, log: log.append({**log[3], "answer": 9}),
+    ),
+    "an answer of one step came from another": ({"contradicted": 1}, _change("by_table", 1_003)),
+    "a question has two keys": (
+        {"calls_repeated": 1, "keys_changed": 1},
+        lambda _, log: log.append({**log[3], "key": "another"}),
+    ),
 }
 
 
 @pytest.mark.parametrize("how", SPOILT)
-def test_what_was_spoilt_is_found(how: str) -> None:
-    what, spoil = SPOILT[how]
+def test_what_was_spoilt_is_found_and_nothing_else(how: str) -> None:
+    expected, spoil = SPOILT[how]
     outputs, log = _outputs()
     spoil(outputs, log)
-    assert getattr(_judge(outputs, log), what) > 0
+    found = _judge(outputs, log)
+    assert {what: count for what in COUNTED if (count := getattr(found, what))} == expected
 
 
 def test_a_call_whose_first_answer_nobody_saw_may_be_made_again() -> None:

@@ -21,7 +21,7 @@ from clonos.config import (
     size_bytes,
 )
 from clonos.core.errors import JobError
-from clonos.core.options import Options, SpillPolicy
+from clonos.core.options import Compression, Options, SpillPolicy
 
 NO_FILE = Path("no-such-file.toml")
 
@@ -70,7 +70,8 @@ def test_each_place_overrules_the_one_before(tmp_path: Path) -> None:
         ("sharing_depth", "2", 2),
         ("spill_policy", "epoch", SpillPolicy.EPOCH),
         ("causal_logging", "off", False),
-        ("compress", True, True),
+        ("causal_logging", True, True),
+        ("compress", "always", Compression.ALWAYS),
         ("slots", "process", SlotKind.PROCESS),
         ("py_files", "a.py, b.zip", ("a.py", "b.zip")),
         ("py_files", ["a.py"], ("a.py",)),
@@ -94,8 +95,10 @@ def test_a_value_reads_as_the_type_of_its_option(key: str, value: object, expect
         ("parallelism", 1.5),
         ("parallelism", True),
         ("parallelism", -2),
+        ("causal_logging", "perhaps"),
+        ("causal_logging", 1),
         ("compress", "perhaps"),
-        ("compress", 1),
+        ("compress", True),
         ("slots", "cloud"),
         ("spill_policy", 3),
         ("py_files", 7),

@@ -1,8 +1,11 @@
-"""Golden dialogues: ``traces/*.txt``, commands and the full answer. CLONOS_REWRITE_TRACES=1 writes them anew."""
+"""Golden dialogues with a coordinator: ``traces/*.txt``, commands and the full answer.
+
+``pytest tests/unit/coordinator --rewrite-traces`` writes them anew, to be reviewed as prose.
+"""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,17 +13,13 @@ import pytest
 from tests.unit.coordinator.dialogue import play
 
 TRACES = sorted(Path(__file__).with_name("traces").glob("*.txt"))
+TRACES_COUNT = 9
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
-def test_a_dialogue_is_as_it_was_reviewed(trace: Path) -> None:
-    written = trace.read_text("utf-8")
-    played = play(written)
-    if os.environ.get("CLONOS_REWRITE_TRACES"):
-        trace.write_text(played, "utf-8")
-        return
-    assert played == written
+def test_a_dialogue_is_as_it_was_reviewed(trace: Path, compare_trace: Callable[..., None]) -> None:
+    compare_trace(trace, play)
 
 
-def test_there_are_dialogues() -> None:
-    assert len(TRACES) >= 6
+def test_no_dialogue_has_been_lost() -> None:
+    assert len(TRACES) == TRACES_COUNT

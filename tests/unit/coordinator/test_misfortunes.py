@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
 
 from clonos.core import coordination as c
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.messages import Approaching, Noted
+from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, Approaching, Noted
 from clonos.core.options import Options
-from clonos.core.recoveries import DEATHS_OF_POISON, EPOCHS_REMEMBERED, INCARNATIONS_BEFORE_CAUTION
+from clonos.core.recoveries import (
+    BACKLOGS_REMEMBERED,
+    DEATHS_OF_POISON,
+    EPOCHS_REMEMBERED,
+    INCARNATIONS_BEFORE_CAUTION,
+)
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 
@@ -240,15 +246,81 @@ def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
     assert tuple(milestone for milestone, _ in recovery.reached) == tuple(c.Milestone)
 
 
-def test_a_live_task_that_is_behind_has_not_caught_up() -> None:
-    desk = _desk()
-    slot = desk.slots[desk.of(2).standbys[0]]
+def _report(desk: Desk, backlog: int | None, name: str = BACKLOG_ELEMENTS) -> list[c.Milestone]:
+    """The slot of task 2 sends a heartbeat with this backlog; the milestones that the task has reached by it."""
+    slot = desk.slots[desk.of(2).slot]
+    slot.counters = () if backlog is None else ((name, backlog), ("records_in", 12))
+    return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), c.Told) if told.task == 2]
+
+
+def _fails(desk: Desk) -> None:
+    """The process of task 2 dies; the successor is live at its first heartbeat."""
     desk.gone(desk.of(2).slot)
-    slot.counters = (("behind", 5),)
-    milestones = [entry.milestone for entry in of_kind(desk.tick(100), c.Told) if entry.task == 2]
-    assert milestones == [c.Milestone.GATHERED, c.Milestone.REPLAYED]
-    slot.counters = (("behind", 0),)
-    assert [e.milestone for e in of_kind(desk.tick(100), c.Told) if e.task == 2] == [c.Milestone.CAUGHT_UP]
+
+
+@pytest.mark.parametrize("name", [BACKLOG_ELEMENTS, BACKLOG_BYTES])
+def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failure(name: str) -> None:
+    desk = _desk()
+    for backlog in (3, 7, 0):  # the largest of the last reports counts, so that an empty moment does not
+        _report(desk, backlog, name)
+    _fails(desk)
+    assert _report(desk, 100, name) == [c.Milestone.GATHERED, c.Milestone.REPLAYED]
+    assert _report(desk, 8, name) == []
+    assert _report(desk, 7, name) == [c.Milestone.CAUGHT_UP]
+
+
+def test_a_task_has_not_caught_up_while_its_backlog_is_unknown() -> None:
+    desk = _desk()
+    _report(desk, 5)
+    _fails(desk)
+    assert _report(desk, None) == [c.Milestone.GATHERED, c.Milestone.REPLAYED]
+    assert _report(desk, 5) == [c.Milestone.CAUGHT_UP]
+
+
+def test_reports_of_long_ago_are_not_what_a_task_had_before_its_failure() -> None:
+    desk = _desk()
+    for backlog in (100, *[2] * BACKLOGS_REMEMBERED):
+        _report(desk, backlog)
+    _fails(desk)
+    assert c.Milestone.CAUGHT_UP not in _report(desk, 3)
+    assert _report(desk, 2) == [c.Milestone.CAUGHT_UP]
+
+
+def test_a_task_that_fails_while_it_catches_up_has_the_backlog_of_before_the_first_failure_to_reach() -> None:
+    desk = _desk()
+    _report(desk, 5)
+    _fails(desk)
+    assert c.Milestone.CAUGHT_UP not in _report(desk, 1_000)
+    desk.tick(200)
+    _fails(desk)
+    assert c.Milestone.CAUGHT_UP not in _report(desk, 900)
+    assert _report(desk, 5) == [c.Milestone.CAUGHT_UP]
+
+
+def test_a_task_whose_input_has_ended_has_caught_up() -> None:
+    desk = _desk()
+    _report(desk, 5)
+    _fails(desk)
+    desk.slots[desk.of(2).slot].phase = "final"
+    assert c.Milestone.CAUGHT_UP in _report(desk, 6)
+
+
+def test_a_task_that_is_behind_when_the_job_ends_has_caught_up_by_then() -> None:
+    desk = _desk()
+    _report(desk, 5)
+    _fails(desk)
+    assert c.Milestone.CAUGHT_UP not in _report(desk, 6)
+    desk.acknowledge(1, final=True)
+    effects = desk.durable(1)
+    assert [(told.milestone, told.task) for told in of_kind(effects, c.Told)] == [(c.Milestone.CAUGHT_UP, 2)]
+    assert isinstance(effects[-1], c.JobDone)
+    assert all(recovery.is_over for recovery in desk.coordinator.recoveries)
+
+
+def test_a_task_that_dies_before_it_has_reported_a_backlog_has_caught_up_when_it_is_live() -> None:
+    desk = _desk()
+    _fails(desk)
+    assert c.Milestone.CAUGHT_UP in _report(desk, 6)
 
 
 def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() -> None:

@@ -97,7 +97,7 @@ class Words:
             case m.StandbyUpdate(task, incarnation, checkpoint, previous, objects):
                 return f"standby update {self.life(task, incarnation)}: {checkpoint} on {previous}, of {len(objects)}"
             case m.SlotStatus(_, number, completed, tasks, standbys, keepers):
-                parts = [f"{self.life(t.task, t.incarnation)} {t.phase}" for t in tasks]
+                parts = [f"{self.life(t.task, t.incarnation)} {t.phase}{_waiting(t)}" for t in tasks]
                 parts += [f"standby of {self.task(task)} at {checkpoint}" for task, checkpoint in standbys]
                 parts += [f"keeper of {self.life(task, incarnation)}" for task, incarnation in keepers]
                 return f"status view {number & 0xFFFFFFFF}, completed {completed}: {', '.join(parts) or 'nothing'}"
@@ -119,6 +119,12 @@ class Words:
             case m.Accusation(_, accused, _, is_gone):
                 return f"accusation of {accused}: {'gone' if is_gone else 'silent'}"
         raise AssertionError(message)
+
+
+def _waiting(status: m.TaskStatus) -> str:
+    found = dict(status.counters)
+    elements, data = found.get(m.BACKLOG_ELEMENTS, 0), found.get(m.BACKLOG_BYTES, 0)
+    return f", {elements} elements wait" * bool(elements) + f", {data} bytes wait" * bool(data)
 
 
 class RecordingIntakes(Intakes):

@@ -206,7 +206,9 @@ class Dialogue:
     def do_position(self, words: list[str], given: Given) -> None:
         channel = self.channel(words[0])
         deltas = self.deltas(given.get("log", ""))
-        self.hear(9, m.Position(*self._head(channel, given), int(given.get("next", 0)), deltas))
+        next_seq = int(given.get("next", 0))
+        produced_seq = int(given.get("produced", next_seq))
+        self.hear(9, m.Position(*self._head(channel, given), next_seq, produced_seq, deltas))
 
     def do_question(self, words: list[str], given: Given) -> None:
         """``question b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
@@ -280,7 +282,10 @@ class Dialogue:
                 outputs.append(Output(channel.id, int(kind), 1, label, b""))
             snapshot = self.snapshot(task, life, checkpoint, {**given, "out": given.get("out_at", "0")})
         inputs = self.slot.plan.inputs[task]
-        consumed = ((inputs[0].id, 0, int(given["consumed"])),) if "consumed" in given else ()
+        consumed: tuple[tuple[ChannelId, int, int], ...] = ()
+        if "consumed" in given:
+            received_seq = self.slot.hosted[task].inlets.receivings[inputs[0].id].next_seq
+            consumed = ((inputs[0].id, received_seq, int(given["consumed"])),)
         read = int(given.get("read", 0))
         log = log_of(given.get("log", ""))
         emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read)

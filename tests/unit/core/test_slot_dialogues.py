@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,13 @@ import pytest
 from tests.unit.core.slot_dialogue import play
 
 TRACES = sorted((Path(__file__).parents[2] / "traces").glob("slot_*.txt"))
+TRACES_COUNT = 28
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
-def test_a_dialogue_with_a_slot_is_as_it_was_reviewed(trace: Path, request: pytest.FixtureRequest) -> None:
-    written = trace.read_text("utf-8")
-    played = play(written)
-    if request.config.getoption("--rewrite-traces", default=False):
-        trace.write_text(played, "utf-8")
-        return
-    assert played == written
+def test_a_dialogue_with_a_slot_is_as_it_was_reviewed(trace: Path, compare_trace: Callable[..., None]) -> None:
+    compare_trace(trace, play)
 
 
-def test_there_are_dialogues_with_a_slot() -> None:
-    assert len(TRACES) >= 8
+def test_no_dialogue_with_a_slot_has_been_lost() -> None:
+    assert len(TRACES) == TRACES_COUNT

@@ -16,8 +16,8 @@ from tests.unit.core.slot_dialogue import Dialogue
 
 LIFE = Incarnation(number(1))
 BATCH = m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())
-POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, ())
-STATEMENT = m.Statement(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, ())
+POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 5, ())
+STATEMENT = m.Statement(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
 QUESTION = m.Question(TaskId(0), LIFE, number(1), TaskId(1), False)
 
 
@@ -29,9 +29,16 @@ def living_slot() -> Dialogue:
     return dialogue
 
 
-@pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION], ids=lambda found: type(found).__name__)
-def test_what_a_peer_may_say_is_taken(message: m.Message) -> None:
-    living_slot().slot.on_message(SlotId(1), message, b"x")
+def test_what_a_peer_may_say_is_taken() -> None:
+    dialogue = living_slot()
+    inlets, sending = dialogue.slot.hosted[TaskId(1)].inlets, dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)]
+    dialogue.slot.on_message(SlotId(1), POSITION)
+    assert inlets.backlog == 5
+    dialogue.slot.on_message(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x")
+    dialogue.slot.on_message(SlotId(1), STATEMENT)
+    assert (sending.session, sending.credit_bytes) == (2, 77)
+    dialogue.slot.on_message(SlotId(1), QUESTION)
+    assert dialogue.shell.said == ["b.1 <- x (1) on a->b", "slot 1 <- answer to a.1 from b: nothing"]
 
 
 @pytest.mark.parametrize(

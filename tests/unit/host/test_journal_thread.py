@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,14 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, sockets
 from clonos.core.ids import Incarnation, TaskId
 from clonos.core.options import Options
+from clonos.core.recorder import confined_services
+from clonos.operators.connect import Feed
 from clonos.operators.journal import END_OF_JOURNAL
-from clonos_standby.journal_thread import JournalThreads
-from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot
+from clonos_services import clock
+from clonos_standby import journal_thread
+from clonos_standby.journal_thread import JournalThread, JournalThreads
+from tests.unit.host.hand_waits import HandEvent, Plan
+from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
 
@@ -69,6 +75,47 @@ class Bench:
         return connection
 
 
+class TimedFeed(Feed):
+    """A connection that is never made, of a connector that uses a service at each turn."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.received = 0  # how often it was asked
+        clock.now()
+
+    def receive(self, wait_ms: int) -> bytes | None:
+        clock.now()
+        self.received += 1
+        return None
+
+    def acknowledge(self, offset_bytes: int) -> None:
+        clock.now()
+
+    def close(self) -> None:
+        clock.now()
+        self.is_closed = True
+
+
+class TimedSource:
+    def __init__(self) -> None:
+        self.feeds: list[TimedFeed] = []
+
+    def feed(self, offset_bytes: int) -> TimedFeed:
+        self.feeds.append(TimedFeed())
+        return self.feeds[-1]
+
+
+def test_a_connector_may_use_services_beside_its_task() -> None:
+    source, told = TimedSource(), Told()
+    thread = JournalThread(source, "pushed/0", 0, *LIFE, lone_slot(small_image()), told)  # type: ignore[arg-type]
+    with confined_services():
+        thread.thread.start()
+        assert told.next() == ("on_journal", END_OF_JOURNAL)
+        thread.thread.join(LIMIT_S)
+    assert not thread.thread.is_alive()
+    assert [feed.is_closed for feed in source.feeds] == [True]
+
+
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -102,13 +149,23 @@ def test_the_end_comes_in_and_the_last_acknowledgement_goes_out(bench: Bench) ->
         assert connection.recv(100) == b""
 
 
-def test_what_is_held_stays_where_it_is(bench: Bench) -> None:
-    with bench.open() as connection:
-        bench.threads.hold(*LIFE, True)
-        bench.threads.acknowledge(*LIFE, 0)
-        connection.sendall(b"one\n")
-        bench.threads.hold(*LIFE, False)
-        assert bench.told.journal(4) == b"one\n"
+def test_what_is_held_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, source, told = Plan(), TimedSource(), Told()
+    monkeypatch.setattr(journal_thread, "Event", partial(HandEvent, plan))
+    thread = JournalThread(source, "pushed/0", 0, *LIFE, lone_slot(small_image()), told)  # type: ignore[arg-type]
+    thread.hold(True)
+    received_while_held: list[int] = []
+
+    def look() -> None:
+        received_while_held.append(source.feeds[0].received)
+        thread.hold(True)  # wakes it, and holds it still
+
+    plan.then(look, look, lambda: thread.hold(False))
+    thread.thread.run()  # in this thread
+    assert plan.is_done
+    assert received_while_held == [0, 0]
+    assert source.feeds[0].received == 1
+    assert told.next() == ("on_journal", END_OF_JOURNAL)
 
 
 def test_a_server_that_closes_while_it_is_held_loses_nothing(bench: Bench) -> None:
@@ -150,8 +207,16 @@ def test_a_life_that_is_over_is_disconnected(bench: Bench) -> None:
         assert connection.recv(100) == b""
 
 
-def test_other_lives_are_nobody_here(bench: Bench) -> None:
+def test_what_is_about_another_life_does_nothing_to_this_one(bench: Bench) -> None:
     other = (TaskId(0), Incarnation(8))
-    bench.threads.hold(*other, True)
-    bench.threads.acknowledge(*other, 5)
-    bench.threads.close(*other)
+    with bench.open() as connection:
+        connection.sendall(b"one\n")
+        assert bench.told.journal(4) == b"one\n"
+        bench.threads.hold(*other, True)
+        bench.threads.acknowledge(*other, 2)
+        bench.threads.close(*other)
+        for line in (b"two\n", b"six\n"):  # neither held, also behind what it was about to receive, nor closed
+            connection.sendall(line)
+            assert bench.told.journal(4) == line
+        bench.threads.acknowledge(*LIFE, 12)
+        assert connection.recv(100) == b"12\n"  # nor acknowledged before

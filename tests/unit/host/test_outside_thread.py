@@ -11,8 +11,10 @@ import pytest
 from clonos.core.chain import Kind
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos.core.ids import ChannelId, TaskId
+from clonos.core.recorder import confined_services
 from clonos.core.values import encode_rows
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
+from clonos_services import clock
 from clonos_standby import outside_thread
 from clonos_standby.outside_thread import OutsideThread
 from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
@@ -100,6 +102,31 @@ def test_what_is_written_is_registered_first_and_confirmed_in_order() -> None:
     end(thread)
     assert ledger.rows == ["a", "b", "c"]
     assert ledger.closed == 1
+
+
+class TimedLedger(Ledger):
+    """Uses a service wherever a connector's code runs."""
+
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        clock.now()
+        return super().register(identity, restored_number)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        return super().write(first_number, [clock.now() for _ in rows])
+
+    def close(self) -> None:
+        clock.now()
+        super().close()
+
+
+def test_a_connector_may_use_services_beside_its_task() -> None:
+    ledger, told = TimedLedger(), Told()
+    with confined_services():
+        thread = begin(ledger, told)
+        thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+        assert [told.next()[0] for _ in range(2)] == ["on_outside_opened", "on_outside_confirmed"]
+        end(thread)
+    assert (len(ledger.rows), ledger.closed) == (1, 1)
 
 
 def test_writes_that_wait_become_one() -> None:

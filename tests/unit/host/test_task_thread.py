@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports import Activation, GateMoved, TaskStopped, Triggered
 from clonos.io.wall_clock import SlewedClock
+from clonos_standby import task_thread
 from clonos_standby.task_thread import TaskThread
+from tests.unit.host.hand_waits import HandEvent, HandQueue, Plan
 from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
-
-
-class Waiter:
-    """Makes one call in a thread of its own. ``outcome``: what it returned or raised."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self.outcome: list[Any] = []
-        self._done = threading.Event()
-
-        def run() -> None:
-            try:
-                self.outcome.append(call())
-            except TaskStopped as stopped:
-                self.outcome.append(stopped)
-            self._done.set()
-
-        self._thread = threading.Thread(target=run)
-        self._thread.start()
-
-    def is_waiting(self) -> bool:
-        return not self._done.wait(0.03)
-
-    def get(self) -> Any:
-        assert self._done.wait(LIMIT_S)
-        self._thread.join()
-        return self.outcome[0]
 
 
 @pytest.fixture
@@ -47,15 +22,33 @@ def mailbox() -> Mailbox:
     return Mailbox()
 
 
+def _port(mailbox: Mailbox, folder: Path) -> TaskThread:
+    image = small_image()
+    activation = Activation(None, None, b"", 0, 1, False, "job-1")
+    life = TaskId(0), Incarnation(1)
+    return TaskThread(lone_slot(image), mailbox, image, SlewedClock(), *life, activation, folder / "task")
+
+
 @pytest.fixture
 def port(mailbox: Mailbox, tmp_path: Path) -> Iterator[TaskThread]:
     """Its thread is not started: the test is the task."""
-    image = small_image()
-    activation = Activation(None, None, b"", 0, 1, False, "job-1")
-    clock = SlewedClock()
-    made = TaskThread(lone_slot(image), mailbox, image, clock, TaskId(0), Incarnation(1), activation, tmp_path / "task")
+    made = _port(mailbox, tmp_path)
     yield made
     made.stop()
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """What happens while the task of ``waiting_port`` waits."""
+    return Plan()
+
+
+@pytest.fixture
+def waiting_port(mailbox: Mailbox, tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> TaskThread:
+    """All that it waits on is in the test's hand."""
+    monkeypatch.setattr(task_thread, "Event", partial(HandEvent, plan))
+    monkeypatch.setattr(task_thread, "SimpleQueue", partial(HandQueue, plan))
+    return _port(mailbox, tmp_path)
 
 
 def test_commands_come_in_order_and_none_is_waited_for_when_it_is_not_asked(port: TaskThread) -> None:
@@ -69,11 +62,17 @@ def test_commands_come_in_order_and_none_is_waited_for_when_it_is_not_asked(port
     assert port.receive(1) is None
 
 
-def test_a_task_that_waits_for_a_command_is_stopped(port: TaskThread) -> None:
-    waiter = Waiter(lambda: port.receive(None))
-    assert waiter.is_waiting()
-    port.stop()
-    assert isinstance(waiter.get(), TaskStopped)
+def test_a_task_waits_for_a_command_until_one_comes(waiting_port: TaskThread, plan: Plan) -> None:
+    plan.then(lambda: waiting_port.put(GateMoved()))
+    assert waiting_port.receive(None) == GateMoved()
+    assert plan.is_done
+
+
+def test_a_task_that_waits_for_a_command_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+    plan.then(waiting_port.stop)
+    with pytest.raises(TaskStopped):
+        waiting_port.receive(None)
+    assert plan.is_done
 
 
 def test_a_stopped_task_gets_no_command_that_waited(port: TaskThread) -> None:
@@ -83,37 +82,52 @@ def test_a_stopped_task_gets_no_command_that_waited(port: TaskThread) -> None:
         port.receive(0)
 
 
-def test_going_live_waits_for_leave(port: TaskThread, mailbox: Mailbox) -> None:
-    waiter = Waiter(lambda: port.go_live({ChannelId(0): 7}))
-    assert waiter.is_waiting()
+def test_going_live_waits_for_leave(waiting_port: TaskThread, plan: Plan, mailbox: Mailbox) -> None:
+    plan.then(waiting_port.release)
+    waiting_port.go_live({ChannelId(0): 7})
+    assert plan.is_done
     assert mailbox.calls == [("on_log_end", (0, 1, {0: 7}))]
-    port.release()
-    assert waiter.get() is None
 
 
-def test_a_task_that_waits_for_leave_is_stopped(port: TaskThread) -> None:
-    waiter = Waiter(lambda: port.go_live({}))
-    assert waiter.is_waiting()
-    port.stop()
-    assert isinstance(waiter.get(), TaskStopped)
+def test_a_task_that_waits_for_leave_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+    plan.then(waiting_port.stop)
+    with pytest.raises(TaskStopped):
+        waiting_port.go_live({})
+    assert plan.is_done
 
 
-def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(port: TaskThread, mailbox: Mailbox) -> None:
-    waiter = Waiter(lambda: port.await_kept(100))
-    assert waiter.is_waiting()
+def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
+    waiting_port: TaskThread, plan: Plan, mailbox: Mailbox
+) -> None:
+    plan.then(lambda: waiting_port.keep_to(99), lambda: waiting_port.keep_to(100))
+    waiting_port.await_kept(100)
+    assert plan.is_done
     assert mailbox.calls == [("on_await_kept", (0, 1, 100))]
-    port.keep_to(99)
-    assert waiter.is_waiting()
-    port.keep_to(100)
-    assert waiter.get() is None
-    port.await_kept(100)
+    waiting_port.await_kept(100)  # not again
 
 
-def test_a_task_that_waits_for_its_keepers_is_stopped(port: TaskThread) -> None:
-    waiter = Waiter(lambda: port.await_kept(1))
-    assert waiter.is_waiting()
-    port.stop()
-    assert isinstance(waiter.get(), TaskStopped)
+def test_a_task_that_waits_for_its_keepers_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+    plan.then(waiting_port.stop)
+    with pytest.raises(TaskStopped):
+        waiting_port.await_kept(1)
+    assert plan.is_done
+
+
+def test_a_cautious_task_waits_until_it_is_known_what_it_takes(
+    waiting_port: TaskThread, plan: Plan, mailbox: Mailbox
+) -> None:
+    for first_seq in (17, 18):  # what was noted once counts for that element only
+        plan.then(waiting_port.note)
+        waiting_port.approach(ChannelId(0), first_seq)
+        assert plan.is_done
+    assert mailbox.calls == [("on_approach", (0, 1, 0, 17)), ("on_approach", (0, 1, 0, 18))]
+
+
+def test_a_cautious_task_that_waits_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+    plan.then(waiting_port.stop)
+    with pytest.raises(TaskStopped):
+        waiting_port.approach(ChannelId(0), 17)
+    assert plan.is_done
 
 
 def test_an_incarnation_that_is_over_calls_nobody(port: TaskThread) -> None:

@@ -247,6 +247,18 @@ def test_a_replay_reads_ahead_and_keeps_no_more_in_memory_than_it_may() -> None:
     assert disk.loaded <= 200 + 2  # each once
 
 
+def test_a_segment_is_loaded_once_for_all_its_chunks_and_given_back_behind_the_last() -> None:
+    log, disk = new_log(options_of(SpillPolicy.EAGER, memory_bytes=100_000))
+    for number in range(10):  # the first goes by itself, the others wait meanwhile and go together
+        log.append(0, 1, CheckpointId(0), bytes([number]) * 100)
+    disk.do_all()
+    assert [segment.next_seq for segment in log.segments] == [1, 10]
+    for number in range(1, 10):
+        assert read(log, disk, number).payload == bytes([number]) * 100
+        assert (log.memory_bytes > 0) == (number < 9)
+    assert disk.loaded == 1
+
+
 def test_many_channels_that_replay_at_once_share_the_memory_for_what_is_loaded_and_all_go_on() -> None:
     budget, disk = new_budget(options_of(SpillPolicy.EAGER, memory_bytes=10_000))
     logs = [InflightLog(ChannelId(number), 0, budget) for number in range(20)]

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from clonos.io.fault_points import FaultPoints, FaultPointsMisused, armed
+from clonos.io.fault_points import FaultPoints, FaultPointsMisused, Reached, armed
 from clonos_chaos.ambush import Ambush
 
 LIMIT_S = 20.0
@@ -24,15 +24,34 @@ def test_only_a_listener_on_this_machine_may_be_named(address: str) -> None:
         FaultPoints(address)
 
 
+class Passers:
+    """Sees who comes by an ambush, and traps nobody."""
+
+    def __init__(self, ambush: Ambush) -> None:
+        self.seen: list[tuple[str, str, int]] = []
+        ambush.lay("emission", where=self._look)
+
+    def _look(self, reached: Reached) -> bool:
+        self.seen.append((reached.point, reached.task, reached.pid))
+        return False
+
+
+HERE = ("emission", "map/0", os.getpid())
+
+
+def test_a_thread_that_is_not_trapped_is_seen_and_goes_on() -> None:
+    with Ambush() as ambush:
+        passers = Passers(ambush)
+        FaultPoints(ambush.address).reach("emission", "map/0")
+        assert passers.seen == [HERE]
+
+
 def test_a_listener_that_is_gone_holds_up_nobody() -> None:
     with Ambush() as ambush:
-        points = FaultPoints(ambush.address)
+        passers, points = Passers(ambush), FaultPoints(ambush.address)
+        points.reach("emission", "map/0")
     points.reach("emission", "map/0")
-
-
-def test_who_comes_by_without_a_trap_goes_on() -> None:
-    with Ambush() as ambush:
-        FaultPoints(ambush.address).reach("emission", "map/0")
+    assert passers.seen == [HERE]
 
 
 def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
@@ -41,7 +60,9 @@ def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
         with socket.create_connection((host, int(port)), LIMIT_S) as stranger:
             stranger.sendall(b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f")
             assert stranger.recv(1) == b""
+        passers = Passers(ambush)
         FaultPoints(ambush.address).reach("emission", "map/0")
+        assert passers.seen == [HERE]
 
 
 def test_the_nth_at_the_point_in_the_task_is_held_until_it_is_let_go() -> None:

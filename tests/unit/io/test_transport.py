@@ -18,7 +18,7 @@ from clonos.io.binding import Binding, BindingRefused, towards
 from clonos.io.frames import PIECE_BYTES, pack
 from clonos.io.peers import Plane
 from clonos.io.transport import Transport, plane_of
-from tests.unit.io.transports import Station, poll_turns, poll_until
+from tests.unit.io.transports import Station, poll_until, poll_until_all_is_seen, poll_until_turned_away
 
 MODES = ["ipc", "tcp", "curve"]
 
@@ -96,7 +96,7 @@ def test_a_message_of_a_slot_that_is_not_in_the_view_is_dropped(stations: Any) -
     fenced.send(other, accusation(2))
     known.send(other, accusation(3))
     poll_until(lambda: len(other.received) == 2, fenced, other, known)
-    poll_turns(20, fenced, other, known)
+    poll_until_all_is_seen(fenced, other.slot, fenced, other, known)
     assert [message.slot for _, message, _ in other.received] == [1, 3]
 
 
@@ -104,7 +104,7 @@ def test_a_key_that_is_not_in_the_view_cannot_connect_until_it_is(stations: Any)
     early, other = stations(1, "curve"), stations(2, "curve")
     early.knows(other)
     early.send(other, accusation(1))
-    poll_turns(50, early, other)
+    poll_until_turned_away(early, other)
     assert not other.received
     other.knows(early)
     poll_until(lambda: other.received, early, other)
@@ -117,7 +117,7 @@ def test_a_slot_cannot_speak_in_the_name_of_another(stations: Any) -> None:
     liar.knows(other)
     liar.transport.identity = honest.slot
     liar.send(other, accusation(1))
-    poll_turns(50, liar, other)
+    poll_until_all_is_seen(liar, other.slot, liar, other)
     assert not other.received
 
 
@@ -140,7 +140,7 @@ def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> Non
     stranger.knows(coordinator)
     key = victim.transport.public_key
     stranger.send(COORDINATOR, m.Register(SlotId(5), "domain", "host", "data", "control", key, "token", 1, ()))
-    poll_turns(50, coordinator, stranger)
+    poll_until_all_is_seen(stranger, COORDINATOR, coordinator, stranger)
     assert not coordinator.received
 
 
@@ -179,7 +179,7 @@ def test_a_peer_that_does_not_let_us_in_yet_is_not_gone(stations: Any) -> None:
     early, other = stations(1, "curve"), stations(2, "curve")
     early.knows(other)
     early.send(other, accusation(1))
-    poll_turns(50, early, other)
+    poll_until_turned_away(early, other)
     assert not early.gone
 
 

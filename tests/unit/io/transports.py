@@ -8,9 +8,11 @@ from pathlib import Path
 
 from clonos.core.ids import SlotId
 from clonos.core.messages import Message
+from clonos.core.options import Compression
 from clonos.io.binding import Binding
+from clonos.io.connection import Connection, Phase
 from clonos.io.curve import NO_KEYS, new_keys
-from clonos.io.peers import PeerAddress
+from clonos.io.peers import PeerAddress, Plane
 from clonos.io.transport import AddressRewriter, Transport
 
 LIMIT_S = 25.0
@@ -27,14 +29,16 @@ class Station:
         admits_strangers: bool = False,
         rewriter: AddressRewriter | None = None,
         silence_ms: int = 5_000,
+        host: str = "127.0.0.1",
+        compress: Compression = Compression.NEVER,
     ) -> None:
-        binding = Binding(folder=str(folder) if folder else "", use_curve=use_curve)
+        binding = Binding(folder=str(folder) if folder else "", host=host, use_curve=use_curve)
         if folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.slot = SlotId(slot)
         self._keys = new_keys() if binding.is_encrypted else NO_KEYS
         self._is_closed = False
-        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter)
+        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter, compress)
         self.received: list[tuple[SlotId, Message, bytes]] = []
         self.gone: list[SlotId] = []
         self.back: list[SlotId] = []
@@ -85,11 +89,34 @@ def poll_until(condition: Callable[[], object], *stations: Station) -> None:
             station.transport.poll(1, station)
 
 
-def poll_turns(turns: int, *stations: Station) -> None:
-    """Polls so often: enough for what would come, were it to come."""
-    for _ in range(turns):
-        for station in stations:
-            station.transport.poll(1, station)
+def connection_to(sender: Station, receiver: SlotId) -> Connection:
+    """The sender's connection for control messages, once it has sent any."""
+    peer = sender.transport._peers.find(receiver)
+    assert peer is not None
+    return peer.connections[Plane.CONTROL]
+
+
+def poll_until_all_is_seen(sender: Station, receiver: SlotId, *stations: Station) -> None:
+    """Polls until the receiver has looked at all control messages that it was sent, and believed them or not.
+
+    Behind them comes junk, which the receiver answers; if it has refused what came before, it has answered that.
+    """
+    connection = connection_to(sender, receiver)
+    connection.send([(b"junk", b"")])
+
+    def is_answered() -> bool:
+        sender.transport.look_for_resets()
+        return connection.phase is Phase.BROKEN
+
+    poll_until(is_answered, *stations)
+
+
+def poll_until_turned_away(sender: Station, receiver: Station, times: int = 3) -> None:
+    """Polls until the receiver has refused the sender's connection, again and again."""
+    connection = connection_to(sender, receiver.slot)
+    for _ in range(times):
+        poll_until(lambda: connection.phase is Phase.BROKEN, sender, receiver)
+        poll_until(lambda: connection.phase is Phase.OPENING, sender, receiver)
 
 
 def _binding_of(address: PeerAddress) -> Binding:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from clonos.core import recorder as recorder_module
-from clonos.core.recorder import ServiceOutsideTask, Suspended, bind, current, running, tick_due_ns, unbind
+from clonos.core.recorder import (
+    ServiceOutsideTask,
+    Suspended,
+    bind,
+    confined_services,
+    current,
+    running,
+    tick_due_ns,
+    unbind,
+)
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
@@ -57,19 +66,18 @@ def test_a_call_of_the_outside_belongs_to_no_task_while_it_runs() -> None:
     [clock.now, clock.time, clock.monotonic, random.random, random.numpy().normal, uuid4, answer],
     ids=["now", "time", "monotonic", "random", "numpy", "uuid4", "service"],
 )
-def test_in_a_slot_a_service_outside_its_task_is_refused(use: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder_module, "_confined", False)
-    assert callable(use)
+def test_in_a_slot_a_service_outside_its_task_is_refused(use: Callable[[], object]) -> None:
     use()
-    recorder_module.confine_services()
-    with pytest.raises(ServiceOutsideTask, match="not by the thread of its task"):
-        use()
-    with pytest.raises(ServiceOutsideTask, match=r"http\.get"):
-        http.get("http://127.0.0.1:9/")
-    with running(ManualRecorder()):
-        use()
-        with Suspended():
+    with confined_services():
+        with pytest.raises(ServiceOutsideTask, match="not by the thread of its task"):
             use()
+        with pytest.raises(ServiceOutsideTask, match=r"http\.get"):
+            http.get("http://127.0.0.1:9/")
+        with running(ManualRecorder()):
+            use()
+            with Suspended():
+                use()
+    use()
 
 
 def test_a_tick_is_recorded_once_and_at_its_beginning() -> None:

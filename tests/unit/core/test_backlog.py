@@ -1,0 +1,112 @@
+"""What a slot reports of the elements that wait in a task's inputs: the coordinator judges by it who has caught up."""
+
+from __future__ import annotations
+
+from clonos.core import messages as m
+from clonos.core.chain import Kind
+from clonos.core.ids import ChannelId, CheckpointId, SlotId
+from clonos.core.messages import BACKLOG_ELEMENTS
+from clonos.core.options import Options
+from clonos.core.ports import Emission
+from clonos.core.sessions import cost_bytes
+from tests.unit.core.plans import shuffle
+from tests.unit.inflight.slot_bench import LIFE, Bench
+
+COUNT = 2
+"""The first receiver of ``shuffle(2)``; its inputs are channels 0 and 2, its sources live in slots 10 and 11."""
+INPUTS = {ChannelId(0): SlotId(10), ChannelId(2): SlotId(11)}
+
+
+class Receiver(Bench):
+    """A slot that hosts a task with two inputs, whose senders the test speaks for."""
+
+    def __init__(self) -> None:
+        super().__init__(Options(), shuffle(2), COUNT)
+        assert [channel.id for channel in self.plan.inputs[self.task]] == list(INPUTS)
+        self.ordinals = dict.fromkeys(INPUTS, 0)
+        self.sent_seq = dict.fromkeys(INPUTS, 0)
+        self.begin()
+
+    def session(self, channel: ChannelId) -> int:
+        return self.slot.hosted[self.task].inlets.receivings[channel].session
+
+    def send(self, channel: ChannelId, count: int) -> None:
+        """The sender sends so many elements."""
+        head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
+        batch = m.Batch(*head, self.sent_seq[channel], int(Kind.ROWS), count, CheckpointId(0), ())
+        self.ordinals[channel] += 1
+        self.sent_seq[channel] += count
+        self.slot.on_message(INPUTS[channel], batch, b"x" * count)
+
+    def heartbeat(self, channel: ChannelId, produced_seq: int) -> None:
+        """The sender's heartbeat: so many elements has it produced in all."""
+        head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
+        self.ordinals[channel] += 1
+        self.slot.on_message(INPUTS[channel], m.Position(*head, self.sent_seq[channel], produced_seq, ()))
+
+    def process(self, channel: ChannelId, next_seq: int, count: int) -> None:
+        """The task has processed a batch of so many elements, the last of all below ``next_seq``."""
+        consumed = ((channel, next_seq, cost_bytes(count, count)),)
+        self.slot.on_emission(self.task, LIFE, Emission(b"", consumed=consumed))
+
+    def backlog(self) -> int | None:
+        """What the slot reports."""
+        self.tick()
+        assert self.status.tasks[0].phase == "live"
+        return self.counters.get(BACKLOG_ELEMENTS)
+
+
+def test_the_backlog_is_what_all_senders_have_produced_and_the_task_has_not_processed() -> None:
+    receiver = Receiver()
+    first, second = INPUTS
+    receiver.send(first, 10)
+    receiver.heartbeat(first, produced_seq=25)  # 15 of them wait for credit
+    receiver.heartbeat(second, produced_seq=4)
+    assert receiver.backlog() == 29
+    receiver.process(first, next_seq=10, count=10)
+    assert receiver.backlog() == 19
+    receiver.send(second, 4)
+    assert receiver.backlog() == 19  # sent or not, they wait
+    receiver.process(second, next_seq=4, count=4)
+    receiver.send(first, 15)
+    receiver.process(first, next_seq=25, count=15)
+    assert receiver.backlog() == 0
+
+
+def test_what_has_come_since_the_senders_heartbeat_counts_too() -> None:
+    receiver = Receiver()
+    for channel in INPUTS:
+        receiver.heartbeat(channel, produced_seq=0)
+    assert receiver.backlog() == 0
+    receiver.send(next(iter(INPUTS)), 3)
+    assert receiver.backlog() == 3
+
+
+def test_the_backlog_is_unknown_until_every_sender_has_said_in_this_session_what_it_has_produced() -> None:
+    receiver = Receiver()
+    first, second = INPUTS
+    receiver.send(first, 1)  # elements alone do not tell what waits behind them
+    receiver.heartbeat(second, produced_seq=0)
+    assert receiver.backlog() is None
+    receiver.heartbeat(first, produced_seq=1)
+    assert receiver.backlog() == 1
+    receiver.slot.on_peer_back(INPUTS[second])  # its connection broke: a new session begins
+    assert receiver.backlog() is None
+
+
+def test_a_source_has_no_channel_on_which_anything_could_wait() -> None:
+    bench = Bench(Options())
+    bench.begin()
+    bench.tick()
+    assert bench.counters[BACKLOG_ELEMENTS] == 0
+
+
+def test_a_sender_tells_what_it_has_produced_whether_or_not_credit_let_it_leave() -> None:
+    bench = Bench(Options())
+    bench.begin()
+    bench.state(0, session=2, credit_bytes=1)  # for one element
+    bench.emit((0, b"sent"), (0, b"waits"), (0, b"waits"), (1, b"sent"))
+    bench.shell.sent.clear()
+    bench.tick()
+    positions = [message for _, message, _ in bench.shell.sent if isinstance(message, m.Position)]
+    assert [(p.channel, p.next_seq, p.produced_seq) for p in positions] == [(0, 1, 3), (1, 1, 1)]

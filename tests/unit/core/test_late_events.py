@@ -1,0 +1,64 @@
+"""What threads tell of an incarnation that is over, or of a task that is not here, does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from clonos.core.ids import ChannelId, Incarnation, TaskId
+from clonos.core.messages import TaskFailed
+from clonos.core.ports import Emission
+from clonos.core.slot import Slot
+from tests.unit.core.plans import number
+from tests.unit.core.slot_dialogue import Dialogue
+
+GONE, SUCCEEDED = (TaskId(1), Incarnation(number(1))), (TaskId(2), Incarnation(number(1)))
+"""``b.1``, which lives elsewhere now, and ``c.1``, whose successor lives here."""
+
+Tell = Callable[[Slot, TaskId, Incarnation], None]
+LATE: dict[str, Tell] = {
+    "emission": lambda slot, *life: slot.on_emission(*life, Emission(b"")),
+    "log end": lambda slot, *life: slot.on_log_end(*life, {}),
+    "needs": lambda slot, *life: slot.on_needs(*life, ChannelId(0), 7),
+    "await kept": lambda slot, *life: slot.on_await_kept(*life, 7),
+    "approach": lambda slot, *life: slot.on_approach(*life, ChannelId(0), 7),
+    "open journal": lambda slot, *life: slot.on_open_journal(*life),
+    "journal": lambda slot, *life: slot.on_journal(*life, b"x"),
+    "intake failed": lambda slot, *life: slot.on_intake_failed(*life, "refused"),
+    "journal lost": lambda slot, *life: slot.on_journal_lost(*life),
+    "raised": lambda slot, task, life: slot.on_raised(TaskFailed(task, life, 0, 0, 1, "", "", "no", "", False)),
+    "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),
+    "outside fenced": lambda slot, *life: slot.on_outside_fenced(*life, 7, 7),
+    "outside confirmed": lambda slot, *life: slot.on_outside_confirmed(*life, 7),
+    "objects read": lambda slot, task, life: slot.on_objects_read(("task", task, life), None, "missing"),
+    "snapshot written": lambda slot, task, life: slot.on_snapshot_written(_object(task, life), b"x", ""),
+    "snapshot not written": lambda slot, task, life: slot.on_snapshot_written(_object(task, life), b"", "full"),
+    "whole state written": lambda slot, task, life: slot.on_whole_written(_object(task, life)),
+}
+
+
+def _object(task: TaskId, incarnation: Incarnation) -> str:
+    return f"snapshots/{task}/000000000001-{incarnation:x}-full"
+
+
+@pytest.mark.parametrize("life", [GONE, SUCCEEDED], ids=["elsewhere", "succeeded here"])
+@pytest.mark.parametrize("event", LATE)
+def test_what_is_told_of_a_life_that_is_over_does_nothing(event: str, life: tuple[TaskId, Incarnation]) -> None:
+    dialogue = Dialogue()
+    dialogue.run("slot 2")
+    dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")
+    dialogue.run("view 2  a 1@1  b 2@3  c 2@2 keepers=1")
+    dialogue.shell.said.clear()
+    LATE[event](dialogue.slot, *life)
+    assert dialogue.shell.said == []
+    said_at_the_heartbeat = dialogue.run("tick")
+    assert said_at_the_heartbeat == _undisturbed()
+
+
+def _undisturbed() -> list[str]:
+    dialogue = Dialogue()
+    dialogue.run("slot 2")
+    dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")
+    dialogue.run("view 2  a 1@1  b 2@3  c 2@2 keepers=1")
+    return dialogue.run("tick")

@@ -1,0 +1,77 @@
+"""What threads wait on, in a test's hand: who would wait does the next thing that the test has planned instead.
+
+So a call that waits is made in the test's own thread. It is seen that it waits (what was planned is done), that it
+waits again where that was not enough, and that it goes on when it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from queue import Empty
+from typing import Any
+
+
+class Plan:
+    """What is to happen while somebody waits, one thing after the other."""
+
+    def __init__(self) -> None:
+        self._planned: deque[Callable[[], object]] = deque()
+
+    def then(self, *calls: Callable[[], object]) -> None:
+        """Happens next, each as soon as somebody waits."""
+        self._planned.extend(calls)
+
+    @property
+    def is_done(self) -> bool:
+        """Somebody has waited for all that was planned."""
+        return not self._planned
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Somebody waits for this."""
+        while not condition():
+            assert self._planned, "it waits for what never comes"
+            self._planned.popleft()()
+
+
+class HandEvent:
+    """``threading.Event``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            self._plan.wait_until(self.is_set)
+        return self._is_set
+
+
+class HandQueue:
+    """``queue.SimpleQueue``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._items: deque[Any] = deque()
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if block and timeout is None:
+            self._plan.wait_until(lambda: bool(self._items))
+        if not self._items:
+            raise Empty
+        return self._items.popleft()
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)

@@ -1,0 +1,91 @@
+"""A task has caught up when no more waits for it than before its failure: seen from outside, in simulated worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clonos.core import hosted as hosted_module
+from clonos.core.coordination import Milestone
+from clonos.core.hosted import Hosted
+from clonos.core.ids import ChannelId, TaskId
+from clonos.core.ports import Emission
+from clonos_chaos.aims import Aim
+from clonos_chaos.clockwork import MILLISECOND_NS
+from clonos_chaos.sim_task import SimTask
+from clonos_chaos.stage import PLAIN, about, kills, line, stage
+from clonos_chaos.world import World
+from tests.worlds.playing import is_done, played_scene
+
+pytestmark = pytest.mark.worlds
+
+
+class Watch:
+    """What really waits for one task of a world, by what its threads have done; the slots' reports are not asked."""
+
+    def __init__(self, world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self.task: TaskId = world.job.task(name)  # type: ignore[union-attr]
+        self.processed: dict[ChannelId, int] = {}
+        self.waiting_at: dict[str, int] = {}  # when the successor's milestones were told
+        self.waited_max = 0  # while the first incarnation lived
+        self._emit, self._note = SimTask.emit, world.note
+        monkeypatch.setattr(SimTask, "emit", lambda port, emission: self._emitted(port, emission))
+        monkeypatch.setattr(world, "note", self._noted)
+
+    def _emitted(self, port: SimTask, emission: Emission) -> None:
+        if port.world is self.world and port.task == self.task:
+            if self.world.faults.killed == 0:
+                self.waited_max = max(self.waited_max, self.waiting())
+            self.processed.update({channel: next_seq for channel, next_seq, _ in emission.consumed})
+        self._emit(port, emission)
+
+    def _noted(self, line: str) -> None:
+        milestone = line.split(maxsplit=1)[0]
+        if milestone in tuple(Milestone) and f" task {self.task} " in line:
+            self.waiting_at[milestone] = self.waiting()
+        self._note(line)
+
+    def waiting(self) -> int:
+        """Elements that the task's inputs have produced and it has not processed."""
+        total = 0
+        for channel in self.world.plan.inputs[self.task]:
+            slot = self.world.slot_of(channel.sender)
+            assert slot is not None
+            produced_seq = slot.slot.hosted[channel.sender].sendings[channel.id].log.next_seq
+            total += produced_seq - self.processed.get(channel.id, 0)
+        return total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_task_whose_input_has_piled_up_catches_up_after_it_has_replayed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No slot is spare, and the source has produced everything when a new one is there."""
+    dies = Aim("emission", kills("a/0"), about("a/0"), nth=100)
+    settings = {"fresh_slot_ns_max": 20_000 * MILLISECOND_NS, "spare_slots": 0}
+    world = stage(seed, line(PLAIN, PLAIN), [dies], {"standbys": 0}, settings, records=800)
+    watch = Watch(world, "a/0", monkeypatch)
+    world.run()
+    assert is_done(world)
+    assert list(watch.waiting_at) == list(Milestone)
+    assert watch.waited_max < watch.waiting_at[Milestone.REPLAYED]
+    assert watch.waiting_at[Milestone.CAUGHT_UP] <= watch.waited_max
+
+
+def test_a_shadow_that_takes_over_has_processed_what_it_has_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_over: list[int] = []
+    take_over: Callable[[Hosted], None] = hosted_module.take_over  # type: ignore[attr-defined]
+
+    def watched(hosted: Any) -> None:
+        shadow, restored = hosted.heir, dict(hosted.snapshot.inputs)
+        take_over(hosted)
+        for channel, receiving in hosted.inlets.receivings.items():
+            assert receiving.processed_seq == shadow.receivings[channel].processed_seq
+            taken_over.append(receiving.processed_seq - restored[channel])
+
+    monkeypatch.setattr(hosted_module, "take_over", watched)
+    played_scene("50 hot standby takes over")
+    assert any(taken_over)
