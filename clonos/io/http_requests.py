@@ -1,4 +1,8 @@
-"""What a request is, what makes it valid, and where a redirect takes it."""
+"""What a request is, what makes it valid, and where a redirect takes it.
+
+An *origin* is scheme, host and port. To another origin a redirect takes nothing that the caller has given for the
+first: a request that changes something or has a body does not go there, and of its headers only harmless ones do.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,9 @@ URL_CHARACTERS_MAX: Final = 8_192  # of a redirect
 HOST_CHARACTERS_MAX: Final = 253
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 SEE_OTHER: Final = 303
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+HARMLESS_HEADERS: Final = frozenset({"accept", "accept-encoding", "accept-language", "user-agent"})
+"""What goes to another origin. Any other header may carry a secret: `X-Api-Key` is as common as `Authorization`."""
 BODY_HEADERS: Final = frozenset(
     {"content-encoding", "content-language", "content-length", "content-location", "content-type", "transfer-encoding"}
 )
@@ -42,6 +49,12 @@ class Hop(NamedTuple):
     request: HttpRequest
     target: Url
 
+    @property
+    def origin(self) -> tuple[str | None, str | None, int | None]:
+        """Scheme, host and port."""
+        scheme, port = self.target.scheme, self.target.port
+        return scheme, self.target.host, DEFAULT_PORTS.get(scheme or "") if port is None else port
+
 
 def first_hop(request: HttpRequest) -> Hop:
     """The caller's request, checked. Raises: HttpRequestInvalid."""
@@ -64,9 +77,15 @@ def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
         if len(location) > URL_CHARACTERS_MAX:
             raise ValueError(f"that URL has more than {URL_CHARACTERS_MAX} characters")
         url = urljoin(request.url, location)
-        return Hop(HttpRequest(method, url, headers, body), _target_of(url))
+        there = Hop(HttpRequest(method, url, headers, body), _target_of(url))
+        if there.origin == hop.origin:
+            return there
+        if body is not None or method not in SAFE_METHODS:
+            raise ValueError("that is another origin, where no body and no request with an effect is sent")
     except ValueError as problem:
         raise HttpRedirectRefused(method, shown_url(request.url), shown_url(url), str(problem)) from problem
+    harmless = tuple(header for header in headers if header[0].lower() in HARMLESS_HEADERS)
+    return Hop(HttpRequest(method, url, harmless), there.target)
 
 
 def _check(request: HttpRequest) -> None:

@@ -1,4 +1,4 @@
-"""What a server answers is never the job's fault, and costs bounded memory."""
+"""What a server answers is never the job's fault, costs bounded memory, and takes no secrets to where it likes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from clonos.core.errors import JobError
 from clonos.core.recorder import running
-from clonos.io.http_client import HttpClient, HttpLimits, HttpRequest
+from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
 from clonos.io.http_errors import (
     HttpBodyTooLarge,
     HttpConnectionFailed,
@@ -223,6 +223,55 @@ SECRETS = (
     ("content-type", "text/secret"),
 )
 OWN = (*SECRETS, ("user-agent", "clonos"), ("accept", "*/*"), ("accept-encoding", "gzip"))
+
+
+def two_servers(client: HttpClient, request: HttpRequest, status: bytes) -> tuple[HttpReply | HttpError, list[bytes]]:
+    """What comes of a request whose server redirects it to another, and what the other has seen of it."""
+    with hostile(lambda conversation: _answered(conversation, answer(b"arrived"))) as there:
+        with redirecting(there.url + "/there", status) as here:
+            try:
+                outcome: HttpReply | HttpError = client.send(replace(request, url=here.url + "/here"), LIMITS)
+            except HttpError as error:
+                outcome = error
+        return outcome, there.requests
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"303 See Other", b"307 Temporary", b"308 Permanent"])
+def test_what_is_given_for_one_origin_does_not_go_to_another(client: HttpClient, status: bytes) -> None:
+    outcome, (seen,) = two_servers(client, HttpRequest("GET", "", OWN), status)
+    assert isinstance(outcome, HttpReply)
+    assert outcome.body == b"arrived"
+    assert b"secret" not in seen
+    assert b"accept-encoding: gzip" in seen
+    assert b"user-agent: clonos" in seen
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"307 Temporary", b"308 Permanent"])
+@pytest.mark.parametrize(
+    ("method", "body"), [("POST", b"secret"), ("POST", None), ("DELETE", None), ("GET", b"secret")]
+)
+def test_neither_a_body_nor_an_effect_goes_to_another_origin(
+    client: HttpClient, status: bytes, method: str, body: bytes | None
+) -> None:
+    outcome, seen = two_servers(client, HttpRequest(method, "", OWN, body), status)
+    assert isinstance(outcome, HttpRedirectRefused)
+    assert "another origin" in str(outcome)
+    assert not seen
+
+
+def test_what_is_to_be_seen_elsewhere_is_fetched_there_without_secrets(client: HttpClient) -> None:
+    outcome, (seen,) = two_servers(client, HttpRequest("POST", "", OWN, b"secret"), b"303 See Other")
+    assert isinstance(outcome, HttpReply)
+    assert seen.startswith(b"GET /there ")
+    assert b"secret" not in seen
+
+
+def test_another_scheme_host_or_port_is_another_origin() -> None:
+    with hostile(lambda conversation: _answered(conversation, answer())) as server:
+        for there in (f"http://localhost:{server.port}/", f"https://127.0.0.1:{server.port}/"):
+            with redirecting(there, b"307 Temporary") as here, pytest.raises(HttpRedirectRefused, match="origin"):
+                http.post(here.url)
+        assert not server.requests
 
 
 def test_a_redirect_within_an_origin_keeps_headers_and_body(client: HttpClient) -> None:
