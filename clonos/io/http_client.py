@@ -35,7 +35,14 @@ from clonos.io.http_errors import (
 )
 from clonos.io.http_requests import Hop, first_hop, next_hop
 from clonos.io.http_requests import HttpRequest as HttpRequest
-from clonos.io.http_sockets import NANOSECONDS_PER_SECOND, Budget, ReplyTooLong, current_budget, pool_manager
+from clonos.io.http_sockets import (
+    NANOSECONDS_PER_SECOND,
+    Budget,
+    ReplyTooLong,
+    current_budget,
+    forget_lookups,
+    pool_manager,
+)
 
 PIECE_BYTES: Final = 64 << 10
 FRAMING_BYTES_MAX: Final = 256 << 10
@@ -258,6 +265,7 @@ def _forget_shared_client() -> None:
     """In a forked child: the parent's connections must not be written to by two processes."""
     global _shared, _shared_lock
     _shared, _shared_lock = None, threading.Lock()
+    forget_lookups()
 
 
 if hasattr(os, "register_at_fork"):

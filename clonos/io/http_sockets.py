@@ -197,7 +197,8 @@ def _addresses(host: str, port: int, budget: Budget) -> list[Address]:
         return look_up(flags=socket.AI_NUMERICHOST)
     except socket.gaierror:  # it is a name
         pass
-    if not _lookups.acquire(timeout=budget.wait_s()):
+    lookups = _lookups
+    if not lookups.acquire(timeout=budget.wait_s()):
         raise TimeoutError(f"{LOOKUPS_MAX} lookups of names wait for an answer")
     outcome: Future[list[Address]] = Future()
 
@@ -207,10 +208,16 @@ def _addresses(host: str, port: int, budget: Budget) -> list[Address]:
         except Exception as error:  # noqa: BLE001  raised again in the caller's thread
             outcome.set_exception(error)
         finally:
-            _lookups.release()
+            lookups.release()
 
     threading.Thread(target=run, name="name lookup", daemon=True).start()
     return outcome.result(budget.wait_s())
 
 
 _lookups = threading.Semaphore(LOOKUPS_MAX)
+
+
+def forget_lookups() -> None:
+    """In a forked child: it has none of the threads that would end them."""
+    global _lookups
+    _lookups = threading.Semaphore(LOOKUPS_MAX)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from clonos.io import http_sockets
 from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
-from clonos.io.http_errors import HttpTimeout
+from clonos.io.http_errors import HttpConnectionFailed, HttpTimeout
 from tests.unit.services.hostile import Conversation, Script, answer, hostile
 
 LIMITS = HttpLimits(
@@ -219,19 +220,27 @@ def test_a_name_with_many_silent_addresses_ends_at_the_deadline(
     assert_times_out(client, HttpRequest("GET", f"http://many.example:{full_port}/"))
 
 
-def test_a_name_that_is_looked_up_for_ever_ends_at_the_deadline(
+def test_lookups_of_names_that_never_end_end_at_the_deadline_and_are_limited(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
+    looked_up: list[str] = []
     real = socket.getaddrinfo
 
     def look_up(host: Any, *asked: Any, **options: Any) -> Any:
-        if host == "slow.example" and not options.get("flags"):
-            over.wait()
-        return real(host, *asked, **options)
+        if options.get("flags"):  # is it an address?
+            return real(host, *asked, **options)
+        looked_up.append(host)
+        over.wait()
+        raise socket.gaierror(socket.EAI_NONAME, "nobody knows it")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(http_sockets, "_lookups", threading.Semaphore(2))
     try:
-        assert_times_out(client, HttpRequest("GET", "http://slow.example/"))
+        for _ in range(3):
+            assert_times_out(client, HttpRequest("GET", "http://slow.example/"))
+        assert len(looked_up) <= 2
     finally:
         over.set()
+    with pytest.raises(HttpConnectionFailed, match=r"nobody knows it.*the request was not sent"):
+        client.send(HttpRequest("GET", "http://slow.example/"), replace(LIMITS, timeout_s=30.0, retries_max=0))
