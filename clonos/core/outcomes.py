@@ -4,8 +4,8 @@ Rules:
 
 - Live and replay see the same object: also the life that made the call gets what was decoded from the bytes.
 - What an exception becomes is decided when it is recorded. It is rebuilt as its own class if that class is declared
-  (``declare_exception``) or found in a module that is loaded, and gives an equal exception from plain arguments;
-  else it becomes ``RecordedError``. Decoding imports nothing.
+  (``declare_exception``), Python's own or this library's, and gives an equal exception from plain arguments; else it
+  becomes ``RecordedError``. Decoding imports nothing, and bytes of a peer get no other class called.
 - Every outcome can be recorded: a value that the codec cannot carry, or one beyond the limit, becomes an exception.
 """
 
@@ -26,6 +26,8 @@ FRAMES_MAX: Final = 3
 _VALUE: Final = b"\x00"
 _REBUILT: Final = b"\x01"  # (service, module, qualified name, arguments, text, notes)
 _DESCRIBED: Final = b"\x02"  # (service, type name, text, notes)
+
+_LIBRARIES: Final = sys.stdlib_module_names | {"clonos", "clonos_chaos", "clonos_services", "clonos_standby"}
 
 _declared: dict[tuple[str, str], type[Exception]] = {}
 
@@ -94,7 +96,7 @@ class OutcomeTooLarge(JobError):
 
 
 class OutcomeUnreadable(JobError):
-    """A recorded exception has a class that this process does not have."""
+    """A recorded exception has a class that this process does not know."""
 
     def __init__(self, service: str, class_name: str) -> None:
         super().__init__(service, class_name)
@@ -103,8 +105,8 @@ class OutcomeUnreadable(JobError):
 
     def __str__(self) -> str:
         return (
-            f"{self.service} raised {self.class_name} in an earlier life, but no module that is loaded here has this"
-            " class, so that replay cannot raise it. Declare it with @service(raises=...): then every slot has it."
+            f"{self.service} raised {self.class_name} in an earlier life, but this class is not declared here, so that"
+            " replay cannot raise it. Declare it with @service(raises=...): then every slot has it."
         )
 
 
@@ -120,10 +122,7 @@ class OutcomeMalformed(PeerError):
 
 
 def declare_exception(exception_class: type[Exception]) -> None:
-    """From now on exceptions of this class are rebuilt, also where its module is not loaded under its name.
-
-    Classes of the user's job file travel by value, and the slot has no module of that name.
-    """
+    """From now on exceptions of this class are rebuilt. Only Python's own and this library's need no declaration."""
     _declared[exception_class.__module__, exception_class.__qualname__] = exception_class
 
 
@@ -190,13 +189,19 @@ def _decode_rebuilt(rest: bytes) -> Exception:
     found = _class_called(module, name)
     if found is None:
         return OutcomeUnreadable(service, f"{module}.{name}")
-    return _with_notes(found(*arguments), notes)
+    try:
+        rebuilt = found(*arguments)
+    except Exception as problem:  # noqa: BLE001  code of the class; it had taken them when it was recorded
+        return OutcomeMalformed(f"{module}.{name} takes other arguments ({type(problem).__name__})")
+    return _with_notes(rebuilt, notes)
 
 
 def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
-    """The exception class of this name, if it is declared or its module is loaded. Runs no code of the module."""
+    """The exception class of this name, if it may be rebuilt and its module is loaded. Runs no code of the module."""
     if (module, qualified_name) in _declared:
         return _declared[module, qualified_name]
+    if module.partition(".")[0] not in _LIBRARIES:
+        return None
     found: object = sys.modules.get(module)
     for part in qualified_name.split("."):
         if not isinstance(found, (ModuleType, type)):
@@ -209,6 +214,8 @@ def _fields(rest: bytes, types: tuple[type, ...]) -> tuple[Any, ...]:
     fields = decode_value(rest)
     if not isinstance(fields, tuple) or tuple(type(field) for field in fields) != types:
         raise OutcomeMalformed("its fields are not those of an exception")
+    if not all(type(note) is str for note in fields[-1]):
+        raise OutcomeMalformed("its notes are no text")
     return fields
 
 

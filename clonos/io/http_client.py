@@ -2,32 +2,26 @@
 
 Rules:
 
-- One deadline for the whole call, repetitions and pauses included, so that a step's wait has a limit. Looked at before
-  each attempt and after each piece of the body; one wait for bytes is limited by what was left when the attempt began.
+- One deadline for the whole call: lookups, connecting, sending, reading, redirects, repetitions and pauses included.
+  The sockets hold it (`clonos.io.http_sockets`), so nothing that a server does gets beyond it.
 - A request is repeated when it surely was not sent, or when the caller says that it is repeatable. All repetitions
   carry the same headers, the idempotency key among them.
+- What the request asks for is checked before anything is sent, and is the job's fault. What a reply asks for, or is
+  like, is an `HttpError`.
+- Redirects are followed here. What the caller has given for one origin does not go to another.
 - No cookies, no proxies, no credentials from files: nothing but the request decides.
 """
 
 from __future__ import annotations
 
 import os
-import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urljoin, urlsplit
 
 import urllib3
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationValueError,
-    MaxRetryError,
-    NewConnectionError,
-    SSLError,
-)
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 from urllib3.exceptions import TimeoutError as AnyTimeoutError
 
 from clonos.io import wall_clock
@@ -35,28 +29,31 @@ from clonos.io.http_errors import (
     HttpBodyTooLarge,
     HttpConnectionFailed,
     HttpError,
-    HttpRequestInvalid,
     HttpTimeout,
+    shown_text,
     shown_url,
+)
+from clonos.io.http_requests import Hop, first_hop, next_hop
+from clonos.io.http_requests import HttpRequest as HttpRequest
+from clonos.io.http_sockets import (
+    NANOSECONDS_PER_SECOND,
+    Budget,
+    ReplyTooLong,
+    current_budget,
+    forget_lookups,
+    pool_manager,
 )
 
 PIECE_BYTES: Final = 64 << 10
-POOLED_HOSTS_MAX: Final = 32
-POOLED_CONNECTIONS_PER_HOST_MAX: Final = 8
+FRAMING_BYTES_MAX: Final = 256 << 10
+"""Bytes of a reply beyond those that its body may have: its head, interim replies, chunk sizes and trailers."""
 PAUSE_S_FIRST: Final = 0.1
 PAUSE_S_MAX: Final = 5.0
 TRANSIENT_STATUSES: Final = frozenset({429, 502, 503, 504})
-NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+OPT_IN_ENCODINGS: Final = ("br", "zstd")
+"""Urllib3 unpacks these where a library for them is installed. Only a caller that accepts them gets them."""
 
-
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """What is sent. ``headers`` in the order in which they are sent."""
-
-    method: str
-    url: str
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
+_NO_RETRIES: Final = urllib3.Retry(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,86 +89,122 @@ class HttpClient:
     ) -> None:
         self._monotonic = monotonic
         self._sleep = sleep
-        self._pool = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=POOLED_CONNECTIONS_PER_HOST_MAX)
+        self._pools = pool_manager()
 
     def send(self, request: HttpRequest, limits: HttpLimits) -> HttpReply:
-        """Sends, repeats where that is allowed, and returns the last reply or raises the last ``HttpError``."""
-        _check_url(request)
+        """Sends, repeats where that is allowed, and returns the last reply or raises the last ``HttpError``.
+
+        Raises: HttpRequestInvalid, before anything is sent.
+        """
+        first = first_hop(request)
         deadline_ns = self._monotonic() + int(limits.timeout_s * NANOSECONDS_PER_SECOND)
-        outcome, asked_pause_s = self._attempt(request, limits, deadline_ns)
+        outcome, asked_pause_s = self._attempt(first, limits, deadline_ns)
         for repetition in range(limits.retries_max):
             pause_s = max(asked_pause_s, min(PAUSE_S_FIRST * 2**repetition, PAUSE_S_MAX))
             if not _is_worth_repeating(outcome, limits) or pause_s >= self._left_s(deadline_ns):
                 break
             self._sleep(pause_s)
-            outcome, asked_pause_s = self._attempt(request, limits, deadline_ns)
+            outcome, asked_pause_s = self._attempt(first, limits, deadline_ns)
         if isinstance(outcome, HttpError):
             raise outcome
         return outcome
 
     def close(self) -> None:
         """Closes the pooled connections. The client can be used again."""
-        self._pool.clear()
+        self._pools.clear()
 
     def _left_s(self, deadline_ns: int) -> float:
         return (deadline_ns - self._monotonic()) / NANOSECONDS_PER_SECOND
 
-    def _attempt(
-        self, request: HttpRequest, limits: HttpLimits, deadline_ns: int
-    ) -> tuple[HttpReply | HttpError, float]:
+    def _attempt(self, first: Hop, limits: HttpLimits, deadline_ns: int) -> tuple[HttpReply | HttpError, float]:
         """One attempt: its reply or error, and the pause that the server asks for before another (s)."""
-        left_s = self._left_s(deadline_ns)
-        if left_s <= 0:
-            return _timeout(request, "waiting to repeat it", limits), 0.0
+        budget = Budget(deadline_ns, self._monotonic)
+        if budget.left_s <= 0:
+            return _timeout(first, "waiting to repeat it", limits), 0.0
+        hop, redirects_left = first, limits.redirects_max
+        token = current_budget.set(budget)
         try:
-            response = self._pool.request(
-                request.method,
-                request.url,
-                body=request.body,
-                headers=dict(request.headers),
-                timeout=urllib3.Timeout(connect=min(limits.connect_timeout_s, left_s), read=left_s),
-                retries=urllib3.Retry(
-                    total=None,
-                    connect=0,
-                    read=False,
-                    status=0,
-                    other=0,
-                    redirect=limits.redirects_max,
-                    raise_on_redirect=False,
-                    raise_on_status=False,
-                    respect_retry_after_header=False,
-                ),
-                preload_content=False,
-            )
-            return self._read(response, request, limits, deadline_ns), _asked_pause_s(response)
-        except (HTTPError, ValueError, UnicodeError) as failure:
-            return _translated(failure, request, limits), 0.0
-
-    def _read(
-        self, response: urllib3.BaseHTTPResponse, request: HttpRequest, limits: HttpLimits, deadline_ns: int
-    ) -> HttpReply | HttpError:
-        """Reads the body within the limits; gives the connection back to the pool only when it was read to its end."""
-        pieces: list[bytes] = []
-        size_bytes = 0
-        is_whole = False
-        try:
-            while piece := response.read1(PIECE_BYTES, decode_content=True):
-                pieces.append(piece)
-                size_bytes += len(piece)
-                if size_bytes > limits.body_bytes_max:
-                    return HttpBodyTooLarge(request.method, shown_url(request.url), limits.body_bytes_max)
-                if self._left_s(deadline_ns) <= 0:
-                    return _timeout(request, "reading the body", limits)
-            is_whole = True
+            while True:
+                response = self._open(hop, limits, budget)
+                location = response.get_redirect_location() if redirects_left > 0 else None
+                if not location:
+                    return _read(response, hop, limits, budget), _asked_pause_s(response)
+                status_code = response.status
+                _leave(response)
+                del response  # the frames of an error would keep its connection open
+                hop = next_hop(hop, status_code, location)
+                redirects_left -= 1
+        except HttpError as error:
+            return error.with_traceback(None), 0.0
+        except (HTTPError, TimeoutError, ReplyTooLong, ValueError) as failure:
+            return _translated(failure, hop, limits, budget), 0.0
         finally:
-            if is_whole:
-                response.release_conn()
-            else:
-                response.close()
-        headers = tuple((name.lower(), value) for name, value in response.headers.items())
-        return HttpReply(
-            response.status, response.reason or "", _final_url(request, response), headers, b"".join(pieces)
+            current_budget.reset(token)
+
+    def _open(self, hop: Hop, limits: HttpLimits, budget: Budget) -> urllib3.BaseHTTPResponse:
+        """Sends a request and reads the head of its reply."""
+        request, target = hop
+        budget.bytes_left = limits.body_bytes_max + FRAMING_BYTES_MAX
+        left_s = budget.wait_s()
+        return self._pools.connection_from_host(target.host, target.port, target.scheme).urlopen(
+            request.method,
+            target.request_uri,
+            body=request.body,
+            headers=dict(request.headers),
+            retries=_NO_RETRIES,
+            redirect=False,
+            assert_same_host=False,
+            timeout=urllib3.Timeout(connect=min(limits.connect_timeout_s, left_s), read=left_s),
+            preload_content=False,
         )
+
+
+def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpReply:
+    """Reads the body within the limits; gives the connection back to the pool only when it was read to its end."""
+    budget.phase = "reading the body"
+    pieces: list[bytes] = []
+    size_bytes = 0
+    is_whole = False
+    try:
+        _check_encoding(response, hop)
+        while piece := response.read1(PIECE_BYTES, decode_content=True):
+            pieces.append(piece)
+            size_bytes += len(piece)
+            if size_bytes > limits.body_bytes_max:
+                raise ReplyTooLong
+            budget.wait_s()  # what is unpacked waits for nobody
+        is_whole = True
+    finally:
+        if is_whole:
+            response.release_conn()
+        else:
+            response.close()
+    headers = tuple((name.lower(), value) for name, value in response.headers.items())
+    return HttpReply(response.status, response.reason or "", hop.request.url, headers, b"".join(pieces))
+
+
+def _check_encoding(response: urllib3.BaseHTTPResponse, hop: Hop) -> None:
+    """Refuses what may unpack to terabytes, or at the cost of hours, without a byte of it being seen.
+
+    Raises: HttpConnectionFailed.
+    """
+    named = response.headers.get("content-encoding", "").lower()
+    if not named:
+        return
+    encodings = [encoding.strip() for encoding in named.split(",")]
+    accepted = dict(hop.request.headers).get("accept-encoding", "")
+    if len(encodings) > 1 or (encodings[0] in OPT_IN_ENCODINGS and encodings[0] not in accepted):
+        reason = f"its body is encoded as {shown_text(named)!r}, and {accepted!r} was asked for"
+        raise HttpConnectionFailed(hop.request.method, shown_url(hop.request.url), reason, True)
+
+
+def _leave(response: urllib3.BaseHTTPResponse) -> None:
+    """Does not wait for the body of a redirect: where there is one, the connection is closed."""
+    if response.length_remaining == 0:
+        response.drain_conn()
+        response.release_conn()
+    else:
+        response.close()
 
 
 def _is_worth_repeating(outcome: HttpReply | HttpError, limits: HttpLimits) -> bool:
@@ -182,51 +215,28 @@ def _is_worth_repeating(outcome: HttpReply | HttpError, limits: HttpLimits) -> b
     return False
 
 
-def _final_url(request: HttpRequest, response: urllib3.BaseHTTPResponse) -> str:
-    """Where the redirects have led to."""
-    url = request.url
-    for step in response.retries.history if response.retries else ():
-        url = urljoin(url, step.redirect_location or "")
-    return url
-
-
 def _asked_pause_s(response: urllib3.BaseHTTPResponse) -> float:
     """``Retry-After`` in seconds; its other form, a date, is not obeyed."""
     asked = response.headers.get("Retry-After", "")
     return float(asked) if asked.isascii() and asked.isdigit() else 0.0
 
 
-def _check_url(request: HttpRequest) -> None:
-    try:
-        parts = urlsplit(request.url)
-        problem = "" if parts.scheme in ("http", "https") and parts.hostname else "it needs http(s):// and a host"
-    except ValueError as malformed:
-        problem = str(malformed)
-    if problem:
-        raise HttpRequestInvalid(request.method, shown_url(request.url), problem)
+def _timeout(hop: Hop, phase: str, limits: HttpLimits) -> HttpTimeout:
+    return HttpTimeout(hop.request.method, shown_url(hop.request.url), phase, limits.timeout_s)
 
 
-def _timeout(request: HttpRequest, phase: str, limits: HttpLimits) -> HttpTimeout:
-    return HttpTimeout(request.method, shown_url(request.url), phase, limits.timeout_s)
-
-
-def _translated(failure: Exception, request: HttpRequest, limits: HttpLimits) -> HttpError:
-    """What the failure of an attempt means to the caller. Raises where the request itself is wrong."""
-    if isinstance(failure, MaxRetryError) and failure.reason is not None:
-        failure = failure.reason
-    method, url = request.method, shown_url(request.url)
-    if isinstance(failure, NewConnectionError):  # in some versions a kind of the next
-        return HttpConnectionFailed(method, url, str(failure), False)
-    if isinstance(failure, ConnectTimeoutError):
-        return HttpConnectionFailed(method, url, f"no connection within {limits.connect_timeout_s:g} s", False)
-    if isinstance(failure, AnyTimeoutError):
-        return _timeout(request, "waiting for it", limits)
-    if isinstance(failure, SSLError):
-        is_refused = bool(failure.args) and isinstance(failure.args[0], ssl.SSLCertVerificationError)
-        return HttpConnectionFailed(method, url, str(failure), not is_refused)
-    if isinstance(failure, LocationValueError) or not isinstance(failure, HTTPError):
-        raise HttpRequestInvalid(method, url, str(failure)) from failure
-    return HttpConnectionFailed(method, url, str(failure), True)
+def _translated(failure: Exception, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpError:
+    """What the failure of an attempt means to the caller."""
+    method, url = hop.request.method, shown_url(hop.request.url)
+    if isinstance(failure, ReplyTooLong):
+        return HttpBodyTooLarge(method, url, limits.body_bytes_max)
+    if budget.left_s <= 0:
+        return _timeout(hop, budget.phase, limits)
+    if isinstance(failure, AnyTimeoutError) and not isinstance(failure, NewConnectionError):  # a kind of it
+        if not isinstance(failure, ConnectTimeoutError):
+            return _timeout(hop, budget.phase, limits)
+        failure = TimeoutError(f"no connection within {limits.connect_timeout_s:g} s")
+    return HttpConnectionFailed(method, url, shown_text(str(failure)), budget.was_sent)
 
 
 _shared: HttpClient | None = None
@@ -255,6 +265,7 @@ def _forget_shared_client() -> None:
     """In a forked child: the parent's connections must not be written to by two processes."""
     global _shared, _shared_lock
     _shared, _shared_lock = None, threading.Lock()
+    forget_lookups()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,9 +6,12 @@ are without user, password and query: these carry secrets.
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from clonos.core.errors import EnvironmentFault, JobError
+
+SHOWN_CHARACTERS_MAX: Final = 500
 
 
 class HttpError(EnvironmentFault):
@@ -47,6 +50,23 @@ class HttpConnectionFailed(HttpError):
         return f"{self.method} {self.url}: {self.reason}; {seen}."
 
 
+class HttpRedirectRefused(HttpError):
+    """The answer sends the request to where it cannot or must not go. ``location``: where to, as it is shown."""
+
+    def __init__(self, method: str, url: str, location: str, reason: str) -> None:
+        super().__init__(method, url, location, reason)
+        self.method = method
+        self.url = url
+        self.location = location
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method} {self.url}: the answer redirects it to {self.location}: {self.reason}."
+            " If you trust that address, ask there; redirects=0 gives you the answer itself."
+        )
+
+
 class HttpStatusError(HttpError):
     """The answer's status is 400 or above, and ``raise_for_status`` was called."""
 
@@ -63,7 +83,7 @@ class HttpStatusError(HttpError):
 
 
 class HttpBodyTooLarge(HttpError):
-    """The answer's body is longer than what may be recorded."""
+    """The answer's body is longer than what may be recorded, or it has too much around its body."""
 
     def __init__(self, method: str, url: str, limit_bytes: int) -> None:
         super().__init__(method, url, limit_bytes)
@@ -73,8 +93,9 @@ class HttpBodyTooLarge(HttpError):
 
     def __str__(self) -> str:
         return (
-            f"{self.method} {self.url}: the body has more than {self.limit_bytes} bytes."
-            " Every process downstream keeps a copy of what is recorded; raise body_bytes_max= if it must be."
+            f"{self.method} {self.url}: the answer has more than the {self.limit_bytes} bytes that its body may have,"
+            " or far more around its body. Every process downstream keeps a copy of what is recorded; raise"
+            " body_bytes_max= if it must be."
         )
 
 
@@ -91,10 +112,16 @@ class HttpRequestInvalid(JobError):
         return f"{self.method} {self.url} cannot be sent: {self.reason}."
 
 
+def shown_text(text: str) -> str:
+    """What somebody else has written, as it may stand in a message: on one line and not too long."""
+    shown = "".join(character if character.isprintable() else " " for character in text[:SHOWN_CHARACTERS_MAX])
+    return shown if len(text) <= SHOWN_CHARACTERS_MAX else f"{shown}..."
+
+
 def shown_url(url: str) -> str:
     """The URL without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return "(a malformed URL)"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return shown_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))

@@ -5,12 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from typing import Any, Final
 
 from clonos.io.http_errors import HttpStatusError, shown_url
 
 EXCERPT_CHARACTERS_MAX: Final = 200
 FIRST_STATUS_OF_ERRORS: Final = 400
+CHARSET_CHARACTERS_MAX: Final = 40
+CHARSETS: Final = frozenset(
+    {
+        *("ascii", "utf_8", "utf_8_sig", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le"),
+        *("latin_1", *(f"iso8859_{part}" for part in (*range(2, 12), *range(13, 17)))),
+        *("cp437", "cp850", "cp866", "cp874", *(f"cp{page}" for page in range(1250, 1259))),
+        *("koi8_r", "koi8_u", "mac_cyrillic", "mac_roman"),
+        *(
+            "big5",
+            "big5hkscs",
+            "cp932",
+            "cp949",
+            "euc_jp",
+            "euc_kr",
+            "gb18030",
+            "gb2312",
+            "gbk",
+            "iso2022_jp",
+            "shift_jis",
+        ),
+    }
+)
+"""Python's codecs for text on the web. A server must not choose among the others: the time that `punycode` takes grows
+with the square of the length, to half a minute for a megabyte, and `idna` raises."""
 
 
 class Headers(Mapping[str, str]):
@@ -41,6 +67,15 @@ class Headers(Mapping[str, str]):
         return f"Headers({self._fields!r})"
 
 
+def _codec_of(charset: str) -> str:
+    """Python's name for a charset, "" for one that is not to be used. Loads no codec."""
+    if len(charset) > CHARSET_CHARACTERS_MAX:
+        return ""
+    name = normalize_encoding(charset).lower()
+    codec = aliases.get(name, name)
+    return codec if codec in CHARSETS else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An answer. ``headers`` has those that were chosen (``keep_headers=``); ``url`` is where it came from."""
@@ -59,24 +94,24 @@ class Response:
 
     @property
     def encoding(self) -> str:
-        """The charset that the answer names, else UTF-8."""
+        """The charset that the answer names, if it is one of texts on the web, else UTF-8."""
         for parameter in self.headers.get("content-type", "").split(";")[1:]:
             name, _, value = parameter.partition("=")
-            if name.strip().lower() == "charset" and value.strip():
-                return value.strip().strip("\"'")
+            if name.strip().lower() == "charset" and _codec_of(charset := value.strip().strip("\"'")):
+                return charset
         return "utf-8"
 
     @property
     def text(self) -> str:
         """The body as text; what is no text in its charset is replaced by U+FFFD."""
-        try:
-            return self.content.decode(self.encoding, "replace")
-        except LookupError:  # a charset that nobody knows
-            return self.content.decode("utf-8", "replace")
+        return self.content.decode(_codec_of(self.encoding), "replace")
 
     def json(self) -> Any:
-        """The body read as JSON; ``ValueError`` if it is none."""
-        return json.loads(self.content)
+        """The body read as JSON. Raises: ValueError, if it is none or too deep."""
+        try:
+            return json.loads(self.content)
+        except RecursionError:
+            raise ValueError("the body is JSON that is too deep") from None
 
     def raise_for_status(self) -> Response:
         """This response, or ``HttpStatusError`` for a status of 400 or above."""

@@ -13,10 +13,10 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from clonos.core.errors import JobError
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
 from clonos.io.http_errors import HttpRequestInvalid, shown_url
+from clonos.io.http_requests import SAFE_METHODS
 from clonos_services.calls import reconciled, recorded_call
 from clonos_services.http_response import Headers, Response
 
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 IDEMPOTENT_METHODS: Final = SAFE_METHODS | {"PUT", "DELETE"}
 KEPT_HEADERS: Final = ("content-type", "etag", "last-modified", "link", "location", "retry-after")
 KEY_HEADER: Final = "idempotency-key"

@@ -168,8 +168,9 @@ def service(
             under its key.
         request: gives, from the same arguments, the plain values that identify the call, where the arguments are no
             such values (``self`` of a method for one).
-        raises: exception classes that shall be raised as themselves also in replay; needed for those of the job's own
-            file. Others become ``RecordedError`` where they cannot be rebuilt from plain values.
+        raises: exception classes that shall be raised as themselves, of the job's own file and of other packages;
+            Python's own need no mention. Any other, and what cannot be rebuilt from plain values, becomes
+            ``RecordedError``.
     """
     classes = raises if isinstance(raises, tuple) else (raises,)
 

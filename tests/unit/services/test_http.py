@@ -252,6 +252,58 @@ def test_a_response_reads_its_charset_and_raises_for_its_status(server: Loopback
     assert (odd.text, odd.headers["A"], "a" in odd.headers) == ("\ufffd", "1, 2", True)
 
 
+def response_in(charset: str, content: bytes) -> Response:
+    return Response("GET", "http://x/", 200, "OK", Headers({"content-type": f"text/plain; charset={charset}"}), content)
+
+
+@pytest.mark.parametrize(
+    "charset",
+    [
+        "punycode",
+        "idna",
+        "unicode_escape",
+        "raw_unicode_escape",
+        "utf-7",
+        "undefined",
+        "rot13",
+        "hex",
+        "nobody's",
+        "x" * 99,
+    ],
+)
+def test_a_charset_that_is_not_for_texts_on_the_web_is_utf_8(charset: str) -> None:
+    response = response_in(charset, "ä+AOQ-\\xe4-fiq".encode())
+    assert (response.text, response.encoding) == ("ä+AOQ-\\xe4-fiq", "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("charset", "content", "text"),
+    [
+        ("UTF-8", b"\xc3\xa4", "ä"),
+        ("iso-8859-1", b"\xe4", "ä"),
+        ("us-ascii", b"\xe4", "\ufffd"),
+        ("Windows-1252", b"\x80", "€"),
+        ("windows-1251", b"\xe4", "д"),
+        ("iso-8859-15", b"\xa4", "€"),
+        ("koi8-r", b"\xc4", "д"),
+        ("Shift_JIS", b"\x82\xa0", "あ"),
+        ("euc-jp", b"\xa4\xa2", "あ"),
+        ("gb2312", b"\xc4\xe3", "你"),
+        ("GBK", b"\xc4\xe3", "你"),
+        ("big5", b"\xa7\x41", "你"),
+        ("euc-kr", b"\xb0\xa1", "가"),
+        ("utf-16le", b"\xe4\0", "ä"),
+    ],
+)
+def test_charsets_of_texts_on_the_web_are_read(charset: str, content: bytes, text: str) -> None:
+    assert response_in(f'"{charset}"', content).text == text
+
+
+def test_json_that_is_too_deep_is_no_json() -> None:
+    with pytest.raises(ValueError, match="too deep"):
+        response_in("utf-8", b"[" * 1_000_000).json()
+
+
 def test_a_simulated_outside_answers_in_place_of_the_network() -> None:
     def answer(request: HttpRequest, limits: HttpLimits) -> HttpReply:
         return HttpReply(200, "OK", request.url, (), json.dumps(dict(request.headers)).encode())

@@ -7,6 +7,7 @@ from decimal import Decimal
 from urllib.error import HTTPError
 
 import pytest
+from hypothesis.errors import InvalidArgument
 
 from clonos.core import outcomes
 from clonos.core.errors import ReplayDiverged
@@ -34,6 +35,10 @@ class Banned(Exception):
 
     class Twice(ValueError):
         """A class within a class."""
+
+
+declare_exception(Banned)
+declare_exception(Banned.Twice)
 
 
 class TakesOtherArguments(Exception):
@@ -122,7 +127,7 @@ def test_a_class_that_only_the_first_life_had_is_an_error_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoded = encode_outcome("ask", Banned("spam", 2))
-    monkeypatch.setattr(outcomes.sys, "modules", {})  # type: ignore[attr-defined]
+    monkeypatch.setattr(outcomes, "_declared", {})
     with pytest.raises(OutcomeUnreadable, match=r"Banned.*@service\(raises=\.\.\.\)"):
         decode_outcome(encoded)
 
@@ -132,6 +137,42 @@ def test_only_an_exception_class_is_ever_called(name: str) -> None:
     encoded = b"\x01" + encode_value(("ask", "os", name, (), "", []))
     with pytest.raises(OutcomeUnreadable):
         decode_outcome(encoded)
+
+
+def rebuilding(module: str, name: str, arguments: tuple[object, ...], notes: list[object]) -> bytes:
+    return b"\x01" + encode_value(("ask", module, name, arguments, "", notes))
+
+
+def test_bytes_of_a_peer_get_no_class_called_that_is_neither_declared_nor_of_a_library() -> None:
+    assert isinstance(outcome_of(InvalidArgument("of another package")), RecordedError)
+    with pytest.raises(OutcomeUnreadable, match="InvalidArgument"):
+        decode_outcome(rebuilding("hypothesis.errors", "InvalidArgument", ("x",), []))
+    with pytest.raises(OutcomeUnreadable, match="RefusesItsArguments"):
+        decode_outcome(rebuilding(__name__, "RefusesItsArguments", ("twice",), []))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "arguments"),
+    [
+        ("builtins", "UnicodeDecodeError", ("utf-8",)),
+        ("builtins", "ExceptionGroup", (1, 2)),
+        ("json.decoder", "JSONDecodeError", (1, 2, 3)),
+        ("clonos.core.outcomes", "RecordedError", ()),
+        (__name__, "Banned", ("spam", 1, 2, 3)),
+    ],
+)
+def test_arguments_that_a_class_does_not_take_are_malformed(
+    module: str, name: str, arguments: tuple[object, ...]
+) -> None:
+    with pytest.raises(OutcomeMalformed, match="takes other arguments"):
+        decode_outcome(rebuilding(module, name, arguments, []))
+
+
+def test_notes_that_are_no_text_are_malformed() -> None:
+    with pytest.raises(OutcomeMalformed, match="notes"):
+        decode_outcome(rebuilding("builtins", "ValueError", (), ["text", 1]))
+    with pytest.raises(OutcomeMalformed, match="notes"):
+        decode_outcome(b"\x02" + encode_value(("ask", "x.Y", "text", [b""])))
 
 
 def test_what_the_codec_cannot_carry_is_an_outcome_too() -> None:
