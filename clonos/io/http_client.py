@@ -29,6 +29,7 @@ from clonos.io.http_errors import (
     HttpBodyTooLarge,
     HttpConnectionFailed,
     HttpError,
+    HttpRequestInvalid,
     HttpTimeout,
     shown_text,
     shown_url,
@@ -97,6 +98,8 @@ class HttpClient:
         Raises: HttpRequestInvalid, before anything is sent.
         """
         first = first_hop(request)
+        if limits.connect_timeout_s <= 0:
+            raise HttpRequestInvalid(request.method, shown_url(request.url), "connect_timeout= is not above 0")
         deadline_ns = self._monotonic() + int(limits.timeout_s * NANOSECONDS_PER_SECOND)
         outcome, asked_pause_s = self._attempt(first, limits, deadline_ns)
         for repetition in range(limits.retries_max):
@@ -189,7 +192,7 @@ def _check_encoding(response: urllib3.BaseHTTPResponse, hop: Hop) -> None:
     Raises: HttpConnectionFailed.
     """
     named = response.headers.get("content-encoding", "").lower()
-    if not named:
+    if not named or response.length_remaining == 0:
         return
     encodings = [encoding.strip() for encoding in named.split(",")]
     accepted = dict(hop.request.headers).get("accept-encoding", "")

@@ -193,6 +193,11 @@ def test_a_reply_that_is_packed_in_packages_is_not_unpacked(client: HttpClient) 
         client.send(HttpRequest("GET", server.url, (("accept-encoding", "gzip"),)), LIMITS)
 
 
+def test_how_a_body_would_be_packed_does_not_matter_where_there_is_none(client: HttpClient) -> None:
+    with hostile(lambda conversation: _answered(conversation, HEAD + b"Content-Encoding: br\r\n\r\n")) as server:
+        assert client.send(HttpRequest("HEAD", server.url), LIMITS).status_code == 200
+
+
 def test_a_whole_reply_within_its_limit_is_taken_however_it_is_cut(client: HttpClient) -> None:
     body = bytes(range(250)) * 4
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
@@ -314,3 +319,8 @@ def test_a_request_that_a_redirect_has_answered_was_sent(client: HttpClient) -> 
 def test_what_the_request_itself_asks_for_is_the_jobs_fault(client: HttpClient, request_: HttpRequest) -> None:
     with pytest.raises(HttpRequestInvalid):
         client.send(request_, LIMITS)
+
+
+def test_a_time_to_connect_of_none_is_the_jobs_fault(client: HttpClient) -> None:
+    with pytest.raises(HttpRequestInvalid, match="connect_timeout="):
+        client.send(HttpRequest("GET", "http://127.0.0.1:9/"), replace(LIMITS, connect_timeout_s=0.0))
