@@ -41,6 +41,9 @@ class Struck:
 OUTSIDE_IS_SLOW_NS = 10 * MILLISECOND_NS
 """From there on what has left for an outside may meet a successor that has registered meanwhile."""
 
+KILL_WITH_KEEPERS = "kill_with_keepers"
+"""Not among those that are drawn: what it loses is gone, so the job rolls back."""
+
 HESITATE = "hesitate"
 """Not drawn unless a world asks for it: a process stands still for less than its lease, which is no failure."""
 
@@ -75,6 +78,7 @@ class Faults:
                 delay_ns = int(self.luck.random() * self.span_ms * MILLISECOND_NS)
                 self._timed += [(delay_ns, strike)] * is_wanted
         self._suspect_a_writer()
+        self._lose_a_writer()
         if self.aims:
             self.watched = {aim.point for aim in self.aims}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
@@ -99,6 +103,20 @@ class Faults:
                     nth=luck.randint(1, 6),
                 )
             )
+
+    def _lose_a_writer(self) -> None:
+        """In every second world with tables and kills, one fault more: a sink dies with all its keepers.
+
+        The job goes back behind rows that are in a table. Its luck is its own.
+        """
+        world, number = self.world, self.count + 1
+        luck = Random(f"lost writer of {world.seed}")
+        has_tables = any(outside.withdraws for outside in world.outsides.values())
+        is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and luck.random() < 0.5
+        if is_drawn and (self.only is None or number in self.only):
+            strike = partial(self._strike_drawn, number, KILL_WITH_KEEPERS)
+            nth = luck.randint(2, 12)
+            self.aims.append(Aim("outside written", lambda _, reached: strike(reached.task), nth=nth))
 
     def first_view(self) -> None:
         """The job runs."""
@@ -154,6 +172,8 @@ class Faults:
         others = [other for other in self.world.living() if other is not slot]
         if kind == "kill":
             self.kill(slot)
+        elif kind == KILL_WITH_KEEPERS:
+            self.kill_tasks_with_keepers([TaskId(task)])
         elif kind == "kill_domain":
             self.kill_domain(slot.domain)
         elif kind == "kill_linked":
@@ -199,6 +219,12 @@ class Faults:
         """The slots of these tasks at once."""
         found = {slot.id: slot for task in tasks if (slot := self.world.slot_of(task)) is not None}
         self.kill_together(list(found.values()))
+
+    def kill_tasks_with_keepers(self, tasks: Iterable[TaskId]) -> None:
+        """The slots of these tasks, and those of their keepers, at once."""
+        placements = [self.world.oracle.view.placements[task] for task in tasks]
+        named = dict.fromkeys(slot for placement in placements for slot in (placement.slot, *placement.keepers))
+        self.kill_together([self.world.slots[slot] for slot in named if slot in self.world.slots])
 
     def kill_together(self, slots: list[SimSlot]) -> None:
         """Several slots at one instant."""

@@ -15,6 +15,7 @@ from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
 from clonos_chaos.outsides import SimService
 from clonos_chaos.pushers import SimPusher
+from clonos_chaos.sim_tables import OutsideKind
 
 DOUBTS = ("again", "reconcile", "raise")
 """What becomes of a call in doubt: ``Work.doubt``."""
@@ -40,6 +41,7 @@ class FuzzJob:
         self.failed_once: list[int] = []  # offsets
         self.is_uneven = False  # the first of two sources has little to read
         self.pushers: dict[TaskId, SimPusher] = {}
+        self.outside_kind = OutsideKind.ALARMING  # where the world does not draw it
         build(self)
         sources = self.vertices[0].parallelism
         self.inputs = [list(range(first, records, sources)) for first in range(sources)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.connectors.table_outside import TableOutside
 from clonos.core import gather, placement, recovery
 from clonos.core.effects import Effects
 from clonos.core.gather import Gathering
@@ -293,6 +294,36 @@ def snapshots_are_acknowledged_before_they_are_durable(planting: Planting) -> No
 def keepers_outlive_the_generation(planting: Planting) -> None:
     """Keepers and replicas are empty in a new generation."""
     planting.swap(Keeper, "begin_generation", lambda self: None)
+
+
+@mutant("8")
+def tables_keep_what_a_rollback_has_left(planting: Planting) -> None:
+    """The first registration of a generation withdraws what earlier ones have let out behind the checkpoint."""
+    planting.swap(TableOutside, "_withdraw", lambda self, rows, first_number, next_number: None)
+
+
+@mutant("8")
+def every_registration_withdraws(planting: Planting) -> None:
+    """Another life of the same generation goes on where the last one had come to."""
+
+    def register(right: Any, self: TableOutside, rows: Any, restored_number: int) -> Any:
+        is_first, registration = right(self, rows, restored_number)
+        if registration.next_number > restored_number:
+            rows.withdraw(restored_number, registration.next_number)
+        return is_first, registration
+
+    planting.wrap(TableOutside, "_register", register)
+
+
+@mutant("8")
+def outsides_forget_before_a_checkpoint_is_complete(planting: Planting) -> None:
+    """An outside forgets how to withdraw only what completed checkpoints hold."""
+
+    def on_confirmed(right: Any, self: Effects, next_number: int) -> None:
+        right(self, next_number)
+        self.hosted.shell.forget_outside(self.hosted.task, self.hosted.incarnation, next_number)
+
+    planting.wrap(Effects, "on_confirmed", on_confirmed)
 
 
 @mutant("6.8")

@@ -20,8 +20,15 @@ class Fenced(Exception):
         self.by = by
 
 
+JOB_ID = "fuzz"
+"""What simulated jobs are called to their outsides."""
+
+
 class SimOutside:
     """Numbered output of one immediate sink task, kept in one atom with the next number."""
+
+    withdraws = False
+    """Whether a rollback takes back what was let out behind the checkpoint: then no alarm is due."""
 
     def __init__(self, task_name: str) -> None:
         self.task_name = task_name
@@ -30,6 +37,7 @@ class SimOutside:
         self.rows: list[Any] = []  # of the current generation by number, see ``superseded``
         self.superseded: list[Any] = []  # let out by an earlier generation behind the checkpoint of a rollback
         self.superseded_next = 0  # where earlier generations had come to
+        self.withdrawn = 0  # rows
         self.alarms_due: list[tuple[int, int]] = []  # (first, next) number of each superseded range, none of them empty
         self.generations: list[int] = []
         self.complaints: list[str] = []
@@ -47,14 +55,24 @@ class SimOutside:
                     f"{self.task_name}: the checkpoint has output up to {restored_number}, the outside to"
                     f" {self.next_number}"
                 )
-            self.superseded_next = max(self.superseded_next, self.next_number)
-            if self.superseded_next > restored_number:
-                self.alarms_due.append((restored_number, self.superseded_next))
-            self.superseded += self.rows[restored_number:]
+            if not self.withdraws:
+                self._leave_behind(restored_number)
             del self.rows[restored_number:], self.generations[restored_number:]
             self.next_number = restored_number
         self.life = (generation, incarnation)
         return self.next_number, self.superseded_next if self.superseded_next > self.next_number else None
+
+    def _leave_behind(self, restored_number: int) -> None:
+        self.superseded_next = max(self.superseded_next, self.next_number)
+        if self.superseded_next > restored_number:
+            self.alarms_due.append((restored_number, self.superseded_next))
+        self.superseded += self.rows[restored_number:]
+
+    def forget(self, incarnation: int, before_number: int) -> None:
+        """No restart goes back behind this number."""
+
+    def compare(self) -> None:
+        """Complains of what is other than it must be, where there is more than these numbers."""
 
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
         """Takes new rows, drops repeated ones; a repeat with other content is an error."""

@@ -364,10 +364,7 @@ class ProcessRun:
             if scenario.job == "ordered":
                 record.findings = judge_orders(self.folder)
                 return
-            sinks = ("files",) if record.was_rolled_back else ("files", "table")
-            record.findings = judge_folder(self.folder, SOURCES, sinks)
-            if record.was_rolled_back:
-                record.immediate = judge_folder(self.folder, SOURCES, ("table",))
+            record.findings = judge_folder(self.folder, SOURCES)
         elif self._oracle is not None:
             try:
                 record.findings = Findings(**self._oracle(self.folder))

@@ -73,7 +73,6 @@ class Record:
     remainder: list[str] | None = None  # what the last checkpoint should have taken away; None: nobody has looked
     unstruck: int = 0  # faults whose moment never came
     findings: Findings | None = None
-    immediate: Findings | None = None  # of the immediate sink apart, where a rollback is expected
     notes: list[str] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
@@ -84,7 +83,7 @@ class Record:
 
     @property
     def was_rolled_back(self) -> bool:
-        """Whether immediate output may repeat what alarms announce; all was to be so, or has come to it."""
+        """Whether the job was to roll back, or might and did."""
         wanted = self.scenario.expected.outcome
         return wanted is Outcome.ROLLBACK or (wanted is Outcome.EITHER and len(self.generations) > 1)
 
@@ -215,7 +214,6 @@ def judge(record: Record) -> None:
     if record.was_rolled_back:
         if expected.outcome is Outcome.ROLLBACK:
             demand("rollbacks", "at least 1", rollbacks, rollbacks > 0)
-        _judge_immediate(record)
     else:
         demand("rollbacks", f"at most {limits.rollbacks}", rollbacks, rollbacks <= limits.rollbacks)
         demand(
@@ -254,14 +252,3 @@ def _judge_calls(record: Record, limits: Limits) -> None:
             record.checks.append(Check("idempotency keys changed", "0", str(changed), not changed))
         if not any(fault.kind in LEAVES_ZOMBIES for fault in record.scenario.faults):
             record.checks.append(Check("logged calls made again", "0", str(needless), not needless))
-
-
-def _judge_immediate(record: Record) -> None:
-    """After a rollback an immediate sink loses nothing, and repeats no more than the alarms announce."""
-    if record.immediate is None:
-        return
-    announced = sum(int(alarm["next"]) - int(alarm["first"]) for alarm in record.alarms if "first" in alarm)
-    lost, again = record.immediate.lost, record.immediate.duplicated
-    record.checks.append(Check("immediate sink: lost", "0", str(lost), not lost))
-    wanted = f"at most {announced}, as alarms announce"
-    record.checks.append(Check("immediate sink: repeated", wanted, str(again), again <= announced))

@@ -56,7 +56,7 @@ class Outcome(StrEnum):
     """How it shall end."""
 
     EXACTLY_ONCE = "exactly_once"  # nothing lost, twice or contradicted, and no rollback
-    ROLLBACK = "rollback"  # the same for transactional sinks; what immediate ones repeat is announced by an alarm
+    ROLLBACK = "rollback"  # the same, behind a rollback: a table's rows since the checkpoint are withdrawn
     EITHER = "exactly_once_or_rollback"  # whichever it takes
     FAILS = "fails"  # the job fails aloud
 

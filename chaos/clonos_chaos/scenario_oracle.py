@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,9 @@ def service_log(file: Path) -> Iterator[Row]:
                 yield json.loads(line)
 
 
-def judge_folder(folder: Path, sources: int, sinks: Sequence[str] = ("files", "table")) -> Findings:
+def judge_folder(folder: Path, sources: int) -> Findings:
     """Reads all that a run has left in its folder; the gate says how much was let in."""
-    outputs: dict[str, list[Row]] = {}
-    if "files" in sinks:
-        outputs["files"] = list(committed_rows(folder / "output"))
-    if "table" in sinks:
-        outputs["table"] = list(table_rows(folder / "table.sqlite"))
+    outputs = {"files": list(committed_rows(folder / "output")), "table": list(table_rows(folder / "table.sqlite"))}
     of_each = int((folder / "gate").read_text("utf-8").split()[0])
     expected = {(source, offset) for source in range(sources) for offset in range(of_each)}
     return judge(expected, outputs, service_log(folder / "calls.jsonl"))

@@ -7,7 +7,20 @@ from typing import Any
 
 from clonos_chaos.aims import Aim
 from clonos_chaos.fuzz_chain import Work
-from clonos_chaos.stage import IMMEDIATE, RICH, SCENES, TRANSACTIONAL, Scene, along, kills, line, scene, stage
+from clonos_chaos.sim_tables import OutsideKind
+from clonos_chaos.stage import (
+    IMMEDIATE,
+    RICH,
+    SCENES,
+    TRANSACTIONAL,
+    Scene,
+    along,
+    kills,
+    kills_with_keepers,
+    line,
+    scene,
+    stage,
+)
 from clonos_chaos.world import World
 
 
@@ -18,6 +31,20 @@ def _within_the_depth(seed: int) -> World:
         line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL),
         [Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
         options={"sharing_depth": 2},
+    )
+
+
+@scene("29 writer of a table dies")
+def _writer_dies(seed: int) -> World:
+    aims = [Aim("outside written", kills("sink/0"), nth=nth) for nth in (4, 12)]
+    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), aims, outside=OutsideKind.SQLITE)
+
+
+def _writer_dies_with_keepers(kind: OutsideKind) -> Scene:
+    """Twice: the second time in the generation that the first has begun."""
+    aims = [Aim("outside written", kills_with_keepers("sink/0"), nth=nth) for nth in (6, 14)]
+    return lambda seed: stage(
+        seed, line(RICH, RICH, sink=IMMEDIATE, widths=(1, 2, 2)), [replace(aim) for aim in aims], outside=kind
     )
 
 
@@ -34,4 +61,7 @@ for _point in (*_SNAPSHOT, "committed"):
 for _point in (*_SNAPSHOT, "outside written"):
     SCENES[f"29 immediate sink dies at {_point}"] = _sink_dies(_point, IMMEDIATE)
 SCENES["30 immediate sink without keepers dies"] = _sink_dies("outside written", IMMEDIATE, keepers=0)
+for _kind in OutsideKind:
+    if _kind is not OutsideKind.ALARMING:
+        SCENES[f"30 writer of a table dies with its keepers: {_kind}"] = _writer_dies_with_keepers(_kind)
 SCENES["30 transactional sink without keepers dies"] = _sink_dies("snapshot written", TRANSACTIONAL, keepers=0)

@@ -241,6 +241,12 @@ class SimSlot:
             number,
         )
 
+    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
+        outside = self.world.outsides[task]
+        if outside.withdraws:  # behind the writes that are on their way; nothing is drawn for it
+            due = max(self.clock.now_ns, self._outside_due_ns.get(task, 0))
+            self.clock.at(due, outside.forget, incarnation, before_number)
+
     def now_ns(self) -> int:
         return self.clock.now_ns
 

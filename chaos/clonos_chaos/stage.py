@@ -15,6 +15,7 @@ from clonos_chaos.aims import Aim, Reached, Strike, Where, loses
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work
 from clonos_chaos.fuzz_jobs import FuzzJob
+from clonos_chaos.sim_tables import OutsideKind
 from clonos_chaos.world import Settings, World
 
 RICH = Work(calls=True, draws=True, reads_clock=True, ports=(0,))
@@ -106,16 +107,17 @@ def stage(
     options: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     records: int = 90,
+    outside: OutsideKind = OutsideKind.ALARMING,
 ) -> World:
-    """A world in which nothing goes wrong but what the aims say."""
+    """A world in which nothing goes wrong but what the aims say. ``outside``: what immediate sinks write to."""
     chosen = replace(OPTIONS, **(options or {}))
-    return World(
-        seed,
-        options=chosen,
-        settings=replace(SETTINGS, **(settings or {})),
-        job=lambda luck: FuzzJob("stage", Random(luck.getrandbits(64)), records, chosen.sharing_depth, build),
-        aims=aims,
-    )
+
+    def job(luck: Random) -> FuzzJob:
+        made = FuzzJob("stage", Random(luck.getrandbits(64)), records, chosen.sharing_depth, build)
+        made.outside_kind = outside
+        return made
+
+    return World(seed, options=chosen, settings=replace(SETTINGS, **(settings or {})), job=job, aims=aims)
 
 
 # ------------------------------------------------------------------ where
@@ -206,8 +208,7 @@ def kills_with_keepers(name: str) -> Strike:
     """A task's slot and those of its keepers die at one instant."""
 
     def strike(world: World, reached: Reached) -> None:
-        placement = world.oracle.view.placements[_task(world, name)]
-        world.faults.kill_together([world.slots[slot] for slot in (placement.slot, *placement.keepers)])
+        world.faults.kill_tasks_with_keepers([_task(world, name)])
 
     return strike
 

@@ -11,7 +11,7 @@ from clonos.config import Settings, settle_alone
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.errors import JobError
 from clonos.io.shipping import pack
-from clonos.operators.connect import ImmediateSink, PushedSource, Source
+from clonos.operators.connect import ImmediateSink, PushedSource, Source, keyed_sink
 from clonos.operators.image import JobImage
 from clonos_chaos.user_sinks import KeptOutside, KeptRows, is_own
 
@@ -88,7 +88,10 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
 
     def watched(name: str, sink: AnySink) -> AnySink:
         own = sink if is_own(sink) else None
-        kept = KeptOutside(name, own) if isinstance(sink, ImmediateSink) else KeptRows(name, own)  # type: ignore[arg-type]
+        if isinstance(sink, ImmediateSink):
+            kept: KeptRows | KeptOutside = KeptOutside(name, own, keyed_sink(sink))  # type: ignore[arg-type]
+        else:
+            kept = KeptRows(name, own)  # type: ignore[arg-type]
         sinks[name] = kept
         return kept
 

@@ -14,17 +14,16 @@ from typing import Any, cast
 from clonos.core.values import decode_rows, decode_value, encode_rows, encode_value
 from clonos.operators.connect import (
     ImmediateSink,
+    KeyedSink,
     Outside,
     OutsideFenced,
     OutsideIdentity,
     TransactionalSink,
     TransactionalWriter,
     WriterContext,
+    forget,
 )
-from clonos_chaos.outsides import Fenced, SimOutside
-
-JOB_ID = "fuzz"
-"""What simulated jobs are called to their outsides."""
+from clonos_chaos.outsides import JOB_ID, Fenced, SimOutside
 
 
 def is_own(sink: object) -> bool:
@@ -97,9 +96,12 @@ class KeptRowsWriter:
 class KeptOutside:
     """Marks a sink as immediate; an outside of the world stands behind it, and that of the user's own, if any."""
 
-    def __init__(self, name: str, own: ImmediateSink | None) -> None:
+    def __init__(self, name: str, own: ImmediateSink | None, keyed: KeyedSink | None = None) -> None:
+        """``keyed``: the sink that it stands for, if its stream has to be keyed."""
         self.name = name
         self.own = own
+        self.key_columns = () if keyed is None else keyed.key_columns
+        self.columns = None if keyed is None else keyed.columns
 
     def outside(self) -> Outside:
         raise AssertionError("the simulated slot writes to the world's outside")
@@ -111,6 +113,7 @@ class OwnOutside(SimOutside):
     def __init__(self, task_name: str, sink: ImmediateSink) -> None:
         super().__init__(task_name)
         self._sink = sink
+        self.withdraws = bool(getattr(sink, "is_withdrawing", False))
         self._connections: dict[int, Outside] = {}  # by incarnation
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
@@ -124,7 +127,13 @@ class OwnOutside(SimOutside):
         else:
             if answer.next_number != expected:
                 self._complain("register", f"it says that {answer.next_number} comes next, and it was given {expected}")
+            if self.withdraws and answer.superseded_next is not None:
+                left = f"it leaves output {expected} to {answer.superseded_next - 1}"
+                self._complain("register", f"{left}, and says by is_withdrawing that it withdraws")
         return expected, superseded
+
+    def forget(self, incarnation: int, before_number: int) -> None:
+        forget(self._connections.get(incarnation), before_number)
 
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
         connection = self._connections.get(incarnation)

@@ -21,11 +21,12 @@ from clonos.operators.edges import SeveralSinks
 from clonos.operators.image import JobImage
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.faults import HESITATE, KINDS, Luck
+from clonos_chaos.outsides import JOB_ID
 from clonos_chaos.pushers import SimPusher
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.user_calls import Call, CallWatch, StandIns, WatchedSubmitting
 from clonos_chaos.user_graph import Ready
-from clonos_chaos.user_sinks import JOB_ID, KeptRows, OwnOutside, held_wrongly
+from clonos_chaos.user_sinks import KeptRows, OwnOutside, held_wrongly
 from clonos_chaos.world import Outcome, Settings, World, draw_calls_ahead, draw_options
 
 VIRTUAL_SECONDS_MAX: Final = 300

@@ -16,12 +16,14 @@ def complaints_of(world: World) -> list[str]:
     """What is wrong with the output of a job that has ended well; empty when nothing."""
     immediate = [row for outside in world.outsides.values() for row in outside.rows]
     transactional = [row for rows in world.committed.values() for row in rows]
+    for outside in world.outsides.values():
+        outside.compare()
     complaints = [text for outside in world.outsides.values() for text in outside.complaints]
     if world.outsides:
         complaints += _counted_wrongly(world, "immediate", immediate)
     if any(vertex.is_transactional for vertex in world.plan.vertices):
         complaints += _counted_wrongly(world, "transactional", transactional)
-    if world.outcome.rollbacks:
+    if world.outcome.rollbacks and not all(outside.withdraws for outside in world.outsides.values()):
         # What had left before the rollback may differ from what the next generation has drawn; nothing else may.
         complaints += contradictions(transactional)
     else:

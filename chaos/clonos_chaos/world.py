@@ -28,11 +28,11 @@ from clonos_chaos.fuzz_chain import Poisoned
 from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
 from clonos_chaos.network import DELAYS_NS, Network
 from clonos_chaos.oracle import Oracle
-from clonos_chaos.outsides import SimOutside
 from clonos_chaos.pushed_jobs import PushedJob
 from clonos_chaos.sim_coordinator import SimCoordinator
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
+from clonos_chaos.sim_tables import OutsideKind, Outsides, draw_kind
 from clonos_chaos.verdict import complaints_of
 
 if TYPE_CHECKING:
@@ -99,14 +99,6 @@ class Settings:
             domains=luck.choice((2, 3, 20)),
             spare_slots=luck.choice((0, 1, 2)),
         )
-
-
-def _outsides_of(plan: Plan) -> dict[TaskId, SimOutside]:
-    return {
-        task: SimOutside(plan.task_name(task))
-        for task in plan.tasks
-        if any(channel.receiver < 0 for channel in plan.outputs[task])
-    }
 
 
 @dataclass
@@ -194,7 +186,9 @@ class World:
         self.chain: dict[int, CheckpointMetadata] = {}
         self.store_term = 0  # the highest that was claimed
         self.slots: dict[SlotId, SimSlot] = {}
-        self.outsides = _outsides_of(self.plan)
+        kind = draw_kind(seed) if job is None else getattr(self.job, "outside_kind", OutsideKind.ALARMING)
+        self._outsides = Outsides(self.plan, kind)
+        self.outsides = self._outsides.by_task
         self.committed: dict[int, list[Any]] = {}
         self.committed_up_to = self._domain_turn = 0
         self.network = Network(
@@ -228,6 +222,7 @@ class World:
         finally:
             for slot in self.slots.values():
                 slot.kill()
+            self._outsides.close()
 
     def _run(self) -> Outcome:
         for _ in range(self.slots_needed):

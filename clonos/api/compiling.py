@@ -16,12 +16,22 @@ from typing import Any
 from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
 from clonos.api.hot import is_hot, may_be_hot
+from clonos.api.keyed_sinks import check_keyed, refuse_key
 from clonos.core.ids import OUTSIDE
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
 from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, look_every_ns
-from clonos.operators.edges import SeveralSinks, ToColumnKeys, ToEdge, ToKeys, ToOutside, ToSink, is_identity
+from clonos.operators.edges import (
+    SeveralSinks,
+    ToColumnKeys,
+    ToEdge,
+    ToKeys,
+    ToOutside,
+    ToSink,
+    WithoutKeys,
+    is_identity,
+)
 from clonos.operators.image import JobImage
 from clonos.operators.journal import JournalHead
 from clonos.operators.operator import Operator
@@ -148,6 +158,7 @@ class _Compiler:
                 "reads what nobody can be asked for again, and keepers is 0: what it has read would be lost with it",
                 "Set keepers to 1 or more, or read from files.",
             )
+        check_keyed(step, self._graph.steps, self._parallelism_of)
         for tap in step.taps if step.needs_columns else ():
             giver = self._graph.steps[tap.step]
             if not giver.gives_columns:
@@ -159,7 +170,10 @@ class _Compiler:
         if vertex is None:
             vertex = self._new_vertex(self._parallelism_of(step))
         parent = None if is_head else self._node_of[step.taps[0].step]
-        aligned = parent is None or self._keeps_places(vertex, step.taps[0])
+        head = len(vertex.nodes)
+        if is_head and step.sink is not None and step.taps[0].key is not None:
+            parent = vertex.add(_Node(step.name, WithoutKeys, True), None)
+        aligned = is_head or self._keeps_places(vertex, step.taps[0])
         number = vertex.add(_Node(step.name, self._maker(step, vertex), aligned and not step.needs_columns), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
@@ -168,7 +182,7 @@ class _Compiler:
         self._vertex_of.append(vertex)
         self._node_of.append(number)
         if is_head:
-            vertex.inputs = [Input(number, *self._connect(tap, vertex)) for tap in step.taps]
+            vertex.inputs = [Input(head, *self._connect(tap, vertex)) for tap in step.taps]
 
     def _fusable_vertex(self, step: Step) -> _Vertex | None:
         """The vertex of the only step before, if nothing cuts between them."""
@@ -259,6 +273,7 @@ class _Compiler:
         givers = [vertex for vertex in self._vertices if vertex.runs_user_code]
         if sink is None or not givers:
             return
+        refuse_key(ERRORS_STEP, sink)
         errors = self._new_vertex(1)
         errors.names.append((ERRORS_STEP, True))
         number = errors.add(_Node(ERRORS_STEP, self._sink_maker(sink, errors, ERRORS_STEP), False), None)

@@ -65,6 +65,8 @@ class Step:
     """A step as it was written. ``make`` gives its operator; a source and a sink get theirs when it is compiled.
 
     ``gives_columns``: not rows. ``needs_columns``: rows are no use to it. ``keeps_places``: one result a record.
+    ``keeps_rows``: its results are some of its records. ``gives_key``: the field of its results that is their key, and
+    says which task they come from; empty: the first of a tuple.
     ``parallelism`` None: that of the job; of a sink, that of the step before it. ``standby`` None: that of the job.
     """
 
@@ -82,6 +84,8 @@ class Step:
     gives_columns: bool = False
     needs_columns: bool = False
     keeps_places: bool = False
+    keeps_rows: bool = False
+    gives_key: str | None = None
 
 
 class JobGraph:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from clonos.api.faults import GraphRefused
-from clonos.api.graph import JobGraph, Tap
+from clonos.api.graph import AnySink, JobGraph, Tap
 from clonos.operators.operator import Operator
 from clonos.operators.process import Process
 
@@ -56,6 +56,10 @@ class Steps:
                     "Give it an object: each incarnation gets a copy of it.",
                 ) from error
         return self._step(kind, lambda name: partial(Process, name, function, is_keyed), options, runs_user_code=True)
+
+    def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
+        self._graph.check_sink(name or "sink", sink)
+        self._graph.add("sink", name, self._taps, parallelism=parallelism, sink=sink)
 
     def _union(self, others: Iterable[Steps]) -> tuple[Tap, ...]:
         taps = self._taps

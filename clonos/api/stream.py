@@ -66,7 +66,7 @@ class Stream(Steps, Generic[T]):
         """The records for which the predicate is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
-        return Stream(self._graph, self._step("filter", lambda _: make, options, runs_user_code=True))
+        return Stream(self._graph, self._step("filter", lambda _: make, options, runs_user_code=True, keeps_rows=True))
 
     def flat_map(
         self,
@@ -165,8 +165,7 @@ class Stream(Steps, Generic[T]):
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Where records leave the job. A sink object is used once: several streams come to one sink by ``union``."""
-        self._graph.check_sink(name or "sink", sink)
-        self._graph.add("sink", name, self._taps, parallelism=parallelism, sink=sink)
+        self._sink(sink, name, parallelism)
 
 
 class KeyedStream(Steps, Generic[K, T]):
@@ -220,7 +219,7 @@ class KeyedStream(Steps, Generic[K, T]):
         """After each record (key, all values so far taken together): ``function(so far, value)``."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.Reduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True))
+        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, gives_key=""))
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
@@ -228,7 +227,7 @@ class KeyedStream(Steps, Generic[K, T]):
         """After each record (key, number of its records so far)."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options))
+        return Stream(self._graph, self._step("count", make, options, gives_key=""))
 
     def process(
         self,
@@ -246,6 +245,10 @@ class KeyedStream(Steps, Generic[K, T]):
     def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
         """The records of several streams with keys of one kind, each stream's in its order."""
         return KeyedStream(self._graph, self._union(others))
+
+    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
+        """Where the records leave the job, without their keys: all of one key from one task."""
+        self._sink(sink, name, parallelism)
 
     def window(self, kind: Tumbling) -> WindowedStream[K, T]:
         """Windows of each key; say next what to make of them."""

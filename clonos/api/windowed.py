@@ -138,4 +138,5 @@ class WindowedStream(Steps, Generic[K, T]):
             lambda step: partial(Window, step, size_ns, aggregate),
             options,
             runs_user_code=runs_user_code,
+            gives_key=WindowResult._fields[0],
         )

@@ -174,6 +174,38 @@ class RowNotWritable(JobError):
         return f"{self.output} cannot take the row {self.row}: {self.reason}."
 
 
+class TableRefused(JobError):
+    """The database does not take what the job gives it."""
+
+    def __init__(self, table: str, doing: str, reason: str) -> None:
+        super().__init__(table, doing, reason)
+        self.table = table
+        self.doing = doing
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the table {self.table} refused {self.doing}: {self.reason}. Nothing of this batch was written."
+            " Mend the rows with a step before the sink, or the table."
+        )
+
+
+class TableUnavailable(EnvironmentFault):
+    """The database cannot be used now."""
+
+    def __init__(self, table: str, doing: str, reason: str) -> None:
+        super().__init__(table, doing, reason)
+        self.table = table
+        self.doing = doing
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the database of the table {self.table} failed at {self.doing}: {self.reason}. Nothing is lost or written"
+            " twice: see that it runs, has space and can be reached from every process of the job, then resume."
+        )
+
+
 def row_not_writable(output: str, index: int, row: object, reason: str) -> RowNotWritable:
     """The error for a row of any type, with as much of it as fits a line."""
     text = repr(row)

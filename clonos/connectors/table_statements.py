@@ -10,6 +10,10 @@ from typing import Any
 from clonos.connectors.faults import ConnectorMisused
 
 OUTSIDE_TABLE = "clonos_outside"
+PREVIOUS_TABLE = "clonos_previous"
+TASK_COLUMN, NUMBER_COLUMN = "clonos_task", "clonos_number"
+"""Columns in which a row says whose output it is, and which one."""
+
 PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
 _OUTSIDE_TYPES = {
     "job_id": "VARCHAR(255) NOT NULL",
@@ -18,6 +22,17 @@ _OUTSIDE_TYPES = {
     "incarnation": "BIGINT NOT NULL",
     "next_number": "BIGINT NOT NULL",
 }
+_PREVIOUS_TYPES = {
+    "job_id": "VARCHAR(255) NOT NULL",
+    "task": "VARCHAR(255) NOT NULL",
+    "number": "BIGINT NOT NULL",
+    "row_key": "TEXT NOT NULL",
+    "previous": "TEXT",
+    "written": "TEXT",
+    "follows": "BIGINT",
+}
+_OF_TASK = "job_id = :job_id AND task = :task"
+_NUMBERED = f" WHERE {TASK_COLUMN} = :writer AND {NUMBER_COLUMN} >= :first"
 
 
 class Statement:
@@ -70,16 +85,106 @@ class Dialect:
         """SQL whose parameters are written ``:name``."""
         return Statement(sql, self.paramstyle)
 
-    def create_table(self, table: str, columns: Mapping[str, str]) -> Statement:
-        """``columns``: name to type; no type at all where the database needs none."""
-        defined = ", ".join(f"{self.name(column)} {kind}".strip() for column, kind in columns.items())
-        return Statement(f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({defined})", "qmark")
+    def create_table(self, table: str, columns: Mapping[str, str], key_columns: Sequence[str]) -> Statement:
+        """``columns``: name to type, or to nothing where the database needs none. Without a key rows bear numbers."""
+        defined = [f"{self.name(column)} {kind}".strip() for column, kind in columns.items()]
+        if key_columns:
+            defined.append(f"UNIQUE ({', '.join(map(self.name, key_columns))})")
+        else:
+            defined += [f"{TASK_COLUMN} VARCHAR(255)", f"{NUMBER_COLUMN} BIGINT"]
+            defined.append(f"UNIQUE ({TASK_COLUMN}, {NUMBER_COLUMN})")
+        return Statement(f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({', '.join(defined)})", "qmark")
 
-    def insert(self, table: str, columns: Sequence[str]) -> Statement:
-        """Parameters are ``c0``, ``c1``, ... in the order of the columns."""
+    def look(self, table: str) -> Statement:
+        """No rows, but the names of all columns."""
+        return Statement(f"SELECT * FROM {self.table(table)} WHERE 1 = 0", "qmark")
+
+    def insert(self, table: str, columns: Sequence[str], has_number: bool = False) -> Statement:
+        """Parameters are ``c0``, ``c1``, ... in the order of the columns, and perhaps ``writer`` and ``number``."""
+        names = [self.name(column) for column in columns]
+        places = [f":c{number}" for number in range(len(columns))]
+        if has_number:
+            names += [TASK_COLUMN, NUMBER_COLUMN]
+            places += [":writer", ":number"]
+        return self.statement(f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({', '.join(places)})")
+
+    # ------------------------------------------------------------------ rows that bear numbers
+
+    def count_numbered(self, table: str) -> Statement:
+        """Of the output of ``writer`` from ``first`` on: how many rows are there, and the lowest number."""
+        return self.statement(f"SELECT COUNT(*), MIN({NUMBER_COLUMN}) FROM {self.table(table)}{_NUMBERED}")
+
+    def delete_numbered(self, table: str) -> Statement:
+        """The output of ``writer`` from ``first`` on."""
+        return self.statement(f"DELETE FROM {self.table(table)}{_NUMBERED}")
+
+    # ------------------------------------------------------------------ rows under a key
+
+    def find_keys(self, table: str, columns: Sequence[str], key_columns: Sequence[str], count: int) -> Statement:
+        """The rows of ``count`` keys, each behind its place among them. Parameters: ``k0_0``, ``k0_1``, ``k1_0`` ..."""
         names = ", ".join(self.name(column) for column in columns)
-        places = ", ".join(f":c{number}" for number in range(len(columns)))
-        return self.statement(f"INSERT INTO {self.table(table)} ({names}) VALUES ({places})")
+        return self.statement(
+            " UNION ALL ".join(
+                f"SELECT {place} AS clonos_place, {names} FROM {self.table(table)}{self._where(key_columns, place)}"
+                for place in range(count)
+            )
+        )
+
+    def update_key(self, table: str, columns: Sequence[str], key_columns: Sequence[str]) -> Statement:
+        """Parameters are ``c0``, ... and the key's ``k0_0``, ..."""
+        changes = ", ".join(f"{self.name(column)} = :c{number}" for number, column in enumerate(columns))
+        return self.statement(f"UPDATE {self.table(table)} SET {changes}{self._where(key_columns)}")
+
+    def delete_key(self, table: str, key_columns: Sequence[str]) -> Statement:
+        """Parameters are the key's ``k0_0``, ..."""
+        return self.statement(f"DELETE FROM {self.table(table)}{self._where(key_columns)}")
+
+    def _where(self, key_columns: Sequence[str], place: int = 0) -> str:
+        parts = (f"{self.name(column)} = :k{place}_{number}" for number, column in enumerate(key_columns))
+        return f" WHERE {' AND '.join(parts)}"
+
+    @property
+    def create_previous(self) -> Statement:
+        """The table of what rows under a key were before."""
+        defined = ", ".join(f"{column} {kind}" for column, kind in _PREVIOUS_TYPES.items())
+        sql = f"CREATE TABLE IF NOT EXISTS {PREVIOUS_TABLE} ({defined}, PRIMARY KEY (job_id, task, number))"
+        return Statement(sql, "qmark")
+
+    @property
+    def insert_previous(self) -> Statement:
+        """What output ``number`` has changed."""
+        columns = ", ".join(_PREVIOUS_TYPES)
+        places = ", ".join(f":{column}" for column in _PREVIOUS_TYPES)
+        return self.statement(f"INSERT INTO {PREVIOUS_TABLE} ({columns}) VALUES ({places})")
+
+    @property
+    def find_previous(self) -> Statement:
+        """What a task's output from ``first`` on has changed, in its order."""
+        return self.statement(
+            f"SELECT number, row_key, previous, written, follows FROM {PREVIOUS_TABLE}"
+            f" WHERE {_OF_TASK} AND number >= :first ORDER BY number"
+        )
+
+    @property
+    def update_previous(self) -> Statement:
+        """What output ``number`` has left, where what came behind it was withdrawn."""
+        return self.statement(f"UPDATE {PREVIOUS_TABLE} SET written = :written WHERE {_OF_TASK} AND number = :number")
+
+    @property
+    def delete_previous(self) -> Statement:
+        """The same, forgotten."""
+        return self.statement(f"DELETE FROM {PREVIOUS_TABLE} WHERE {_OF_TASK} AND number >= :first")
+
+    @property
+    def forget_previous(self) -> Statement:
+        """What a task's output below ``before`` has changed is forgotten, if this life of it is registered."""
+        return self.statement(
+            f"DELETE FROM {PREVIOUS_TABLE} WHERE {_OF_TASK} AND number < :before AND EXISTS"
+            f" (SELECT 1 FROM {OUTSIDE_TABLE} WHERE {_OF_TASK}"
+            " AND generation = :generation AND incarnation = :incarnation)"
+        )
+
+    # ------------------------------------------------------------------ registrations
 
     @property
     def create_outside(self) -> Statement:

@@ -28,6 +28,7 @@ class Effects:
     def __init__(self, hosted: Hosted) -> None:
         self.hosted = hosted
         self.outside: OutsideEnd | None = None
+        self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
         self.keepers: dict[SlotId, KeeperLink] = {}
         self.calls: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect that wait
         self.journal = Journal(hosted) if hosted.plan.is_journalled(hosted.task) else None
@@ -38,6 +39,7 @@ class Effects:
         """The task has a channel to the outside: registers."""
         hosted, view = self.hosted, self.hosted.slot.view
         self.outside = OutsideEnd(log)
+        self.completed_seq = log.next_seq
         hosted.shell.open_outside(hosted.task, hosted.incarnation, view.generation, view.job_id, log.next_seq)
 
     @property
@@ -99,6 +101,13 @@ class Effects:
         assert self.outside is not None
         self.outside.confirm(next_number)
         self.hosted.acknowledge_snapshots()
+
+    def on_completed(self, snapshot: Snapshot) -> None:
+        """Another checkpoint is complete. It and the one before are kept: no restart goes back behind that one."""
+        if self.outside is not None:
+            hosted, oldest_seq = self.hosted, self.completed_seq
+            self.completed_seq = self.position_in(snapshot)
+            hosted.shell.forget_outside(hosted.task, hosted.incarnation, oldest_seq)
 
     # ------------------------------------------------------------------ the keepers
 

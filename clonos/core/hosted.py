@@ -351,6 +351,7 @@ class Hosted:
         if snapshot is None:
             return
         forget_output(self.sendings, snapshot)
+        self.effects.on_completed(snapshot)
         if self.effects.journal is not None:
             self.effects.journal.truncate(snapshot.journal_offset_bytes)
 

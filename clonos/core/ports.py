@@ -281,6 +281,9 @@ class SlotShell(Protocol):
     ) -> None:
         """Writes in order; ``on_outside_confirmed(task, incarnation, next_number)``."""
 
+    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
+        """No restart goes back behind this number any more: behind the writes so far, if the outside can withdraw."""
+
     def now_ns(self) -> int:
         """Monotonic time."""
 

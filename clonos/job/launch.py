@@ -172,7 +172,7 @@ def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions, checkpoint: 
 def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
     withdraw: Callable[[str, int], list[int]] | None = getattr(sink, "withdraw", None)
     if withdraw is None:
-        if is_going_back:
+        if is_going_back and not getattr(sink, "is_withdrawing", False):
             logger.warning("the output of %s after checkpoint %d cannot be taken back: it stays", name, checkpoint)
         return
     taken = withdraw(job_id, checkpoint)

@@ -166,7 +166,10 @@ class OutsideIdentity(NamedTuple):
 
 @runtime_checkable
 class ImmediateSink(Protocol):
-    """Output leaves as soon as the keepers hold its causes; repeated output is dropped by number."""
+    """Output leaves as soon as the keepers hold its causes; repeated output is dropped by number.
+
+    One whose outside withdraws output when it is registered says so by an attribute ``is_withdrawing = True``.
+    """
 
     def outside(self) -> Outside:
         """A connection to the outside, made in the sink task's slot."""
@@ -175,9 +178,9 @@ class ImmediateSink(Protocol):
 class Registration(NamedTuple):
     """An outside's answer to a registration.
 
-    ``next_number``: of the next output, in the identity's generation. ``superseded_next``: where an earlier generation
-    had come to, if this is the first registration of a new one, else None: output from ``restored_number`` up to there
-    has left already and may leave again (an alarm is raised with these numbers).
+    ``next_number``: of the next output, in the identity's generation. ``superseded_next``: where the output of earlier
+    generations ends that could not be withdrawn, if this is the first registration of a new one, else None: output from
+    ``restored_number`` up to there has left and may leave again (an alarm is raised with these numbers).
     """
 
     next_number: int
@@ -189,13 +192,49 @@ class Outside(Protocol):
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
         """Fences earlier incarnations and answers the number of the next output (0 at first). The first registration of
-        a new generation sets it to ``restored_number``, from where the rolled-back job goes on."""
+        a new generation sets it to ``restored_number``, from where the rolled-back job goes on; an outside that can
+        withdraws, in the same atom, all output from there on."""
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Rows numbered from ``first_number``, in one atom with the next number, which is answered. What lies below
         the outside's next number is dropped. Raises ``OutsideFenced`` if a later incarnation has registered."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class ForgettingOutside(Protocol):
+    """What an ``Outside`` has besides that keeps something to be able to withdraw output."""
+
+    def forget(self, before_number: int) -> None:
+        """The checkpoints that are kept hold all output below ``before_number``: what would withdraw it may go. Called
+        in order with writes, after each completed checkpoint; a call that raises is not repeated."""
+
+
+def forget(outside: object, before_number: int) -> None:
+    """Tells an outside what it may forget, if it keeps anything."""
+    if isinstance(outside, ForgettingOutside):
+        outside.forget(before_number)
+
+
+@runtime_checkable
+class KeyedSink(Protocol):
+    """What an ``ImmediateSink`` has besides that keeps one row for each key: the stream must be keyed by the key.
+
+    ``key_columns``: names of the key's columns; empty: there is no key. ``columns``: names of all columns, in the order
+    of a tuple's fields.
+    """
+
+    @property
+    def key_columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def columns(self) -> tuple[str, ...] | None: ...
+
+
+def keyed_sink(sink: object) -> KeyedSink | None:
+    """The sink, if it keeps one row for each key."""
+    return sink if isinstance(sink, KeyedSink) and sink.key_columns else None
 
 
 class OutsideFenced(Exception):

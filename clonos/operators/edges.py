@@ -32,6 +32,19 @@ class ToEdge(Operator):
         self._collector.columns(self._port, batch)
 
 
+class WithoutKeys(Operator):
+    """What a keyed sink gets: the records without the keys that brought them to its task."""
+
+    def rows(self, rows: list[Any]) -> None:
+        self.out.rows([value for _, value in rows])
+
+    def keys(self, keys: list[Any]) -> None:
+        self.out.rows(keys)
+
+    def keyed_columns(self, batch: RecordBatch, column: str) -> None:
+        self.out.columns(batch)
+
+
 class ToOutside(Operator):
     """Rows leave for the outside of an immediate sink."""
 

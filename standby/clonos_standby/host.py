@@ -310,6 +310,11 @@ class SlotHost:
         if (found := self._outsides.get((task, incarnation))) is not None:
             found.write(first_seq, count, kind, payload)
 
+    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
+        """Behind the writes so far."""
+        if (found := self._outsides.get((task, incarnation))) is not None:
+            found.forget(before_number)
+
     def now_ns(self) -> int:
         """Monotonic time."""
         return time.monotonic_ns()

@@ -21,7 +21,7 @@ from clonos.core.recorder import Suspended
 from clonos.core.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
 from clonos.io.fault_points import FaultPoints
-from clonos.operators.connect import ImmediateSink, Outside, OutsideFenced, OutsideIdentity
+from clonos.operators.connect import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
 from clonos_standby.inbox import Inbox
 
 logger = logging.getLogger("clonos.slot")
@@ -62,10 +62,11 @@ class OutsideThread:
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
         self._slot, self._inbox = slot, inbox
-        self._writes: SimpleQueue[_Write | None] = SimpleQueue()
-        self._put_back: _Write | None = None
+        self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget what lies below
+        self._put_back: _Write | int | None = None
         self._end = Event()
         self._outside: Outside | None = None
+        self._is_registered = False
         self._at = (0, 0)
         self.thread = Thread(target=self._run, name=f"outside {identity.task_name}", daemon=True)
         self.thread.start()
@@ -73,6 +74,10 @@ class OutsideThread:
     def write(self, first_seq: int, count: int, kind: int, payload: bytes) -> None:
         """Soon, behind what was queued before."""
         self._writes.put((first_seq, count, kind, payload))
+
+    def forget(self, before_number: int) -> None:
+        """No restart goes back behind this number; soon, behind what was queued before."""
+        self._writes.put(before_number)
 
     def close(self) -> None:
         """Ends after the call that is being made."""
@@ -99,6 +104,7 @@ class OutsideThread:
 
     def _serve(self) -> None:
         registration = self._persist(lambda outside: outside.register(self._identity, self._restored_number))
+        self._is_registered = True
         if self._faults is not None:
             self._faults.reach("outside opened", self._identity.task_name)
         self._inbox.put(
@@ -109,6 +115,9 @@ class OutsideThread:
             registration.superseded_next,
         )
         while (write := self._next()) is not None:
+            if isinstance(write, int):
+                self._forget(write)
+                continue
             first_seq, count, rows = self._joined(write)
             self._at = (first_seq, count)
             next_number = self._persist(lambda outside, f=first_seq, r=rows: outside.write(f, r))
@@ -116,8 +125,18 @@ class OutsideThread:
                 self._faults.reach("outside written", self._identity.task_name, str(next_number))
             self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
 
-    def _next(self) -> _Write | None:
-        write, self._put_back = self._put_back or self._writes.get(), None
+    def _forget(self, before_number: int) -> None:
+        """What cannot be forgotten now is so with the next checkpoint."""
+        try:
+            forget(self._outside, before_number)
+        except Exception as error:  # noqa: BLE001 connectors may raise anything
+            logger.info("the outside of %s keeps what it could forget: %r", self._identity.task_name, error)
+            self._leave()
+
+    def _next(self) -> _Write | int | None:
+        write, self._put_back = self._put_back, None
+        if write is None:
+            write = self._writes.get()
         return None if self._end.is_set() else write
 
     def _joined(self, write: _Write) -> tuple[int, int, list[Any]]:
@@ -131,7 +150,7 @@ class OutsideThread:
                 break
             if following is None:  # the end flag is set already
                 break
-            if following[0] != first_seq + count:
+            if isinstance(following, int) or following[0] != first_seq + count:
                 self._put_back = following
                 break
             count += following[1]
@@ -143,7 +162,7 @@ class OutsideThread:
         backoff_s = BACKOFF_FIRST_S
         for attempt in range(ATTEMPTS_MAX):
             try:
-                return call(self._connected(is_registered=attempt > 0))
+                return call(self._connected())
             except (OutsideFenced, _Ended):
                 raise
             except Exception as error:
@@ -157,10 +176,11 @@ class OutsideThread:
             backoff_s = min(BACKOFF_S_MAX, backoff_s * 2)
         raise AssertionError("the last attempt returns or raises")
 
-    def _connected(self, is_registered: bool) -> Outside:
+    def _connected(self) -> Outside:
+        """The connection; a new one is registered, unless the call that it is for does so and wants the answer."""
         if self._outside is None:
             self._outside = self._sink.outside()
-            if is_registered:
+            if self._is_registered:
                 self._outside.register(self._identity, self._restored_number)
         return self._outside
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sqlite3
@@ -61,6 +62,8 @@ class Typed:
             'counted = drawn.key_by(lambda row: row["n"] % 3).stateful_map(\n'
             '    lambda _, seen, row: ((seen or 0) + 1, row | {"seen": (seen or 0) + 1}))\n'
             'counted.sink(files.jsonl("output"))\n'
+            'latest = counted.map(lambda row: {"key": row["n"] % 3, "seen": row["seen"], "draw": row["draw"]})\n'
+            'latest.key_by("key").sink(sqlite("table.db", "latest", ["key", "seen", "draw"], upsert="key"))\n'
         )
         (folder / "job.py").write_text(job, "utf-8")
 
@@ -86,47 +89,118 @@ class Typed:
             _, errors = process.communicate()
         return errors
 
-    def stored(self) -> list[tuple[int, int]]:
-        """Rows of the table."""
+    def stored(self, table: str = "drawn", columns: str = "n, draw") -> list[Any]:
+        """Rows of a table."""
         if not (self.folder / "table.db").exists():
             return []
-        with closing(sqlite3.connect(self.folder / "table.db")) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'drawn'").fetchone():
+        with closing(sqlite3.connect(self.folder / "table.db", timeout=20)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 return []
-            return connection.execute("SELECT n, draw FROM drawn ORDER BY rowid").fetchall()
+            return connection.execute(f"SELECT {columns} FROM {table} ORDER BY rowid").fetchall()
+
+    def seen(self) -> int:
+        """How many records are counted in the table of one row a key."""
+        return sum(seen for (seen,) in self.stored("latest", "seen"))
+
+    def checkpoints(self) -> list[int]:
+        """That have completed."""
+        store = CheckpointStore(str(self.folder / ".clonos" / "typed"))
+        store.find_job()
+        return store.checkpoints()
+
+    def end(self, records: int, *arguments: str) -> str:
+        """Runs a driver to the end of the input; what it wrote to standard error."""
+        self.gate.end(records)
+        last = self.start("100ms", *arguments)
+        _, errors = last.communicate(timeout=LIMIT_S)
+        assert last.returncode == 0, errors
+        return errors
+
+    def check(self, records: int) -> None:
+        """All outputs have each record once, with one draw."""
+        rows = committed(self.folder / "output")
+        assert Counter(row["n"] for row in rows) == Counter(range(records))
+        for key in range(3):
+            assert [row["seen"] for row in rows if row["n"] % 3 == key] == list(range(1, records // 3 + 1))
+        assert sorted(self.stored()) == sorted((row["n"], row["draw"]) for row in rows)
+        latest = {row["n"] % 3: (row["n"] % 3, row["seen"], row["draw"]) for row in rows}
+        assert sorted(self.stored("latest", "key, seen, draw")) == sorted(latest.values())
 
 
-def superseded(errors: str) -> list[tuple[int, int]]:
-    """(first, next) number of output that may leave again, as the driver's log says."""
-    pattern = re.compile(r"WARNING clonos.*output (\d+) to (\d+) of \S+ had left before the rollback")
-    return [(int(first), int(last) + 1) for first, last in pattern.findall(errors)]
+def withdrawn(errors: str, table: str) -> int:
+    """How much output was withdrawn from a table, as the driver's log says."""
+    pattern = re.compile(rf"WARNING clonos.*output (\d+) to (\d+) of \S+ was withdrawn from the table {table}:")
+    return sum(int(last) - int(first) + 1 for first, last in pattern.findall(errors))
 
 
-def test_a_driver_is_killed_twice_and_only_what_was_told_leaves_again(tmp_path: Path) -> None:
+def test_a_driver_is_killed_twice_and_its_tables_end_exactly_once(tmp_path: Path) -> None:
     typed = Typed(tmp_path)
-    typed.gate.open_to(100)
+    typed.gate.open_to(102)
     typed.kill_when(lambda: len(committed(tmp_path / "output")) > 0)
-    left = len(typed.stored())
-    typed.gate.open_to(200)
+    left, left_seen = len(typed.stored()), typed.seen()
+    typed.gate.open_to(201)
     # The second driver dies before its first checkpoint: what it let out counts for nobody either.
-    errors = typed.kill_when(lambda: len(typed.stored()) > left + 50, "--resume", checkpoint_every="1h")
-    told = superseded(errors)
-    typed.gate.end(300)
-    last = typed.start("100ms", "--resume")
-    _, errors = last.communicate(timeout=LIMIT_S)
-    assert last.returncode == 0, errors
-    told += superseded(errors)
+    errors = typed.kill_when(
+        lambda: len(typed.stored()) > left + 50 and typed.seen() > left_seen + 10, "--resume", checkpoint_every="1h"
+    )
+    errors += typed.end(300, "--resume")
+    typed.check(300)
+    assert withdrawn(errors, "drawn") > 50
+    assert withdrawn(errors, "latest") > 0
+    assert "had left before the rollback" not in errors
 
-    rows = committed(tmp_path / "output")
-    assert Counter(row["n"] for row in rows) == Counter(range(300))
-    for key in range(3):
-        assert [row["seen"] for row in rows if row["n"] % 3 == key] == list(range(1, 101))
-    stored = typed.stored()
+
+def test_a_driver_that_goes_back_to_an_earlier_checkpoint_takes_its_tables_along(tmp_path: Path) -> None:
+    typed = Typed(tmp_path)
+
+    def manifests() -> int:
+        return len(list((tmp_path / "output" / "_manifests").glob("[0-9]*.json")))
+
+    def has_committed(checkpoints: int) -> Callable[[], bool]:
+        """Lets in a few records at each look, so that no two checkpoints hold the same, until so many are complete."""
+        reach, before = itertools.count(len(typed.stored()), 6), manifests()
+
+        def is_there() -> bool:
+            typed.gate.open_to(next(reach))
+            return manifests() >= before + checkpoints
+
+        return is_there
+
+    typed.kill_when(has_committed(2))
+    typed.kill_when(has_committed(3), "--resume")
+    *_, before, _ = typed.checkpoints()
+    left = len(typed.stored())
+    errors = typed.end(left + 300 - left % 3, "--resume", "--checkpoint", str(before))
+    typed.check(left + 300 - left % 3)
+    assert "cannot be taken back" not in errors
+    assert "had left before the rollback" not in errors
+    assert withdrawn(errors, "drawn") > 0
+    assert withdrawn(errors, "latest") > 0
+
+
+def test_a_table_that_others_have_made_keeps_the_alarm_which_is_said_at_the_start(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "table.db")) as connection:
+        connection.execute("CREATE TABLE drawn (n INTEGER, draw INTEGER)")
+    typed = Typed(tmp_path)
+    typed.gate.open_to(102)
+    first = typed.kill_when(lambda: len(committed(tmp_path / "output")) > 0)
+    assert first.count("the table drawn has no columns clonos_task and clonos_number") == 1
+    left = len(typed.stored())
+    typed.gate.open_to(201)
+    errors = typed.kill_when(lambda: len(typed.stored()) > left + 50, "--resume", checkpoint_every="1h")
+    errors += typed.end(300, "--resume")
+    told = [(int(number), int(last) + 1) for number, last in SUPERSEDED.findall(errors)]
     twice = Counter(range(300)) + sum((Counter(range(*these)) for these in told), Counter())
+    stored = typed.stored()
+    assert sum(stop - start for start, stop in told) > 50
     assert Counter(n for n, _ in stored) == twice
     # What the job goes on from is what it says last.
     draws = dict(stored)
-    assert all(draws[row["n"]] == row["draw"] for row in rows)
+    assert all(draws[row["n"]] == row["draw"] for row in committed(tmp_path / "output"))
+
+
+SUPERSEDED = re.compile(r"WARNING clonos.*output (\d+) to (\d+) of \S+ had left before the rollback")
+"""Output that may leave again, as the driver's log says."""
 
 
 class Described:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clonos_chaos.sim_tables import OutsideKind
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
@@ -24,6 +25,15 @@ def test_f30_without_keepers_an_immediate_sink_may_only_repeat_and_an_alarm_numb
         announced = [fields for _, fields in world.warnings if "first" in fields]
         repeated = sum(int(fields["next"]) - int(fields["first"]) for fields in announced)
         assert repeated >= sum(len(outside.superseded) for outside in world.outsides.values()) > 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OutsideKind if kind is not OutsideKind.ALARMING])
+def test_f30_a_table_ends_exactly_once_although_its_writer_dies_with_its_keepers(kind: OutsideKind) -> None:
+    for world in played(30, f"writer of a table dies with its keepers: {kind}"):  # its verdict compares the table
+        assert is_done(world)
+        assert world.outcome.rollbacks >= 1
+        assert sum(outside.withdrawn for outside in world.outsides.values()) > 0
+        assert not [fields for _, fields in world.warnings if "first" in fields]
 
 
 def test_f30_without_keepers_a_transactional_sink_stays_exactly_once() -> None:

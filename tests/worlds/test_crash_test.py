@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, values
+from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, sqlite, values
 from clonos.core.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
 from clonos_chaos import user_world
@@ -106,6 +106,26 @@ def test_an_immediate_sink_that_takes_rows_twice_is_caught() -> None:
 
     crash_test(with_sink(jobs.Table), seeds=SEEDS)
     assert "CarelessTable" in failing(with_sink(jobs.CarelessTable)).complaint
+
+
+def test_an_immediate_sink_that_withdraws_is_held_to_it() -> None:
+    def with_sink(sink: type) -> Any:
+        return lambda: jobs.spread(lambda number: number, sink(), checkpoint_every="20ms")
+
+    rollbacks: list[int] = []
+    crash_test(
+        with_sink(jobs.WithdrawingTable), seeds=range(60), check=lambda outputs: rollbacks.append(outputs.rollbacks)
+    )
+    assert sum(rollbacks) > 0
+    assert "of what LeavingTable.rows holds" in failing(with_sink(jobs.LeavingTable)).complaint
+    assert "and says by is_withdrawing that it withdraws" in failing(with_sink(jobs.BoastingTable)).complaint
+
+
+def test_a_sink_with_a_key_needs_its_stream_keyed_here_too() -> None:
+    job = Job("keyed")
+    job.source(values([{"word": "a", "n": 1}])).sink(sqlite("never.db", "words", ["word", "n"], upsert="word"))
+    with pytest.raises(JobError, match="its stream is not keyed by that"):
+        crash_test(job)
 
 
 def test_a_transactional_sink_that_commits_twice_is_caught() -> None:

@@ -176,6 +176,63 @@ class TableConnection:
         pass
 
 
+class WithdrawingTable(Table):
+    """Says nothing of what it has taken back, for nothing of it is left."""
+
+    is_withdrawing = True
+
+    def outside(self) -> TableConnection:
+        return WithdrawingConnection(self)
+
+
+class WithdrawingConnection(TableConnection):
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        return Registration(super().register(identity, restored_number).next_number, None)
+
+
+class LeavingTable(WithdrawingTable):
+    """Says so too, and leaves what is to be made again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counting: list[Any] = []
+        self.left: list[Any] = []
+
+    def outside(self) -> TableConnection:
+        return LeavingConnection(self)
+
+    @property
+    def rows(self) -> list[Any]:
+        return self.left + self.counting
+
+    @rows.setter
+    def rows(self, rows: list[Any]) -> None:
+        self.counting = rows
+
+
+class LeavingConnection(WithdrawingConnection):
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        table, life = self.table, (identity.generation, identity.incarnation)
+        self.life = life
+        if life[0] > table.life[0] > 0:
+            table.left += table.counting[restored_number:]
+            del table.counting[restored_number:]
+        table.life = life
+        return Registration(len(table.counting), None)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        if self.life != self.table.life:
+            raise OutsideFenced
+        self.table.counting += rows[max(0, len(self.table.counting) - first_number) :]
+        return len(self.table.counting)
+
+
+class BoastingTable(Table):
+    """Says that it withdraws, and when it is registered what it has left."""
+
+    is_withdrawing = True
+
+
 class CarelessTable(Table):
     """Takes every row that comes, from whomever."""
 

@@ -228,6 +228,10 @@ class RecordingShell(SlotShell):
         what = self.words.elements(kind, count, 0, payload)
         self.said.append(f"outside <- {self.words.life(task, incarnation)}: {what} from {first_seq}")
 
+    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
+        life = self.words.life(task, incarnation)
+        self.said.append(f"the outside of {life} may forget what lies below {before_number}")
+
     def now_ns(self) -> int:
         return self.now
 

@@ -154,6 +154,64 @@ def test_a_failed_call_is_made_again_on_a_new_connection_that_is_registered() ->
     assert ledger.registered >= 2
 
 
+class Superseding(Ledger):
+    """Answers the first registration of a generation with what had left before, and later ones without."""
+
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        answer = super().register(identity, restored_number)
+        return Registration(answer.next_number, 9) if self.registered == 1 else answer
+
+
+def test_a_registration_that_is_tried_again_still_says_what_had_left() -> None:
+    ledger, told = Superseding(ConnectionError("no")), Told()
+    thread = begin(ledger, told)
+    assert told.next() == ("on_outside_opened", (0, 7, 0, 9))
+    end(thread)
+
+
+class Forgetting(Ledger):
+    """Keeps something for withdrawals."""
+
+    def __init__(self, *faults: Exception | None) -> None:
+        super().__init__(*faults)
+        self.forgotten: list[tuple[int, int]] = []  # (before, how many rows were there)
+
+    def forget(self, before_number: int) -> None:
+        self._raise()
+        self.forgotten.append((before_number, len(self.rows)))
+
+
+def test_what_may_be_forgotten_is_told_behind_the_writes_so_far() -> None:
+    ledger, told = Forgetting(), Told()
+    ledger.may_go_on.clear()
+    thread = begin(ledger, told)
+    thread.forget(0)
+    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.forget(1)
+    thread.write(1, 1, Kind.ROWS, encode_rows(["b"]))
+    thread.forget(2)
+    ledger.may_go_on.set()
+    assert [told.next()[0] for _ in range(3)] == ["on_outside_opened", *["on_outside_confirmed"] * 2]
+    thread.write(2, 1, Kind.ROWS, encode_rows(["c"]))
+    assert told.next() == ("on_outside_confirmed", (0, 7, 3))
+    end(thread)
+    assert ledger.forgotten == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_an_outside_that_cannot_forget_goes_on_registered() -> None:
+    ledger, told = Forgetting(None, None, EnvironmentFault("busy"), None), Told()
+    thread = begin(ledger, told)
+    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.forget(1)
+    assert [told.next()[0] for _ in range(2)] == ["on_outside_opened", "on_outside_confirmed"]
+    thread.write(1, 1, Kind.ROWS, encode_rows(["b"]))
+    assert told.next() == ("on_outside_confirmed", (0, 7, 2))
+    end(thread)
+    assert ledger.forgotten == []
+    assert ledger.registered == 2
+    assert ledger.rows == ["a", "b"]
+
+
 def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_tried_again() -> None:
     ledger, told = Ledger(*[EnvironmentFault("down")] * 100), Told()
     thread = begin(ledger, told)

@@ -1,0 +1,52 @@
+"""Sinks that keep one row a key: all records of a key have to come from one task, so their stream has to be keyed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from clonos.api.faults import GraphRefused
+from clonos.operators.connect import KeyedSink, keyed_sink
+
+if TYPE_CHECKING:
+    from clonos.api.graph import Step, Tap
+
+
+def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
+    """GraphRefused: the sink has a key, and the stream is not known to be keyed by columns of it."""
+    sink = keyed_sink(step.sink)
+    if sink is None:
+        return
+    for tap in step.taps:
+        key = _key_column(tap, step, steps, parallelism_of, sink)
+        if key not in sink.key_columns:
+            columns, by = ", ".join(sink.key_columns), "" if key is None else f" but by {key}"
+            raise GraphRefused(
+                step.name,
+                f"replaces rows by {columns}, and its stream is not keyed by that{by}",
+                f'Put .key_by("{sink.key_columns[0]}") before the sink: all rows of a key have to come from one task.',
+            )
+
+
+def refuse_key(name: str, sink: object) -> None:
+    """GraphRefused: the sink has a key, and what it is given can have none."""
+    keyed = keyed_sink(sink)
+    if keyed is not None:
+        columns = ", ".join(keyed.key_columns)
+        raise GraphRefused(name, f"replaces rows by {columns}, and errors have no key", "Leave out upsert=.")
+
+
+def _key_column(
+    tap: Tap, step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int], sink: KeyedSink
+) -> str | None:
+    """The column that a stream is keyed by, as far as its description says."""
+    while tap.key is None:
+        giver = steps[tap.step]
+        if tap.exchange != "forward" or parallelism_of(giver) != parallelism_of(step):
+            return None
+        if giver.gives_key is not None:
+            return giver.gives_key or (sink.columns or ("",))[0]
+        if not giver.keeps_rows or len(giver.taps) != 1:
+            return None
+        tap = giver.taps[0]
+    return tap.key.key if isinstance(tap.key.key, str) else None

@@ -1,0 +1,92 @@
+"""Rows that are added to a table: each bears its task and number, so what a restart makes again can be deleted.
+
+A table that others have made may lack the two columns: then nothing can be withdrawn, which is said once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from clonos.connectors.faults import ConnectorMisused, TableRefused, TableUnavailable
+from clonos.connectors.table_database import Database, TableDescription
+from clonos.connectors.table_statements import NUMBER_COLUMN, TASK_COLUMN
+from clonos.operators.connect import OutsideIdentity
+
+logger = logging.getLogger("clonos.slot")
+
+
+class AppendedRows:
+    """What one registered incarnation adds."""
+
+    def __init__(self, sink: TableDescription, database: Database, identity: OutsideIdentity) -> None:
+        self._sink, self._database = sink, database
+        self._writer = f"{identity.job_id}/{identity.task_name}"
+        self._has_numbers: bool | None = None  # None: there is no table yet, or it could not be looked at
+
+    def prepare(self) -> None:
+        """Looks at the table, which may not be there yet."""
+        try:
+            self._database.in_transaction("looking at it", self._look, attempts=1)
+        except (TableRefused, TableUnavailable):
+            return
+
+    def warn(self) -> None:
+        """Says what a table without the two columns is not protected from."""
+        if self._has_numbers is False:
+            logger.warning(
+                "the table %s has no columns %s and %s, so after a rollback or a resume its rows since the checkpoint"
+                " may come again: %s",
+                *(self._sink.table, TASK_COLUMN, NUMBER_COLUMN),
+                f"to have them withdrawn, add {TASK_COLUMN} VARCHAR(255) and {NUMBER_COLUMN} BIGINT, and an index",
+            )
+
+    def check(self, columns: tuple[str, ...]) -> None:
+        """ConnectorMisused: a field has the name of one of the two columns."""
+        if taken := {TASK_COLUMN, NUMBER_COLUMN}.intersection(map(str.lower, columns)):
+            advice = "Rename it with a map before the sink: this column is ours."
+            raise ConnectorMisused(self._sink.connector, f"the rows have a field {min(taken)}", advice)
+
+    def made(self) -> None:
+        """The table is there, by whoever has made it."""
+        if self._has_numbers is None:
+            self._database.in_transaction("looking at it", self._look)
+
+    def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
+        """In the transaction of the registration's next number."""
+        statement = self._sink.dialect.insert(self._sink.table, columns, bool(self._has_numbers))
+        places = [*(f"c{place}" for place in range(len(columns))), "writer", "number"]
+        writer = self._writer
+        values = [
+            dict(zip(places, (*fields, writer, number), strict=True))
+            for number, fields in enumerate(rows, first_number)
+        ]
+        self._database.execute_many(statement, values)
+
+    def withdraw(self, first_number: int, next_number: int) -> int | None:
+        """Deletes what was written from ``first_number`` on; answers where that ends which could not be, if any."""
+        if self._has_numbers is None:
+            self._look()
+        if not self._has_numbers:
+            return next_number
+        mine = {"writer": self._writer, "first": first_number}
+        dialect, table = self._sink.dialect, self._sink.table
+        ((count, lowest),) = self._database.query(dialect.count_numbered(table), mine)
+        self._database.execute(dialect.delete_numbered(table), mine)
+        return end_of_missing(first_number, next_number, int(count), lowest)
+
+    def forget(self, before_number: int) -> None:
+        """Numbers stay in their rows."""
+
+    def _look(self) -> None:
+        found = self._database.columns(self._sink.dialect.look(self._sink.table))
+        self._has_numbers = found >= {TASK_COLUMN, NUMBER_COLUMN}
+
+
+def end_of_missing(first_number: int, next_number: int, count: int, lowest: Any) -> int | None:
+    """Where the output ends that was not found, of that from ``first_number`` on: ``count`` was, from ``lowest`` on."""
+    if count == next_number - first_number:
+        return None
+    is_at_the_end = count and count == next_number - int(lowest)
+    return int(lowest) if is_at_the_end else next_number

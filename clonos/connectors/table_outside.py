@@ -1,0 +1,196 @@
+"""One sink task's connection to a table: who is registered, what comes next, and what a restart takes back.
+
+Rules: the rows, the check that no later incarnation has registered, and the number of the next output are one
+transaction. So a row is there once, whatever dies, and a fenced incarnation writes nothing. The first registration of a
+new generation withdraws, in its own transaction, what earlier ones have written behind the restored checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.connectors.table_appends import AppendedRows
+from clonos.connectors.table_database import Database, Overtaken, TableDescription
+from clonos.connectors.table_statements import Statement
+from clonos.connectors.table_upserts import UpsertedRows
+from clonos.core.errors import InternalError
+from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
+
+logger = logging.getLogger("clonos.slot")
+
+
+class SinkDescription(TableDescription, Protocol):
+    """What an outside needs to know of its sink."""
+
+    columns: tuple[str, ...] | None
+    key_columns: tuple[str, ...]
+
+    def field(self, value: Any) -> Any: ...
+
+    def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None: ...
+
+
+class TableOutside:
+    """One registered connection of one incarnation."""
+
+    def __init__(self, sink: SinkDescription) -> None:
+        self._sink = sink
+        self._dialect = sink.dialect
+        self._database = Database(sink)
+        self._identity: dict[str, Any] = {}
+        self._rows: AppendedRows | UpsertedRows | None = None
+        self._has_table = False
+        self._withdrawn = (0, 0)  # first and next number of what this registration has withdrawn
+        self._superseded_next: int | None = None
+
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        """Fences earlier incarnations. Raises ``OutsideFenced`` for one, ``TableUnavailable`` and ``TableRefused``."""
+        self._identity = {
+            "job_id": identity.job_id,
+            "task": identity.task_name,
+            "generation": identity.generation,
+            "incarnation": identity.incarnation,
+        }
+        self._superseded_next, self._withdrawn = None, (0, 0)
+        # Definitions have transactions of their own: some databases commit at each of them.
+        self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
+        keys = self._sink.key_columns
+        rows = self._rows = (
+            UpsertedRows(self._sink, self._database, identity, keys)
+            if keys
+            else AppendedRows(self._sink, self._database, identity)
+        )
+        rows.prepare()
+        is_first, registration = self._database.in_transaction(
+            "registering", lambda: self._register(rows, restored_number)
+        )
+        if is_first and identity.task_name.endswith("/0"):
+            rows.warn()
+        first, following = self._withdrawn
+        if following > first:
+            logger.warning(
+                "output %d to %d of %s was withdrawn from the table %s: the job has gone back",
+                *(first, following - 1, identity.task_name, self._sink.table),
+            )
+        return registration
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        """Rows from ``first_number`` on, in one transaction with the next number, which is answered."""
+        table_rows = self._rows
+        assert table_rows is not None, "an outside is registered with before it is written to"
+        columns = self._sink.columns
+        if columns is None:
+            columns = columns_of(rows[0], self._sink.connector) if rows else ()
+        table_rows.check(columns)
+        if not self._has_table and rows:
+            if types := self._sink.types_of(columns):
+                create = self._dialect.create_table(self._sink.table, types, self._sink.key_columns)
+                self._database.in_transaction("creating", lambda: self._execute(create))
+            table_rows.made()
+            self._has_table = True
+        return self._database.in_transaction("writing", lambda: self._write(table_rows, first_number, rows, columns))
+
+    def forget(self, before_number: int) -> None:
+        """No restart goes back behind this number."""
+        if self._rows is not None:
+            self._rows.forget(before_number)
+
+    def registrations(self, job_id: str) -> dict[str, tuple[int, int, int]]:
+        """What is registered for a job, by task."""
+        self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
+        rows = self._database.in_transaction(
+            "reading", lambda: self._database.query(self._dialect.find_all, {"job_id": job_id})
+        )
+        return {
+            task: (int(generation), int(incarnation), int(number)) for task, generation, incarnation, number in rows
+        }
+
+    def close(self) -> None:
+        """Closes the connection; an open transaction is rolled back."""
+        self._database.close()
+
+    def _register(self, rows: AppendedRows | UpsertedRows, restored_number: int) -> tuple[bool, Registration]:
+        """Whether it is the first one of its generation, and the answer."""
+        registered = self._registered()
+        if registered is None:
+            self._execute(self._dialect.enter, next_number=restored_number)
+            return True, Registration(restored_number, None)
+        generation, incarnation, next_number = registered
+        mine = (self._identity["generation"], self._identity["incarnation"])
+        if (generation, incarnation) > mine:
+            raise self._fenced(registered)
+        is_new_generation = mine[0] > generation
+        new_number = restored_number if is_new_generation else next_number
+        if (generation, incarnation) < mine:
+            changed = self._execute(
+                self._dialect.take_over,
+                old_generation=generation,
+                old_incarnation=incarnation,
+                next_number=next_number,
+                new_number=new_number,
+            )
+            if changed != 1:
+                raise Overtaken
+        if is_new_generation:
+            # Kept, for the commit of this may have to be tried again and then finds itself registered.
+            self._superseded_next = self._withdraw(rows, restored_number, next_number)
+        return is_new_generation, Registration(new_number, self._superseded_next)
+
+    def _withdraw(self, rows: AppendedRows | UpsertedRows, first_number: int, next_number: int) -> int | None:
+        """What earlier generations have written from ``first_number`` on; answers where that ends which stays."""
+        if first_number >= next_number:
+            return None
+        superseded_next = rows.withdraw(first_number, next_number)
+        self._withdrawn = (first_number if superseded_next is None else superseded_next, next_number)
+        return superseded_next
+
+    def _write(
+        self,
+        table_rows: AppendedRows | UpsertedRows,
+        first_number: int,
+        rows: list[Any],
+        columns: tuple[str, ...],
+    ) -> int:
+        registered = self._registered()
+        mine = (self._identity["generation"], self._identity["incarnation"])
+        if registered is None or registered[:2] != mine:
+            raise self._fenced(registered)
+        next_number = registered[2]
+        if first_number > next_number:
+            raise InternalError(
+                f"output {first_number} of {self._identity['task']} came to the table {self._sink.table},"
+                f" which lacks those from {next_number} on. Please report it."
+            )
+        known = next_number - first_number
+        if known >= len(rows):
+            return next_number
+        new_number = first_number + len(rows)
+        if self._execute(self._dialect.advance, next_number=next_number, new_number=new_number) != 1:
+            raise Overtaken
+        table_rows.insert(next_number, self._fields(rows, known, columns), columns)
+        return new_number
+
+    def _fields(self, rows: Sequence[Any], known: int, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        field, connector = self._sink.field, self._sink.connector
+        return [
+            tuple(map(field, fields_of(row, columns, connector, index)))
+            for index, row in enumerate(rows[known:], known)
+        ]
+
+    def _registered(self) -> tuple[int, int, int] | None:
+        rows = self._database.query(self._dialect.find, self._identity)
+        return tuple(map(int, rows[0])) if rows else None  # type: ignore[return-value]
+
+    def _execute(self, statement: Statement, **values: Any) -> int:
+        return self._database.execute(statement, self._identity | values)
+
+    def _fenced(self, registered: tuple[int, int, int] | None) -> OutsideFenced:
+        who = "nobody" if registered is None else f"incarnation {registered[1]} of generation {registered[0]}"
+        return OutsideFenced(
+            f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
+            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {who} is registered",
+            by=registered[:2] if registered is not None else None,
+        )

@@ -1,0 +1,212 @@
+"""Rows under a key: one row for each, replaced by what comes later, and put back by a restart.
+
+What each output has replaced is kept beside the table, by number, in the same transaction, until no checkpoint needs
+it. A restart puts back what was there before the first output that it makes again, where the row is still as the last
+one left it: what others have changed since stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, cast
+
+from clonos.connectors.faults import TableRefused, row_not_writable
+from clonos.connectors.table_appends import end_of_missing
+from clonos.connectors.table_database import Database, TableDescription
+from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value
+from clonos.operators.connect import OutsideIdentity
+
+logger = logging.getLogger("clonos.slot")
+
+KEYS_PER_QUERY = 50
+
+Key = tuple[Any, ...]
+Row = dict[str, Any]
+"""Values by column."""
+
+
+class _Touched(NamedTuple):
+    """One key that is put back. Rows are packed."""
+
+    previous: str | None  # there before the first output that is withdrawn
+    written: str | None  # left by the last one
+    follows: int | None  # number of the output of the same transaction that had written ``previous``
+
+
+class UpsertedRows:
+    """What one registered incarnation replaces."""
+
+    def __init__(
+        self, sink: TableDescription, database: Database, identity: OutsideIdentity, key_columns: tuple[str, ...]
+    ) -> None:
+        self._sink, self._database, self._key_columns = sink, database, key_columns
+        self._task = {
+            "job_id": identity.job_id,
+            "task": identity.task_name,
+            "generation": identity.generation,
+            "incarnation": identity.incarnation,
+        }
+
+    def prepare(self) -> None:
+        """Makes the table beside the table."""
+        create = self._sink.dialect.create_previous
+        self._database.in_transaction("registering", lambda: self._database.execute(create, {}))
+
+    def warn(self) -> None:
+        """A key is enough to withdraw by."""
+
+    def check(self, columns: tuple[str, ...]) -> None:
+        """Any column may be there."""
+
+    def made(self) -> None:
+        """It is not asked what columns it has."""
+
+    def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
+        """In the transaction of the registration's next number."""
+        places = [columns.index(column) for column in self._key_columns]
+        keys = [self._key_of(fields, places) for fields in rows]
+        there = self._find(dict.fromkeys(keys), columns)
+        now: dict[Key, Row | None] = dict(there)
+        history: list[Row] = []
+        last: dict[Key, Row] = {}
+        for number, (key, fields) in enumerate(zip(keys, rows, strict=True), first_number):
+            entry = self._task | {
+                "number": number,
+                "row_key": self._packed(dict(zip(self._key_columns, key, strict=True))),
+                "previous": self._packed(now[key]),
+                "written": None,
+                "follows": last[key]["number"] if key in last else None,
+            }
+            history.append(entry)
+            last[key] = entry
+            now[key] = dict(zip(columns, fields, strict=True))
+        self._put(now, there, columns)
+        for key, row in self._find(now, columns).items():  # as the database has it, types and triggers included
+            last[key]["written"] = self._packed(row)
+        self._database.execute_many(self._sink.dialect.insert_previous, history)
+
+    def withdraw(self, first_number: int, next_number: int) -> int | None:
+        """Puts back what was written from ``first_number`` on; answers where that ends which could not be, if any."""
+        touched: dict[tuple[str, ...], dict[Key, _Touched]] = {}
+        count, lowest = 0, None
+        mine = self._task | {"first": first_number}
+        dialect = self._sink.dialect
+        for number, row_key, previous, written, follows in self._database.rows(dialect.find_previous, mine):
+            count, lowest = count + 1, number if lowest is None else lowest
+            named = _unpacked(row_key) or {}
+            keys, key = touched.setdefault(tuple(named), {}), tuple(named.values())
+            before = keys.get(key)
+            if before is not None:
+                previous, written, follows = before.previous, written or before.written, before.follows
+            keys[key] = _Touched(previous, written, follows)
+        changed = sum(self._put_back(key_columns, keys) for key_columns, keys in touched.items())
+        if changed:
+            logger.warning("%d rows of the table %s were changed by others and stay", changed, self._sink.table)
+        self._database.execute(dialect.delete_previous, mine)
+        return end_of_missing(first_number, next_number, count, lowest)
+
+    def forget(self, before_number: int) -> None:
+        """What output below has replaced."""
+        statement, values = self._sink.dialect.forget_previous, self._task | {"before": before_number}
+        self._database.in_transaction("forgetting", lambda: self._database.execute(statement, values))
+
+    def _put_back(self, key_columns: tuple[str, ...], keys: Mapping[Key, _Touched]) -> int:
+        """Where the rows are as the last output withdrawn has left them; answers how many are not."""
+        alike: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[Key, Row | None]] = {}  # by the columns of both rows
+        for key, row in keys.items():
+            previous, written = _unpacked(row.previous), _unpacked(row.written) or {}
+            alike.setdefault((tuple(written), tuple(previous or written)), {})[key] = previous
+        changed = 0
+        for (written_columns, columns), wanted in alike.items():
+            there = self._find(wanted, written_columns, key_columns) if written_columns else dict.fromkeys(wanted)
+            ours = [k for k in wanted if there[k] is not None and self._packed(there[k]) == keys[k].written]
+            self._put({key: wanted[key] for key in ours}, there, columns, key_columns)
+            self._note_put_back(
+                {k: follows for k in ours if (follows := keys[k].follows) is not None}, columns, key_columns
+            )
+            changed += len(wanted) - len(ours)
+        return changed
+
+    def _note_put_back(
+        self, numbers: Mapping[Key, int], columns: tuple[str, ...], key_columns: tuple[str, ...]
+    ) -> None:
+        """Rows are as these outputs had left them, which nobody has seen before: the last of a transaction was."""
+        statement = self._sink.dialect.update_previous
+        found = self._find(numbers, columns, key_columns)
+        self._database.execute_many(
+            statement, [self._task | {"number": numbers[k], "written": self._packed(row)} for k, row in found.items()]
+        )
+
+    def _key_of(self, fields: Sequence[Any], places: Sequence[int]) -> Key:
+        key = tuple([fields[place] for place in places])
+        try:
+            is_whole = None not in key and hash(key) is not None
+        except TypeError:
+            is_whole = False
+        if not is_whole:
+            reason = f"its key ({', '.join(self._key_columns)}) is {key!r:.100}, and NULL and lists are no keys"
+            raise row_not_writable(self._sink.connector, 0, tuple(fields), reason)
+        return key
+
+    def _find(
+        self, keys: Iterable[Key], columns: tuple[str, ...], key_columns: tuple[str, ...] | None = None
+    ) -> dict[Key, Row | None]:
+        """What the table has under each key; None: nothing."""
+        found: dict[Key, Row | None] = dict.fromkeys(keys)
+        key_columns = key_columns or self._key_columns
+        rest = iter(list(found))
+        while asked := list(islice(rest, KEYS_PER_QUERY)):
+            query = self._sink.dialect.find_keys(self._sink.table, columns, key_columns, len(asked))
+            values = {f"k{place}_{n}": value for place, key in enumerate(asked) for n, value in enumerate(key)}
+            for place, *fields in self._database.query(query, values):
+                if found[asked[int(place)]] is not None:
+                    key = ", ".join(map(repr, asked[int(place)]))
+                    reason = f"it has several rows whose {', '.join(key_columns)} is {key:.200}"
+                    raise TableRefused(self._sink.table, "writing by key", reason)
+                found[asked[int(place)]] = dict(zip(columns, map(_plain, fields), strict=True))
+        return found
+
+    def _put(
+        self,
+        wanted: Mapping[Key, Row | None],
+        there: Mapping[Key, Row | None],
+        columns: tuple[str, ...],
+        key_columns: tuple[str, ...] | None = None,
+    ) -> None:
+        """Makes the table have what is wanted under each key, given what it has."""
+        dialect, table = self._sink.dialect, self._sink.table
+        key_columns = key_columns or self._key_columns
+        others = tuple(column for column in columns if column not in key_columns)
+
+        def values(key: Key, row: Row | None, names: tuple[str, ...]) -> Row:
+            fields = {f"c{n}": row[name] for n, name in enumerate(names)} if row is not None else {}
+            return fields | {f"k0_{n}": value for n, value in enumerate(key)}
+
+        new = [values(key, row, columns) for key, row in wanted.items() if row is not None and there[key] is None]
+        old = [values(key, row, others) for key, row in wanted.items() if row is not None and there[key] is not None]
+        gone = [values(key, None, ()) for key, row in wanted.items() if row is None]
+        self._database.execute_many(dialect.insert(table, columns), new)
+        if others:
+            self._database.execute_many(dialect.update_key(table, others, key_columns), old)
+        self._database.execute_many(dialect.delete_key(table, key_columns), gone)
+
+    def _packed(self, row: Row | None) -> str | None:
+        """A row as text that gives it back as it is."""
+        if row is None:
+            return None
+        try:
+            return b64encode(encode_value(row)).decode("ascii")
+        except (ValueUnsupported, ValueBeyondLimit) as error:
+            raise TableRefused(self._sink.table, "keeping what a row was", str(error)) from error
+
+
+def _unpacked(text: str | None) -> Row | None:
+    return None if text is None else cast("Row", decode_value(b64decode(text)))
+
+
+def _plain(value: Any) -> Any:
+    """What a driver gives for bytes, as bytes."""
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
