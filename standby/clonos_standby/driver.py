@@ -184,7 +184,7 @@ class Driver:
             now_s = time.monotonic()
             if now_s >= due_s:
                 due_s = now_s + tick_s
-                self._transport.look_for_resets()
+                self._transport.tick()
                 self._events.append(c.Ticked(self._clock.now_ns()))
             self._transport.poll(0 if is_busy else (due_s - now_s) * 1e3, self)
             is_busy = self._inbox.drain()

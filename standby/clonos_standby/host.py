@@ -134,7 +134,7 @@ class SlotHost:
         if not self._slot.view.number and now_ns >= self._register_ns:
             self._register_ns = now_ns + self._options.heartbeat_ms * NANOSECONDS_PER_MS
             self._register()
-        self._transport.look_for_resets()
+        self._transport.tick()
         self._slot.on_tick(now_ns)
         self._end_if_orphan(now_ns)
 
