@@ -30,6 +30,9 @@ ANSWER_BYTES_MAX = 64 << 10
 ANSWERS_MAX = 16
 """Probes and wishes for a reset that may wait to be read."""
 
+OUTSIDE_ADDRESSES = ("tcp://", "ipc://")
+"""How addresses begin. A peer names its own: sockets within this process are not for it."""
+
 REOPEN_FIRST_MS = 5
 REOPEN_MS_MAX = 500
 MONITORED = (
@@ -90,6 +93,9 @@ class Connection:
     def _open(self) -> None:
         """What the machine does not give now, such as a file descriptor, is asked for again later."""
         self.phase, self.failure = Phase.OPENING, ""
+        if not self._address.startswith(OUTSIDE_ADDRESSES):
+            self.phase, self.failure = Phase.BROKEN, f"{self._address!r} is not the address of another process"
+            return
         try:
             self._socket = self._context.socket(zmq.DEALER)
             self._configure(self._socket)

@@ -79,9 +79,10 @@ def test_a_connection_that_broke_is_opened_again_when_there_are_descriptors_agai
         revived.close()
 
 
-def test_an_address_that_is_none_ends_nothing(stations: Any) -> None:
+@pytest.mark.parametrize("address", ["no address", "tcp://", "tcp://host:port", "inproc://zeromq.zap.01"])
+def test_an_address_that_is_none_ends_nothing(stations: Any, address: str) -> None:
     one, other = stations(1), stations(2)
-    one.transport.add_peer(other.transport.address._replace(control_address="no address"))
+    one.transport.add_peer(other.transport.address._replace(control_address=address))
     one.send(other, accusation(1))
     poll_turns(20, one)
     one.transport.add_peer(other.transport.address)
