@@ -138,9 +138,15 @@ class Transport:
     def retain_peers(self, slots: Collection[SlotId]) -> None:
         """Forgets all others: their connections close, their messages are dropped."""
         for address in self._peers.strangers_to(slots):
-            self._peers.forget(address.slot)
-            self._gatekeeper.forbid(address.public_key)
-            del self._expected_keys[address.slot]
+            self.forget_peer(address.slot)
+
+    def forget_peer(self, slot: SlotId) -> None:
+        """Forgets one peer, if it is known."""
+        peer = self._peers.find(slot)
+        if peer is not None:
+            self._peers.forget(slot)
+            self._gatekeeper.forbid(peer.address.public_key)
+            del self._expected_keys[slot]
 
     def _connect(self, address: PeerAddress, where: str) -> Connection:
         if self._rewrite is not None:

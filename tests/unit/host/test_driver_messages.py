@@ -1,4 +1,4 @@
-"""What slots and strangers can write into the driver's log."""
+"""What the driver takes from slots and strangers: into its log, and among its connections."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from clonos.api.graph import JobGraph
@@ -17,6 +18,7 @@ from clonos.core.ids import SlotId, TaskId
 from clonos.core.messages import Hold, Logged, Message, Register, Warned
 from clonos.core.options import Options
 from clonos.io.binding import Binding
+from clonos.io.providers import SlotEnded
 from clonos.io.store import CheckpointStore
 from clonos_standby.birth import SlotBirth
 from clonos_standby.driver import Driver, DriverPlan
@@ -110,3 +112,16 @@ def test_what_no_slot_sends_to_a_coordinator_is_malformed_before_the_coordinator
     with pytest.raises(MessageMalformed, match="may not send Hold to the coordinator"):
         driver.on_message(SLOT, Hold(SLOT), b"")
     assert driver.ask(lambda coordinator: coordinator.phases.get(TaskId(0))) is None
+
+
+def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> None:
+    driver._order(())
+    (order,) = driver._orders.values()
+    register = msgspec.structs.replace(_register(SLOT), token=order.token)
+    driver.on_message(SLOT, register, b"")
+    driver._transport.send(SLOT, Hold(SLOT))
+    assert driver._transport._peers.find(SLOT) is not None
+    driver._take_end(SlotEnded(order.number, "killed"))
+    assert driver._transport._peers.find(SLOT) is None
+    driver._transport.send(SLOT, Hold(SLOT))
+    assert isinstance(driver._events[-1], c.SlotGone)
