@@ -10,11 +10,13 @@ task), ``placement`` (who sits where). A message is looked up by its own type, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from clonos.core import forming, liveness, running
+from clonos.core.authorization import check_itself, check_life, sender_name
 from clonos.core.coordination import (
     Begin,
+    CoordinatorMessage,
     Effect,
     Event,
     MetadataWritten,
@@ -37,9 +39,19 @@ from clonos.core.coordinator_state import (
     Replaced,
     Running,
 )
-from clonos.core.errors import InternalError
+from clonos.core.errors import InternalError, MessageMalformed
 from clonos.core.ids import CheckpointId, SlotId, TaskId
-from clonos.core.messages import Accusation, Approaching, LogLost, Register, SlotStatus, Snapshotted, TaskFailed, View
+from clonos.core.messages import (
+    Accusation,
+    Approaching,
+    LogLost,
+    Message,
+    Register,
+    SlotStatus,
+    Snapshotted,
+    TaskFailed,
+    View,
+)
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.options import Options
 from clonos.core.plan import Plan
@@ -51,7 +63,8 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
     """May happen and means nothing here."""
 
 
-MESSAGES = (Register, SlotStatus, Snapshotted, LogLost, TaskFailed, Approaching, Accusation, View)
+MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
+OF_ONE_LIFE = (Snapshotted, LogLost, TaskFailed, Approaching)
 REPEATED = (Snapshotted, LogLost, TaskFailed, Approaching, Accusation)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
@@ -108,7 +121,10 @@ class Coordinator:
         self._state = CoordinatorState(plan, options)
 
     def handle(self, *events: Event) -> tuple[Effect, ...]:
-        """Failures among events that arrive together lead to one view."""
+        """Failures among events that arrive together lead to one view.
+
+        Raises: MessageMalformed, for a message that ``check`` refuses.
+        """
         state = self._state
         has_ticked = False
         for event in events:
@@ -124,11 +140,24 @@ class Coordinator:
         state.effects = []
         return tuple(effects)
 
+    def check(self, sender: SlotId, message: Message) -> None:
+        """Looks whether a slot may send a message to the coordinator, before it is taken in as an event.
+
+        Raises: MessageMalformed, if it may not: no slot may, or another one, which has the task of which it speaks.
+        """
+        if not isinstance(message, MESSAGES):
+            raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to the coordinator")
+        if isinstance(message, Register):
+            check_itself(sender, message.slot)
+        elif isinstance(message, OF_ONE_LIFE) and self.view is not None:
+            check_life(sender, message.task, message.incarnation, self.view)
+
     def _handle_one(self, state: CoordinatorState, event: Event) -> None:
         if event.now_ns > state.now_ns:
             state.now_ns = event.now_ns
         key: type = type(event)
         if isinstance(event, Received):
+            self.check(event.slot, event.message)
             key = type(event.message)
             if not self._admit(state, event):
                 return

@@ -176,6 +176,10 @@ class CoordinatorState:
         """True for the living incarnation of a task."""
         return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation != NOBODY
 
+    def is_home(self, slot: SlotId, task: TaskId) -> bool:
+        """True for a task that the view that stands has in this slot."""
+        return 0 <= task < len(self.plan.tasks) and self.view.placements[task].slot == slot
+
     # ------------------------------------------------------------------ effects
 
     def emit(self, *effects: Effect) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core import checkpoints, liveness, views
+from clonos.core.authorization import fits
 from clonos.core.coordination import (
     Alarm,
     Begin,
@@ -243,7 +244,7 @@ def hear_view(state: CoordinatorState, event: Received) -> None:
     """A slot says which view it has installed: the highest one heard is taken as the current one."""
     view, phase = event.message, state.phase
     assert isinstance(view, View)
-    if not isinstance(phase, Listening):
+    if not isinstance(phase, Listening) or not fits(view, state.plan):
         return
     if phase.heard is None or view.number > phase.heard.number:
         state.phase = replace(phase, heard=view)
@@ -295,9 +296,12 @@ def listen_on(state: CoordinatorState, _event: Ticked) -> None:
 def _inherit(state: CoordinatorState, heard: View) -> None:
     """Goes on with the highest view heard: (term, 1) changes only what is missing."""
     state.statuses = {slot: said for slot, said in state.statuses.items() if slot in state.addresses}
-    hosting = {(status.task, status.incarnation) for said in state.statuses.values() for status in said.tasks}
+    hosting = {(slot, one.task, one.incarnation) for slot, said in state.statuses.items() for one in said.tasks}
     missing = [
-        p.task for p in heard.placements if p.slot not in state.addresses or (p.task, p.incarnation) not in hosting
+        placement.task
+        for placement in heard.placements
+        if placement.slot not in state.addresses
+        or (placement.slot, placement.task, placement.incarnation) not in hosting
     ]
     state.views = views.Unformed(state.term, state.job_id, heard)
     ledger = replace(

@@ -6,6 +6,7 @@ Each rule of the protocol is one method, named for it, that a mutant can replace
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
-from clonos.core.errors import InternalError
+from clonos.core.errors import InternalError, MessageMalformed
 from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
@@ -152,7 +153,8 @@ class Hosted:
             self.is_final = True
         self.meet(self.slot.view)
         for statement in self.statements.values():
-            self.on_statement(statement)
+            with suppress(MessageMalformed):  # whose connection it came by is not known any more
+                self.on_statement(statement)
         self.statements.clear()
         self.stated()
 
@@ -226,8 +228,7 @@ class Hosted:
 
     def report_lost(self) -> None:
         """Tells the coordinator; repeated at the heartbeat."""
-        if isinstance(self.state, recovery.Lost):
-            lost = self.state
+        if isinstance(lost := self.state, recovery.Lost):
             self.slot.tell_coordinator(LogLost(self.task, self.incarnation, lost.channel, lost.position, lost.claim))
 
     # ------------------------------------------------------------------ receiving

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from clonos.core.chain import Mirror
+from clonos.core.errors import EnvironmentFault, PeerError
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import StandbyUpdate
 from clonos.core.snapshots import Restored, Snapshot, pieces_of_payload, restore_from
@@ -65,7 +66,11 @@ class Standby:
                 return ripe[-1][0].objects
             name = update.objects[-1]
             mirror = self._new_mirror() if self.mirror is None else self.mirror
-            snapshot, mirror = restore_from([(name, pieces_of_payload(data, name))], mirror)
+            try:
+                snapshot, mirror = restore_from([(name, pieces_of_payload(data, name))], mirror)
+            except (PeerError, EnvironmentFault):  # what was sent is no snapshot; what is stored has a checksum
+                self.mirror, self.applied = None, None
+                return ripe[-1][0].objects
             self.adopt(Restored(structs.replace(snapshot, chain_length=len(update.objects)), mirror))
         return ()
 

@@ -6,6 +6,7 @@ from abc import ABC
 from typing import TYPE_CHECKING
 
 from clonos.core import messages as m
+from clonos.core.authorization import check_life, sender_name
 from clonos.core.chain import Kind
 from clonos.core.errors import MessageMalformed
 from clonos.core.ids import SlotId, TaskId
@@ -44,13 +45,17 @@ class Riders(ABC):
 
     # ------------------------------------------------------------------ messages
 
-    def _on_keep(self, _sender: SlotId, message: m.Keep, _payload: object) -> None:
+    def _on_keep(self, sender: SlotId, message: m.Keep, _payload: object) -> None:
+        check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
         kept = keeper.keep(message, self.id) if keeper is not None else None
         if kept is not None:
             self.shell.send(self.view.placements[message.task].slot, kept)
 
-    def _on_standby_update(self, _sender: SlotId, update: m.StandbyUpdate, payload: bytes | memoryview) -> None:
+    def _on_standby_update(self, sender: SlotId, update: m.StandbyUpdate, payload: bytes | memoryview) -> None:
+        check_life(sender, update.task, update.incarnation, self.view)
+        if not update.objects:
+            raise MessageMalformed(sender_name(sender), "a snapshot for a standby that is in no object of the store")
         standby = self.standbys.get(update.task)
         if standby is not None and update.checkpoint > standby.checkpoint:
             standby.hold(update, bytes(payload))
@@ -59,6 +64,7 @@ class Riders(ABC):
             shadow.on_update(update)
 
     def _on_follow(self, sender: SlotId, message: m.Follow, payload: bytes | memoryview) -> None:
+        check_life(sender, message.task, message.incarnation, self.view)
         shadow = self.shadows.get(message.task)
         if shadow is None or message.incarnation != shadow.incarnation:
             return
@@ -66,7 +72,7 @@ class Riders(ABC):
             channels = [channel.id for channel in self.plan.inputs[message.task]]
             if message.channel not in channels or message.kind > Kind.END:
                 what = f"elements of kind {message.kind} of channel {message.channel} for task {message.task}"
-                raise MessageMalformed(f"slot {sender}", f"{what}, which takes in {channels}")
+                raise MessageMalformed(sender_name(sender), f"{what}, which takes in {channels}")
         shadow.on_follow(message, payload)
 
     # ------------------------------------------------------------------ views

@@ -65,7 +65,8 @@ def take_status(state: CoordinatorState, event: Received) -> None:
     state.note_view(event.slot, status.view)
     state.note_completed(event.slot, status.completed)
     for task in status.tasks:
-        note_progress(state, task)
+        if state.is_home(event.slot, task.task):
+            note_progress(state, task)
     if status.is_over_soft_limit:
         state.over_soft_limit[event.slot] = None
     else:

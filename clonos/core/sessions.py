@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.coverage import Coverage
+from clonos.core.errors import MessageMalformed
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
@@ -84,10 +85,16 @@ class Sending:
             self.unsent_bytes = 0
 
     def open(self, statement: Statement, logs: CausalLogs) -> None:
-        """Takes over what the receiver states; opens a session if it is a new one."""
+        """Takes over what the receiver states; opens a session if it is a new one.
+
+        Raises: MessageMalformed, if it asks for what completed checkpoints have.
+        """
         if statement.session < self.session:
             return
         if statement.session > self.session:
+            if statement.next_seq < self.log.start_seq:
+                what = f"it asks for element {statement.next_seq}, the log begins with {self.log.start_seq}"
+                raise MessageMalformed(f"the receiver of channel {self.channel.id}", what)
             self.session = statement.session
             self.ordinal = 0
             self.claim = statement.claim

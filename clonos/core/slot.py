@@ -7,9 +7,11 @@ are dropped everywhere; those of a view that is not installed yet are dropped to
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from clonos.core import messages as m
+from clonos.core.authorization import check_itself, check_lengths, check_life, check_task, check_view, sender_name
 from clonos.core.chain import Kind, Pieces
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
@@ -44,11 +46,11 @@ class Slot(LocalEvents, Riders):
         self.journals: dict[TaskId, m.Delta] = {}  # left by an incarnation for its successor here
         self.pressure = Pressure(self)
         self.status_is_due = False
-        self._early: list[tuple[SlotId, m.Message]] = []
+        self._early: dict[tuple[int, ...], tuple[SlotId, m.Message]] = {}
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
         self._gone: dict[SlotId, None] = {}
-        self._handlers: dict[type, Callable[[SlotId, Any, Any], None]] = {
+        self._handlers_of_slots: dict[type, Callable[[SlotId, Any, Any], None]] = {
             m.Batch: self._on_batch,
             m.Position: self._on_position,
             m.Statement: self._on_statement,
@@ -59,6 +61,8 @@ class Slot(LocalEvents, Riders):
             m.StandbyUpdate: self._on_standby_update,
             m.Follow: self._on_follow,
             m.Following: self._on_following,
+        }
+        self._handlers_of_coordinator: dict[type, Callable[[SlotId, Any, Any], None]] = {
             m.View: self._on_view,
             m.Trigger: self._on_trigger,
             m.Completed: self._on_completed,
@@ -70,10 +74,14 @@ class Slot(LocalEvents, Riders):
     # ------------------------------------------------------------------ messages
 
     def on_message(self, sender: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
-        """A message has come."""
-        handler = self._handlers.get(type(message))
+        """Takes a message.
+
+        Raises: MessageMalformed, if this sender may not send it, or if it names what there is not.
+        """
+        handlers = self._handlers_of_slots if sender != COORDINATOR else self._handlers_of_coordinator
+        handler = handlers.get(type(message))
         if handler is None:
-            raise MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
+            raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
         handler(sender, message, payload)
         if self.status_is_due:
             self.tell_status()
@@ -97,43 +105,57 @@ class Slot(LocalEvents, Riders):
     def _channel(self, sender: SlotId, channel: ChannelId) -> Channel:
         if 0 <= channel < len(self.plan.channels):
             return self.plan.channels[channel]
-        raise MessageMalformed(f"slot {sender}", f"channel {channel}, the plan has {len(self.plan.channels)}")
+        raise MessageMalformed(sender_name(sender), f"channel {channel}, the plan has {len(self.plan.channels)}")
 
     def _on_batch(self, sender: SlotId, batch: m.Batch, payload: bytes | memoryview) -> None:
-        hosted = self.hosted.get(self._channel(sender, batch.channel).receiver)
+        channel = self._channel(sender, batch.channel)
+        check_life(sender, channel.sender, batch.sender, self.view)
         if not batch.count or batch.kind > Kind.END or (batch.kind >= Kind.BARRIER and batch.count > 1):
-            raise MessageMalformed(f"slot {sender}", f"a batch of {batch.count} elements of kind {batch.kind}")
+            what = f"a batch of {batch.count} elements of kind {batch.kind}"
+            raise MessageMalformed(sender_name(sender), what)
         if (batch.checkpoint > 0) != (batch.kind == Kind.BARRIER):
-            raise MessageMalformed(f"slot {sender}", f"kind {batch.kind} with checkpoint {batch.checkpoint}")
+            raise MessageMalformed(sender_name(sender), f"kind {batch.kind} with checkpoint {batch.checkpoint}")
+        hosted = self.hosted.get(channel.receiver)
         if hosted is not None:
             hosted.inlets.on_batch(batch, payload)
 
     def _on_position(self, sender: SlotId, position: m.Position, _payload: object) -> None:
-        hosted = self.hosted.get(self._channel(sender, position.channel).receiver)
+        channel = self._channel(sender, position.channel)
+        check_life(sender, channel.sender, position.sender, self.view)
+        hosted = self.hosted.get(channel.receiver)
         if hosted is not None:
             hosted.inlets.on_position(position)
 
     def _is_early(self, sender: SlotId, message: m.Statement | m.Question) -> bool:
+        """Keeps what is said under a later view, of each sender the latest on a subject."""
         if message.view <= self.view.number:
             return False
-        if len(self._early) < EARLY_MESSAGES_MAX:
-            self._early.append((sender, message))
+        key: tuple[int, ...] = (sender,)
+        if isinstance(message, m.Statement):
+            key += (message.channel,)
+        else:
+            key += (message.task, message.holder, message.is_keeper)
+        if key in self._early or len(self._early) < EARLY_MESSAGES_MAX:
+            self._early[key] = sender, message
         return True
 
     def _on_statement(self, sender: SlotId, statement: m.Statement, _payload: object) -> None:
         channel = self._channel(sender, statement.channel)
+        check_lengths(sender, statement.lengths, self.plan)
         if self._is_early(sender, statement):
             return
+        check_life(sender, channel.receiver, statement.receiver, self.view)
         hosted = self.life(channel.sender, statement.sender)
         if hosted is not None:
             hosted.on_statement(statement)
 
     def _on_question(self, sender: SlotId, question: m.Question, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
-        if not 0 <= question.task < len(self.plan.tasks):
-            raise MessageMalformed(f"slot {sender}", f"task {question.task}, the plan has {len(self.plan.tasks)}")
+        check_task(sender, question.task, self.plan)
+        check_task(sender, question.holder, self.plan)
         if self._is_early(sender, question):
             return
+        check_life(sender, question.task, question.incarnation, self.view)
         placement = self.view.placements[question.task]
         if placement.incarnation != question.incarnation or placement.slot <= 0:
             return
@@ -158,17 +180,20 @@ class Slot(LocalEvents, Riders):
             )
             self.shell.send(placement.slot, answer)
 
-    def _on_answer(self, _sender: SlotId, answer: m.Answer, _payload: object) -> None:
+    def _on_answer(self, sender: SlotId, answer: m.Answer, _payload: object) -> None:
+        check_itself(sender, answer.slot)
         hosted = self.life(answer.task, answer.incarnation)
         if hosted is not None:
             hosted.on_answer(answer)
 
-    def _on_kept(self, _sender: SlotId, message: m.Kept, _payload: object) -> None:
+    def _on_kept(self, sender: SlotId, message: m.Kept, _payload: object) -> None:
+        check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.effects.on_kept(message)
 
-    def _on_following(self, _sender: SlotId, message: m.Following, _payload: object) -> None:
+    def _on_following(self, sender: SlotId, message: m.Following, _payload: object) -> None:
+        check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.leads.on_following(message)
@@ -196,12 +221,13 @@ class Slot(LocalEvents, Riders):
 
     # ------------------------------------------------------------------ views
 
-    def _on_view(self, _sender: SlotId, view: m.View, _payload: object) -> None:
+    def _on_view(self, sender: SlotId, view: m.View, _payload: object) -> None:
         """Installs a view: stops what it no longer has here, then starts what it has; slots may skip views."""
         if view.number <= self.view.number:
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
                 self.tell_coordinator(self.view)
             return
+        check_view(sender, view, self.plan)
         installed, self.view = self.view, view
         self.status_is_due = True
         self.fence(view)
@@ -214,9 +240,10 @@ class Slot(LocalEvents, Riders):
                 hosted.meet(view)
                 hosted.gather_again(view)
                 hosted.restate()
-        early, self._early = self._early, []
-        for sender, message in early:
-            self.on_message(sender, message)
+        early, self._early = self._early, {}
+        for speaker, message in early.values():
+            with suppress(MessageMalformed):  # its connection has done nothing wrong since
+                self.on_message(speaker, message)
 
     def fence(self, view: m.View) -> None:
         """Incarnations that the view does not have here are over."""

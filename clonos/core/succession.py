@@ -246,7 +246,8 @@ def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -
     standbys = {(s, task): at for s, status in state.statuses.items() for task, at in status.standbys}
     # A keeper that was let go has thrown away what it held: only what is said under the view that stands counts.
     said = [(s, status.keepers) for s, status in state.statuses.items() if status.view >= view.number]
-    keepers = {(s, task): by for s, kept in said for task, by in kept if s in view.placements[task].keepers}
+    named = {(s, p.task) for p in view.placements for s in p.keepers}
+    keepers = {(s, task): by for s, kept in said for task, by in kept if (s, task) in named}
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
     # None that kept for the dead is let go: the successor has gathered nothing yet, and the others may be dead too.

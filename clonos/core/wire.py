@@ -10,7 +10,7 @@ from clonos.core.messages import Message
 MESSAGE_BYTES_MAX = 512 << 20
 """Limit of an encoded message without its payload."""
 
-WIRE_FORMAT = 1
+WIRE_FORMAT = 2
 """Format number of the messages: a slot with another one is refused at registration."""
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

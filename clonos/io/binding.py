@@ -14,6 +14,12 @@ from clonos.io.curve import ZAP_DOMAIN, KeyPair
 from clonos.io.frames import FRAME_BYTES_MAX
 
 SOCKET_PATH_BYTES_MAX = 100
+HANDSHAKE_MS = 2_000
+"""Whoever connects and has not shown a key by then is dropped."""
+
+UNREAD_MESSAGES_MAX = 1 << 14
+"""Of one connection; its sender has to wait then. Credit bounds what an honest one sends."""
+
 BACKLOG = 1_024
 """Connections that may wait to be accepted: all slots of a job come at once."""
 
@@ -55,15 +61,16 @@ class BindingRefused(EnvironmentFault):
 
 
 def bind_router(
-    context: zmq.Context[zmq.Socket[bytes]], binding: Binding, name: str, keys: KeyPair, silence_ms: int
+    context: zmq.Context[zmq.Socket[bytes]], binding: Binding, name: str, keys: KeyPair
 ) -> tuple[zmq.Socket[bytes], str]:
     """A listening socket and the address that peers connect to."""
     router = context.socket(zmq.ROUTER)
     router.linger = 0
-    router.rcvhwm = 0  # credit bounds what is on its way
+    router.rcvhwm = UNREAD_MESSAGES_MAX
     router.maxmsgsize = FRAME_BYTES_MAX
     router.backlog = BACKLOG
-    router.handshake_ivl = max(1_000, silence_ms)
+    router.handshake_ivl = HANDSHAKE_MS
+    router.router_mandatory = True  # whether a connection is there is asked by sending to it
     router.ipv6 = ":" in binding.host
     if keys.public:
         router.zap_domain = ZAP_DOMAIN

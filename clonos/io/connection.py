@@ -16,13 +16,22 @@ from typing import Final
 import zmq
 
 from clonos.io.curve import KeyPair
-from clonos.io.frames import FRAME_BYTES_MAX
+from clonos.io.frames import Packet
 
 HELD_BYTES_MAX = 64 << 20
 """What a connection that is not open yet holds, or one message of any size; beyond, messages are lost."""
 
 COPY_BYTES_MAX = 128 << 10
 """Longer frames are handed to the socket in place: copying them costs more than keeping track of them."""
+
+ANSWER_BYTES_MAX = 64 << 10
+"""Longest frame that is taken from the other end: a part of a handshake, a probe or a wish for a reset."""
+
+ANSWERS_MAX = 16
+"""Probes and wishes for a reset that may wait to be read."""
+
+OUTSIDE_ADDRESSES = ("tcp://", "ipc://")
+"""How addresses begin. A peer names its own: sockets within this process are not for it."""
 
 REOPEN_FIRST_MS = 5
 REOPEN_MS_MAX = 500
@@ -38,10 +47,11 @@ MONITORED = (
 _MONITOR_EVENT: Final = struct.Struct("=hi")
 """What a monitor tells first: the event and a value that goes with it. (pyzmq's own reader brings all of asyncio.)"""
 
-Context = zmq.Context[zmq.Socket[bytes]]
+PROBE = b""
+"""What a peer sends to see whether the connection is there. It means nothing to this end."""
 
-Packet = tuple[bytes, bytes | memoryview]
-"""A head with its message, and the payload frame."""
+Context = zmq.Context[zmq.Socket[bytes]]
+Socket = zmq.Socket[bytes]
 
 
 class Phase(Enum):
@@ -62,7 +72,7 @@ class Change(Enum):
 
 
 class Connection:
-    """A DEALER to one ROUTER of a peer."""
+    """A DEALER to one ROUTER of a peer. ``failure``: why it could not even begin to open, else empty."""
 
     def __init__(self, context: Context, address: str, peer_key: bytes, keys: KeyPair, silence_ms: int) -> None:
         self._context = context
@@ -73,29 +83,49 @@ class Connection:
         self._held: deque[Packet] = deque()
         self._held_bytes = 0
         self._reopen_ms = REOPEN_FIRST_MS
+        self._socket: Socket | None = None
+        self._monitor: Socket | None = None
         self.reopen_at_ms = 0.0
+        self.failure = ""
         self.phase = Phase.OPENING
         self._open()
 
     def _open(self) -> None:
-        self.phase = Phase.OPENING
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.linger = 0
-        self._socket.sndhwm = 0  # credit bounds what is on its way
-        self._socket.maxmsgsize = FRAME_BYTES_MAX
-        self._socket.reconnect_ivl = 10
-        self._socket.reconnect_ivl_max = REOPEN_MS_MAX
-        self._socket.handshake_ivl = max(1_000, self._silence_ms)
-        self._socket.heartbeat_ivl = max(100, self._silence_ms // 3)
-        self._socket.heartbeat_timeout = self._silence_ms
-        self._socket.ipv6 = "[" in self._address
+        """What the machine does not give now, such as a file descriptor, is asked for again later."""
+        self.phase, self.failure = Phase.OPENING, ""
+        if not self._address.startswith(OUTSIDE_ADDRESSES):
+            self.phase, self.failure = Phase.BROKEN, f"{self._address!r} is not the address of another process"
+            return
+        try:
+            self._socket = self._context.socket(zmq.DEALER)
+            self._configure(self._socket)
+            self._monitor = self._socket.get_monitor_socket(MONITORED)
+            self._monitor.linger = 0
+            self._socket.connect(self._address)
+        except zmq.ZMQError as error:
+            self.phase, self.failure = Phase.BROKEN, str(error)
+
+    def _configure(self, socket: Socket) -> None:
+        socket.linger = 0
+        socket.sndhwm = 0  # credit bounds what is on its way
+        socket.rcvhwm = ANSWERS_MAX
+        socket.maxmsgsize = ANSWER_BYTES_MAX
+        socket.reconnect_ivl = 10
+        socket.reconnect_ivl_max = REOPEN_MS_MAX
+        socket.handshake_ivl = max(1_000, self._silence_ms)
+        socket.heartbeat_ivl = max(100, self._silence_ms // 3)
+        socket.heartbeat_timeout = self._silence_ms
+        socket.ipv6 = "[" in self._address
         if self._peer_key:
-            self._socket.curve_serverkey = self._peer_key
-            self._socket.curve_publickey = self._keys.public
-            self._socket.curve_secretkey = self._keys.secret
-        self.monitor = self._socket.get_monitor_socket(MONITORED)
-        self.monitor.linger = 0
-        self._socket.connect(self._address)
+            socket.curve_serverkey = self._peer_key
+            socket.curve_publickey = self._keys.public
+            socket.curve_secretkey = self._keys.secret
+
+    @property
+    def descriptor(self) -> int:
+        """What becomes readable when the monitor has something to tell. Not to be asked for when broken."""
+        assert self._monitor is not None, self._address
+        return int(self._monitor.fd)
 
     def send(self, packets: Sequence[Packet]) -> bool:
         """Hands over all of them without waiting. False: they were dropped."""
@@ -112,12 +142,14 @@ class Connection:
 
     def _send_now(self, packet: Packet) -> None:
         frame, payload = packet
+        socket = self._socket
+        assert socket is not None, self._address
         try:
             if payload:
-                self._socket.send(frame, zmq.SNDMORE | zmq.NOBLOCK)
-                self._socket.send(payload, zmq.NOBLOCK, copy=len(payload) < COPY_BYTES_MAX)
+                socket.send(frame, zmq.SNDMORE | zmq.NOBLOCK)
+                socket.send(payload, zmq.NOBLOCK, copy=len(payload) < COPY_BYTES_MAX)
             else:
-                self._socket.send(frame, zmq.NOBLOCK)
+                socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:  # the pipe has just gone: the monitor is about to say so
             return
 
@@ -125,8 +157,9 @@ class Connection:
         """What has happened since the last call; a change of phase is made here."""
         changes = []
         while self.phase is not Phase.BROKEN:
+            assert self._monitor is not None, self._address
             try:
-                event = _MONITOR_EVENT.unpack(self.monitor.recv_multipart(zmq.NOBLOCK)[0])[0]
+                event = _MONITOR_EVENT.unpack(self._monitor.recv_multipart(zmq.NOBLOCK)[0])[0]
             except zmq.Again:
                 break
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -164,19 +197,26 @@ class Connection:
         self._open()
 
     def was_told_to_reset(self) -> bool:
-        """Whether the peer has sent anything on this one-way connection: it found a malformed message on it."""
+        """Whether the peer has found a malformed message on this one-way connection, and says so."""
         if self.phase is not Phase.OPEN:
             return False
-        try:
-            self._socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        self._break()
-        return True
+        assert self._socket is not None, self._address
+        for _ in range(ANSWERS_MAX):
+            try:
+                said = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return False
+            if said != [PROBE]:
+                self._break()
+                return True
+        return False
 
     def close(self) -> None:
         """Closes the socket; what waits in it is dropped."""
-        if not self._socket.closed:
-            self._socket.disable_monitor()
-            self.monitor.close(0)
-            self._socket.close(0)
+        socket, self._socket = self._socket, None
+        monitor, self._monitor = self._monitor, None
+        if socket is not None:
+            socket.disable_monitor()
+        for each in (monitor, socket):
+            if each is not None:
+                each.close(0)

@@ -1,7 +1,8 @@
 """How a message looks on a socket: a head with its checksum, and the bulk payload as a frame of its own.
 
-``[head | message] [payload]``. A payload longer than ``PIECE_BYTES`` travels as several socket messages, so that no
-frame is unbounded: the first ones are pieces (``[head] [piece]``), the last is the message itself with the rest.
+``[head | message] [payload]``. A message or a payload longer than ``PIECE_BYTES`` travels as several socket messages,
+so that a socket can refuse long frames: pieces of the message first, then pieces of the payload (``[head] [piece]``),
+then ``[head | rest of the message] [rest of the payload]``.
 """
 
 from __future__ import annotations
@@ -13,22 +14,28 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.core.errors import MessageMalformed
 from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.values.limits import BATCH_BYTES_MAX
 from clonos.core.wire import MESSAGE_BYTES_MAX, WIRE_FORMAT
 
 PIECE_BYTES = 8 << 20
-"""Longest payload frame."""
+"""Bytes of a message, and of a payload, that one socket message carries at most."""
 
-FRAME_BYTES_MAX = MESSAGE_BYTES_MAX + (1 << 20)
-"""What a socket refuses to receive: it drops the connection."""
+FRAME_BYTES_MAX = PIECE_BYTES + (1 << 20)
+"""Length of a frame at which a listening socket closes the connection. It holds before anybody has shown a key."""
 
-PIECES_MAX = 1 << 12
-"""Pieces before the last one: a payload has at most 32 GiB."""
+PIECES_MAX = (MESSAGE_BYTES_MAX + BATCH_BYTES_MAX) // PIECE_BYTES
+"""Pieces of one message and its payload before the last one: 192, which is 1.5 GiB."""
 
 LARGE_PAYLOAD_BYTES = 32 << 10
 """From here on a payload is worth a frame that is read in place instead of copied."""
 
 IS_PIECE = 1
 HAS_LARGE_PAYLOAD = 2
+OF_MESSAGE = 4
+"""Of a piece: it belongs to the message, not to the payload."""
+
+Packet = tuple[bytes, bytes | memoryview]
+"""One socket message: the head with a message, and the payload frame."""
 
 _HEAD = struct.Struct("<BBHQQ")  # format, flags, pieces before this one, sender, checksum
 HEAD_BYTES = _HEAD.size
@@ -45,6 +52,20 @@ class Head(NamedTuple):
 def slot_name(slot: int) -> str:
     """A slot as people read it."""
     return "the coordinator" if slot == COORDINATOR else f"slot {slot:016x}"
+
+
+def pack_in_pieces(sender: SlotId, message: bytes, payload: bytes | memoryview, last_flags: int = 0) -> list[Packet]:
+    """The packets of a message that is too long for one, or whose payload is. ``last_flags``: of the last packet."""
+    packets: list[Packet] = []
+    rests = []
+    for flags, whole in ((IS_PIECE | OF_MESSAGE, memoryview(message)), (IS_PIECE, memoryview(payload))):
+        while len(whole) > PIECE_BYTES:
+            piece, whole = whole[:PIECE_BYTES], whole[PIECE_BYTES:]
+            packets.append((pack(sender, b"", piece, flags, len(packets)), piece))
+        rests.append(whole)
+    rest, payload = rests
+    packets.append((pack(sender, bytes(rest), payload, last_flags, len(packets)), payload))
+    return packets
 
 
 def pack(sender: SlotId, message: bytes, payload: bytes | memoryview, flags: int = 0, pieces_before: int = 0) -> bytes:

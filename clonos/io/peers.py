@@ -6,18 +6,16 @@ broke and opens again is no death: only what was on its way is lost.
 
 from __future__ import annotations
 
-import logging
 import selectors
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from clonos.core.ids import SlotId
 from clonos.io.connection import Change, Connection, Phase
-from clonos.io.frames import slot_name
-
-logger = logging.getLogger("clonos.transport")
+from clonos.io.frames import Packet, slot_name
+from clonos.io.rate_limited_log import RateLimitedLog
 
 
 class Plane(IntEnum):
@@ -51,24 +49,18 @@ class PeerNews(NamedTuple):
 class Peer:
     """A slot that we send to."""
 
-    __slots__ = ("address", "connections", "dropped_count", "has_broken", "is_gone")
+    __slots__ = ("address", "connections", "has_broken", "has_dropped", "is_gone")
 
     def __init__(self, address: PeerAddress) -> None:
         self.address = address
         self.connections: dict[Plane, Connection] = {}
         self.has_broken = False
         self.is_gone = False
-        self.dropped_count = 0
+        self.has_dropped = False
 
     def is_open(self) -> bool:
         """Whether every connection that was needed is open."""
         return all(connection.phase is Phase.OPEN for connection in self.connections.values())
-
-    def count_dropped(self) -> None:
-        """A message was lost because no connection opens; told once."""
-        if not self.dropped_count:
-            logger.warning("messages to %s are dropped: no connection to it opens", slot_name(self.address.slot))
-        self.dropped_count += 1
 
 
 class Peers:
@@ -77,8 +69,9 @@ class Peers:
     ``fileno`` becomes readable when a monitor has something to tell: then call ``read_monitors``.
     """
 
-    def __init__(self, connect: Callable[[PeerAddress, str], Connection]) -> None:
+    def __init__(self, connect: Callable[[PeerAddress, str], Connection], log: RateLimitedLog) -> None:
         self._connect = connect
+        self._log = log
         self._peers: dict[SlotId, Peer] = {}
         self._watched: dict[int, tuple[Peer, Connection]] = {}
         self._broken: list[tuple[Peer, Connection]] = []
@@ -115,17 +108,27 @@ class Peers:
             self._unwatch(connection)
             connection.close()
 
-    def connection(self, peer: Peer, plane: Plane) -> Connection:
-        """The connection of a plane; opened now if this is the first need."""
+    def send(self, peer: Peer, plane: Plane, packets: Sequence[Packet]) -> None:
+        """Hands packets to the connection of a plane, which is opened now if this is the first need."""
         connection = peer.connections.get(plane)
         if connection is None:
             connection = self._connect(peer.address, peer.address.of_plane(plane))
             peer.connections[plane] = connection
             self._watch(peer, connection)
-        return connection
+        if not connection.send(packets) and not peer.has_dropped:
+            peer.has_dropped = True
+            self._log.warning(
+                "messages that are dropped",
+                f"messages to {slot_name(peer.address.slot)} are dropped: no connection to it opens",
+            )
 
     def _watch(self, peer: Peer, connection: Connection) -> None:
-        descriptor = int(connection.monitor.fd)
+        if connection.phase is Phase.BROKEN:
+            what = f"a connection to {slot_name(peer.address.slot)} cannot be opened now: {connection.failure}"
+            self._log.warning("connections that cannot be opened now", f"{what}. Trying again")
+            self._plan_to_reopen(peer, connection)
+            return
+        descriptor = connection.descriptor
         self._watched[descriptor] = peer, connection
         self._selector.register(descriptor, selectors.EVENT_READ)
         self._read_monitor(peer, connection)  # what was told before somebody listened to the descriptor
@@ -178,7 +181,10 @@ class Peers:
         for peer in self._peers.values():
             for connection in peer.connections.values():
                 if connection.was_told_to_reset():
-                    logger.warning("%s asks for a new connection", slot_name(peer.address.slot))
+                    self._log.warning(
+                        "peers that ask for a new connection",
+                        f"{slot_name(peer.address.slot)} asks for a new connection",
+                    )
                     peer.has_broken = True
                     self._plan_to_reopen(peer, connection)
 

@@ -7,6 +7,7 @@ connection. Who may speak is told by ``add_peer`` and ``retain_peers``, fed from
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -21,15 +22,20 @@ from clonos.core.options import Compression
 from clonos.core.wire import encode_message
 from clonos.io.binding import Binding, BindingRefused, bind_router
 from clonos.io.compression import Compressor, applies_between
-from clonos.io.connection import Connection, Packet
+from clonos.io.connection import Connection
 from clonos.io.curve import NO_KEYS, Gatekeeper, KeyPair
-from clonos.io.frames import IS_PIECE, PIECE_BYTES, pack
+from clonos.io.frames import PIECE_BYTES, pack, pack_in_pieces
 from clonos.io.intake import Intake
 from clonos.io.peers import PeerAddress, Peers, Plane
+from clonos.io.rate_limited_log import RateLimitedLog
+from clonos.io.transfers import COORDINATOR_HELD_BYTES_MAX, HELD_BYTES_MAX, Transfers
 from clonos.io.wakeup import Wakeup
 
 BULK_ANSWER_BYTES = 64 << 10
 """An answer with more log than this goes over the bulk connection."""
+
+SOCKETS_MAX = 1 << 14
+"""Of ZeroMQ in one process; a connection to a peer takes three."""
 
 AddressRewriter = Callable[[SlotId, str], str]
 """(peer, its address) to the address to connect to: for proxies and for networks that are seen differently."""
@@ -76,13 +82,16 @@ class Transport:
         self._compressors: dict[SlotId, Compressor] = {}  # of the peers whose payloads are compressed
         self._to_self: deque[tuple[Message, bytes | memoryview]] = deque()
         self._expected_keys: dict[SlotId, bytes] = {}
-        self._intake = Intake(self._expected_keys, bool(self._keys.public), admits_strangers)
+        self._admits_strangers = admits_strangers
+        self._log = RateLimitedLog(logging.getLogger("clonos.transport"))
+        self._transfers = Transfers(COORDINATOR_HELD_BYTES_MAX if admits_strangers else HELD_BYTES_MAX)
         self._wakeup = Wakeup()
-        self._peers = Peers(self._connect)
+        self._peers = Peers(self._connect, self._log)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context.max_sockets = SOCKETS_MAX
         self._gatekeeper = Gatekeeper(self._context)
         self._gatekeeper.admits_strangers = admits_strangers
-        self._listening: list[zmq.Socket[bytes]] = []
+        self._intakes: dict[zmq.Socket[bytes], Intake] = {}
         try:
             self.control_address = self._listen(binding, "control")
             self.data_address = self._listen(binding, "data")
@@ -90,12 +99,19 @@ class Transport:
             self.close()
             raise
         self._poller = zmq.Poller()
-        for pollable in (*self._listening, self._gatekeeper.socket, self._peers.fileno(), self._wakeup.fileno()):
+        for pollable in (*self._intakes, self._gatekeeper.socket, self._peers.fileno(), self._wakeup.fileno()):
             self._poller.register(pollable, zmq.POLLIN)
 
     def _listen(self, binding: Binding, name: str) -> str:
-        socket, address = bind_router(self._context, binding, name, self._keys, self._silence_ms)
-        self._listening.append(socket)
+        socket, address = bind_router(self._context, binding, name, self._keys)
+        self._intakes[socket] = Intake(
+            socket,
+            self._expected_keys,
+            self._transfers,
+            self._log,
+            is_encrypted=bool(self._keys.public),
+            admits_strangers=self._admits_strangers,
+        )
         return address
 
     @property
@@ -107,6 +123,11 @@ class Transport:
     def address(self) -> PeerAddress:
         """This process as its peers know it."""
         return PeerAddress(self.identity, self.data_address, self.control_address, self.public_key)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of messages in pieces that have not come whole."""
+        return self._transfers.held_bytes
 
     # ------------------------------------------------------------------ peers
 
@@ -127,10 +148,16 @@ class Transport:
     def retain_peers(self, slots: Collection[SlotId]) -> None:
         """Forgets all others: their connections close, their messages are dropped."""
         for address in self._peers.strangers_to(slots):
-            self._peers.forget(address.slot)
-            self._compressors.pop(address.slot, None)
-            self._gatekeeper.forbid(address.public_key)
-            del self._expected_keys[address.slot]
+            self.forget_peer(address.slot)
+
+    def forget_peer(self, slot: SlotId) -> None:
+        """Forgets one peer, if it is known."""
+        peer = self._peers.find(slot)
+        if peer is not None:
+            self._peers.forget(slot)
+            self._compressors.pop(slot, None)
+            self._gatekeeper.forbid(peer.address.public_key)
+            del self._expected_keys[slot]
 
     def _connect(self, address: PeerAddress, where: str) -> Connection:
         if self._rewrite is not None:
@@ -151,14 +178,12 @@ class Transport:
         flags = 0
         if payload and (compressor := self._compressors.get(slot)) is not None and isinstance(message, Batch | Follow):
             payload, flags = compressor.compress(payload)
-        packets: list[Packet] = []
-        while len(payload) > PIECE_BYTES:
-            whole = memoryview(payload)
-            piece, payload = whole[:PIECE_BYTES], whole[PIECE_BYTES:]
-            packets.append((pack(self.identity, b"", piece, IS_PIECE, len(packets)), piece))
-        packets.append((pack(self.identity, encode_message(message), payload, flags, len(packets)), payload))
-        if not self._peers.connection(peer, plane_of(message)).send(packets):
-            peer.count_dropped()
+        encoded = encode_message(message)
+        if len(encoded) > PIECE_BYTES or len(payload) > PIECE_BYTES:
+            packets = pack_in_pieces(self.identity, encoded, payload, flags)
+        else:
+            packets = [(pack(self.identity, encoded, payload, flags), payload)]
+        self._peers.send(peer, plane_of(message), packets)
 
     def is_open(self, slot: SlotId) -> bool:
         """Whether all connections to it that were needed are open: its process lives and can be reached."""
@@ -184,9 +209,9 @@ class Transport:
             (events.on_peer_gone if news.is_gone else events.on_peer_back)(news.slot)
         for _ in range(len(self._to_self)):
             events.on_message(self.identity, *self._to_self.popleft())
-        for socket in self._listening:  # control first
+        for socket, intake in self._intakes.items():  # control first
             if socket in ready:
-                self._intake.receive_some(socket, events)
+                intake.receive_some(events)
 
     def _patience_ms(self, timeout_ms: float) -> int:
         if self._to_self or self._peers.news:
@@ -196,14 +221,18 @@ class Transport:
             timeout_ms = min(timeout_ms, reopens_at_ms - time.monotonic() * 1e3)
         return max(0, math.ceil(timeout_ms))
 
-    def look_for_resets(self) -> None:
-        """To be called at each tick: a peer that found a malformed message wants a new connection."""
+    def tick(self) -> None:
+        """Looks for connections that a peer wants to have anew, and for transfers whose connection has ended."""
         self._peers.look_for_resets()
+        for intake in self._intakes.values():
+            intake.look_for_ends()
+        self._log.tick()
 
     def close(self) -> None:
         """Closes all sockets; what waits in them is lost."""
+        self._log.close()
         self._peers.close()
-        for socket in self._listening:
+        for socket in self._intakes:
             socket.close(0)
         self._gatekeeper.close()
         self._wakeup.close()

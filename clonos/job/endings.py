@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from clonos.core.coordination import Ending, Fault, JobDone, JobFailed, StoodDown
 from clonos.core.errors import ClonosError, EnvironmentFault, JobError
+from clonos.core.printable import escaped
 from clonos.status import Status
 
 
@@ -96,7 +97,7 @@ def _told(job: str, failed: JobFailed) -> str:
         lines.append(f"element: {_place(failed)}")
     if failed.record:
         lines.append(f"record: {failed.record}")
-    return "\n".join([*lines, failed.traceback.rstrip()]).rstrip()
+    return escaped("\n".join([*lines, failed.traceback.rstrip()]).rstrip())
 
 
 def _place(failed: JobFailed) -> str:

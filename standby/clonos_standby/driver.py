@@ -23,6 +23,7 @@ from clonos.core.coordinator import Coordinator
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId
 from clonos.core.messages import Logged, Message, Register, Warned
+from clonos.core.printable import escaped, indented
 from clonos.io.binding import Binding
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes
@@ -31,6 +32,7 @@ from clonos.io.frames import slot_name
 from clonos.io.open_files import raise_files_limit
 from clonos.io.peers import PeerAddress
 from clonos.io.providers import Listener, SlotEnded, SlotProvider
+from clonos.io.rate_limited_log import RateLimitedLog
 from clonos.io.store import CheckpointStore
 from clonos.io.transport import AddressRewriter, Transport
 from clonos.io.wall_clock import SlewedClock
@@ -38,10 +40,17 @@ from clonos.operators.connect import TransactionalSink
 from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth
 from clonos_standby.errands import Errands
+from clonos_standby.forwarding import ROOT
 from clonos_standby.host import SWITCH_INTERVAL_S, run_slot
 from clonos_standby.inbox import Inbox
 
 logger = logging.getLogger("clonos.coordinator")
+
+LINES_OF_SLOT_MAX = 1_000
+"""Of one slot in the driver's log, in ten seconds; a slot that keeps to the rules leaves more out by itself."""
+
+ALARMS_MAX = 100
+"""In the driver's log, in ten seconds."""
 
 RELEASE_TIMEOUT_S = 5.0
 """What slots have to end by themselves after the job; then the provider ends them."""
@@ -100,6 +109,9 @@ class Driver:
         self._order_of_token: dict[str, _Order] = {}
         self._events: list[c.Event] = []
         self._is_closing = False
+        self._log = RateLimitedLog(logger)
+        self._alarms = RateLimitedLog(logger, ALARMS_MAX)
+        self._slots_log = RateLimitedLog(logger, LINES_OF_SLOT_MAX)
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.birth.fault_points)
@@ -186,7 +198,9 @@ class Driver:
             now_s = time.monotonic()
             if now_s >= due_s:
                 due_s = now_s + tick_s
-                self._transport.look_for_resets()
+                self._transport.tick()
+                for log in (self._log, self._alarms, self._slots_log):
+                    log.tick()
                 self._events.append(c.Ticked(self._clock.now_ns()))
             self._transport.poll(0 if is_busy else (due_s - now_s) * 1e3, self)
             is_busy = self._inbox.drain()
@@ -202,26 +216,36 @@ class Driver:
         self._errands.close()
         self._inbox.close()
         self._transport.close()
+        for log in (self._log, self._alarms, self._slots_log):
+            log.close()
         if not self.result.done():
             self.result.cancel()
 
     # ------------------------------------------------------------------ TransportEvents
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
-        """From a slot."""
+        """Takes a message of a slot.
+
+        Raises: MessageMalformed, for one that no slot sends to a coordinator.
+        """
         if isinstance(message, Logged):
-            logging.getLogger(message.logger).log(message.level, "%s: %s", slot_name(sender), message.text)
+            told, level = f"{slot_name(sender)}: {message.text}", min(message.level, logging.CRITICAL)
+            self._slots_log.log(f"lines of {slot_name(sender)}", level, told, _logger_of(message.logger))
         elif isinstance(message, Warned):
-            logger.warning("%s: %s %s", slot_name(sender), message.text, dict(message.fields) or "")
-            self._plan.listener(c.Alarm(message.text, (("slot", sender), *message.fields)))
-        elif not isinstance(message, Register) or self._admit(message):
-            self._events.append(c.Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
+            told = f"{slot_name(sender)}: {message.text} {dict(message.fields) or ''}"
+            if self._slots_log.warning(f"warnings of {slot_name(sender)}", told):
+                self._plan.listener(c.Alarm(escaped(message.text), (("slot", sender), *message.fields)))
+        else:
+            self._coordinator.check(sender, message)
+            if not isinstance(message, Register) or self._admit(message):
+                self._events.append(c.Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 
     def _admit(self, register: Register) -> bool:
         """Whether it was born by this driver: a token is good for the first slot that shows it."""
         order = self._order_of_token.get(register.token)
         if order is None or order.has_ended or order.slot not in (None, register.slot):
-            logger.warning("%s of %s is refused: its token is not good", slot_name(register.slot), register.host)
+            what = f"{slot_name(register.slot)} of {register.host} is refused: its token is not good"
+            self._log.warning("registrations that are refused", what)
             return False
         order.slot = register.slot
         self._transport.add_peer(
@@ -247,6 +271,7 @@ class Driver:
         if order.slot is None:
             self._events.append(c.SlotRefused(reason, self._clock.now_ns()))
         else:
+            self._transport.forget_peer(order.slot)  # else each slot that ever died would take file descriptors
             self._events.append(c.SlotGone(order.slot, reason, self._clock.now_ns()))
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:
@@ -278,7 +303,7 @@ class Driver:
                 for _ in range(count):
                     self._order(avoid_domains)
             case c.ReleaseSlot(slot, reason):
-                logger.info("%s is released: %s", slot_name(slot), reason or "the job is done")
+                logger.info("%s is released: %s", slot_name(slot), indented(reason) or "the job is done")
             case c.WriteMetadata():
                 self._errands.write_metadata(effect)
             case c.CommitOutput():
@@ -286,10 +311,16 @@ class Driver:
             case c.DeleteObjects():
                 self._errands.delete_objects(effect)
             case c.Alarm(text, fields):
-                logger.warning("%s %s", text, dict(fields) or "")
+                self._alarms.warning("alarms", f"{text} {dict(fields) or ''}")
                 self._plan.listener(effect)
             case c.Told() | c.SlotsRefused():
                 self._plan.listener(effect)
             case c.JobDone() | c.JobFailed() | c.StoodDown():
                 if not self.result.done():
                     self.result.set_result(effect)
+
+
+def _logger_of(name: str) -> logging.Logger:
+    """The logger of that name, if it is one of the library's that this process has too; no peer makes new ones."""
+    is_known = name.startswith(f"{ROOT}.") and name in logging.Logger.manager.loggerDict
+    return logging.getLogger(name if is_known else ROOT)

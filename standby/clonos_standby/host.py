@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+from clonos.core.authorization import check_view
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.messages import (
@@ -139,7 +140,7 @@ class SlotHost:
         if not self._slot.view.number and now_ns >= self._register_ns:
             self._register_ns = now_ns + self._options.heartbeat_ms * NANOSECONDS_PER_MS
             self._register()
-        self._transport.look_for_resets()
+        self._transport.tick()
         self._slot.on_tick(now_ns)
         self._end_if_orphan(now_ns)
 
@@ -191,7 +192,8 @@ class SlotHost:
         """To the machine; peers of a new view are let in first, those that it lacks are shut out behind it."""
         if self._faults is not None:
             self._reach_delivered(self._faults, message)
-        if isinstance(message, View) and message.number > self._slot.view.number:
+        if sender == COORDINATOR and isinstance(message, View) and message.number > self._slot.view.number:
+            check_view(sender, message, self._image.plan)
             for address in message.slots:
                 if address.slot != self.id:
                     self._transport.add_peer(

@@ -79,6 +79,11 @@ class Midst:
         )
         return msgspec.structs.replace(batch, **changes)
 
+    def hear(self, batch: Batch) -> None:
+        """The batch has come from the slot of the input's sender."""
+        sender = self.slot.slot.view.placements[self.receiving.channel.sender].slot
+        self.slot.slot.on_message(sender, batch, b"")
+
     def end(self) -> None:
         """Nothing of it goes on."""
         for slot in self.world.slots.values():
@@ -92,13 +97,13 @@ def a_batch_of_an_earlier_session_is_dropped(midst: Midst) -> None:
     before = midst.receiving.next_seq
     late = midst.barrier()
     midst.hosted.inlets.renew(midst.receiving)
-    midst.slot.slot.on_message(SlotId(1), msgspec.structs.replace(late, ordinal=0), b"")
+    midst.hear(msgspec.structs.replace(late, ordinal=0))
     assert midst.receiving.next_seq == before
 
 
 def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
     before = midst.receiving.next_seq
-    midst.slot.slot.on_message(SlotId(1), midst.barrier(sender=Incarnation(midst.receiving.sender - 1)), b"")
+    midst.hear(midst.barrier(sender=Incarnation(midst.receiving.sender - 1)))
     assert midst.receiving.next_seq == before
 
 

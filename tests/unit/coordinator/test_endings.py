@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from clonos.core import coordination as c
 from clonos.core.checkpoints import COMMIT_ATTEMPTS_MAX
+from clonos.core.errors import MessageMalformed
 from clonos.core.ids import CheckpointId, SlotId
 from clonos.core.messages import Completed, Trigger, View
 from clonos.core.metadata import CheckpointMetadata
@@ -201,12 +203,11 @@ def test_a_slot_that_has_not_heard_its_release_hears_it_again() -> None:
 
 
 @pytest.mark.parametrize("task", [-1, 6, 1_000])
-def test_an_acknowledgement_of_a_task_that_does_not_exist_is_ignored(task: int) -> None:
+def test_an_acknowledgement_of_a_task_that_does_not_exist_is_malformed(task: int) -> None:
     desk = _desk()
     message = desk.acknowledgement(0, 1)
-    import msgspec
-
-    assert desk.say(1, msgspec.structs.replace(message, task=task)) == ()
+    with pytest.raises(MessageMalformed, match=f"task {task}, the plan has 6"):
+        desk.say(1, msgspec.structs.replace(message, task=task))
 
 
 def test_a_job_whose_sinks_have_effects_commits_nothing() -> None:

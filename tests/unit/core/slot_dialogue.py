@@ -82,6 +82,11 @@ class Dialogue:
     def incarnation(self, task: TaskId, given: str | None) -> Incarnation:
         return Incarnation(number(int(given))) if given else self.slot.view.placements[task].incarnation
 
+    def home(self, task: TaskId) -> int:
+        """The slot in which the view has a task; 9 before there is a view."""
+        placements = self.slot.view.placements
+        return placements[task].slot if placements else 9
+
     def lengths(self, text: str) -> tuple[m.Length, ...]:
         pairs = [word.split(":") for word in text.split(",") if word]
         return tuple(m.Length(self.task(name), int(end)) for name, end in pairs)
@@ -161,11 +166,11 @@ class Dialogue:
     # ------------------------------------------------------------------ peers
 
     def do_statement(self, words: list[str], given: Given) -> None:
-        """``statement b->c session=1 next=0 claim=0 credit=1000 holds=a:3,b:2 by=2 to=1 view=2``"""
+        """``statement b->c session=1 next=0 claim=0 credit=1000 holds=a:3,b:2 by=2 to=1 view=2 from=9``"""
         channel = self.channel(words[0])
         next_seq = int(given.get("next", 0))
         self.hear(
-            9,
+            int(given.get("from", self.home(channel.receiver))),
             m.Statement(
                 channel.id,
                 number(int(given["view"])) if "view" in given else self.slot.view.number,
@@ -201,19 +206,23 @@ class Dialogue:
             CheckpointId(int(given.get("barrier", 0))),
             self.deltas(given.get("log", "")),
         )
-        self.hear(9, message, payload)
+        self.hear(self.home(channel.sender), message, payload)
 
     def do_position(self, words: list[str], given: Given) -> None:
         channel = self.channel(words[0])
         deltas = self.deltas(given.get("log", ""))
         next_seq = int(given.get("next", 0))
         produced_seq = int(given.get("produced", next_seq))
-        self.hear(9, m.Position(*self._head(channel, given), next_seq, produced_seq, deltas))
+        self.hear(self.home(channel.sender), m.Position(*self._head(channel, given), next_seq, produced_seq, deltas))
 
     def do_question(self, words: list[str], given: Given) -> None:
         """``question b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
-        self.hear(9, m.Question(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words))
+        task, life = self.life(words[0])
+        self.hear(
+            int(given.get("from", self.home(task))),
+            m.Question(task, life, asked, self.task(words[1]), "keeper" in words),
+        )
 
     def do_answer(self, words: list[str], given: Given) -> None:
         """``answer b.2 c from=3 has=a[0!:r3];b[0!:s3] view=2``"""
@@ -227,7 +236,7 @@ class Dialogue:
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
         ordinal = self.slot.keepers[task].next_ordinal
-        self.hear(9, m.Keep(task, incarnation, "all" in words, deltas, start, ordinal))
+        self.hear(self.home(task), m.Keep(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:
         """``kept c.1 from=7 has=c:3,a:2``"""
@@ -241,7 +250,7 @@ class Dialogue:
         snapshot = self.snapshot(task, life, int(words[1]), given)
         names = tuple(f"object-{i}" for i in range(1, snapshot.checkpoint + 1))
         message = m.StandbyUpdate(task, life, snapshot.checkpoint, snapshot.previous, names)
-        self.hear(9, message, standby_payload([encode_snapshot(snapshot)]))
+        self.hear(self.home(task), message, standby_payload([encode_snapshot(snapshot)]))
 
     # ------------------------------------------------------------------ the slot's own events
 

@@ -136,3 +136,10 @@ def test_a_final_state_is_what_every_later_checkpoint_restores() -> None:
     found.complete(CheckpointId(6))
     assert found.is_at(CheckpointId(6))
     assert not found.is_at(CheckpointId(2))
+
+
+def test_what_is_sent_and_is_no_snapshot_is_fetched_from_the_store() -> None:
+    found = standby(update(1), (update(2, 1)[0], b"no snapshot"))
+    assert found.complete(CheckpointId(1)) == ()
+    assert found.complete(CheckpointId(2)) == ("object-1", "object-2")
+    assert (found.checkpoint, found.mirror) == (0, None)

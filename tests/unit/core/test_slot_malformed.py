@@ -10,7 +10,7 @@ import pytest
 from clonos.core import messages as m
 from clonos.core.chain import Kind
 from clonos.core.errors import MessageMalformed
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from tests.unit.core.plans import number
 from tests.unit.core.slot_dialogue import Dialogue
 
@@ -35,7 +35,7 @@ def test_what_a_peer_may_say_is_taken() -> None:
     dialogue.slot.on_message(SlotId(1), POSITION)
     assert inlets.backlog == 5
     dialogue.slot.on_message(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x")
-    dialogue.slot.on_message(SlotId(1), STATEMENT)
+    dialogue.slot.on_message(SlotId(3), STATEMENT)
     assert (sending.session, sending.credit_bytes) == (2, 77)
     dialogue.slot.on_message(SlotId(1), QUESTION)
     assert dialogue.shell.said == ["b.1 <- x (1) on a->b", "slot 1 <- answer to a.1 from b: nothing"]
@@ -65,13 +65,139 @@ def test_what_names_nothing_of_the_plan_is_malformed_and_names_the_peer(
     assert dialogue.run("tick")[-1].endswith("b.1 replaying")
 
 
-def test_what_is_for_the_coordinator_is_malformed_in_a_slot() -> None:
-    with pytest.raises(MessageMalformed, match="Accusation is not for a slot"):
-        living_slot().slot.on_message(SlotId(1), m.Accusation(SlotId(1), SlotId(2), number(1), True))
+# ------------------------------------------------------------------ who may send what
+
+OF_COORDINATOR = (
+    m.View(number(9), 1, "job", (), ()),
+    m.Trigger(TaskId(1), LIFE, CheckpointId(1), False),
+    m.Noted(TaskId(1), LIFE, 0, 0),
+    m.Hold(SlotId(2)),
+    m.Completed(CheckpointId(1), 1, ()),
+    m.Release(SlotId(2), "end yourself"),
+)
+TO_COORDINATOR = (
+    m.Register(SlotId(1), "domain", "host", "tcp://x", "tcp://x", b"", "token", 1, ()),
+    m.SlotStatus(SlotId(1), number(1), CheckpointId(0), (), (), ()),
+    m.Snapshotted(TaskId(0), LIFE, CheckpointId(1), ("name",), 0, (), False),
+    m.LogLost(TaskId(0), LIFE, ChannelId(0), 0, 0),
+    m.TaskFailed(TaskId(0), LIFE, 0, 0, 1, "", "", "", "", False),
+    m.Approaching(TaskId(0), LIFE, 0, 0),
+    m.Accusation(SlotId(1), SlotId(2), number(1), True),
+    m.Warned(SlotId(1), "text", ()),
+    m.Logged(SlotId(1), 30, "clonos", "text"),
+)
+KEEP = m.Keep(TaskId(0), LIFE, True, ())
+UPDATE = m.StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",))
+FOLLOW = m.Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ())
+ANSWER = m.Answer(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
+KEPT = m.Kept(TaskId(1), LIFE, SlotId(3), True, ())
+FOLLOWING = m.Following(TaskId(1), LIFE, SlotId(3), 1, 0)
 
 
-def test_early_messages_have_a_limit() -> None:
+def named(message: object) -> str:
+    return type(message).__name__
+
+
+@pytest.mark.parametrize("message", OF_COORDINATOR, ids=named)
+def test_what_a_coordinator_sends_is_malformed_from_any_slot(message: m.Message) -> None:
+    for sender in (1, 2, 3, 77):
+        dialogue = living_slot()
+        with pytest.raises(MessageMalformed, match=f"slot {sender} .* may not send {named(message)} to a slot"):
+            dialogue.slot.on_message(SlotId(sender), message)
+        assert dialogue.shell.said == []
+        assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
+
+
+@pytest.mark.parametrize("message", TO_COORDINATOR, ids=named)
+def test_what_is_for_the_coordinator_is_malformed_in_a_slot(message: m.Message) -> None:
+    for sender in (0, 1):
+        with pytest.raises(MessageMalformed, match=f"may not send {named(message)} to a slot"):
+            living_slot().slot.on_message(SlotId(sender), message)
+
+
+@pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
+def test_a_slot_speaks_for_what_lives_in_it_only(message: m.Message) -> None:
+    dialogue = living_slot()
+    with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which lives in slot"):
+        dialogue.slot.on_message(SlotId(77), message, b"x")
+    assert dialogue.shell.said == []
+
+
+@pytest.mark.parametrize("message", [ANSWER, KEPT, FOLLOWING], ids=named)
+def test_a_slot_answers_for_itself_only(message: m.Message) -> None:
+    dialogue = living_slot()
+    with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for slot 3"):
+        dialogue.slot.on_message(SlotId(77), message, b"x")
+    assert dialogue.shell.said == []
+    dialogue.slot.on_message(SlotId(3), message, b"x")
+
+
+def test_a_life_that_the_view_does_not_name_is_ignored_as_before() -> None:
+    living_slot().slot.on_message(SlotId(77), msgspec.structs.replace(BATCH, sender=number(7)), b"x")
+
+
+# ------------------------------------------------------------------ what cannot be
+
+
+@pytest.mark.parametrize("kept", [slice(2), slice(0), slice(1, 3)])
+def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(kept: slice) -> None:
+    dialogue = living_slot()
+    placements = dialogue.slot.view.placements[kept]
+    with pytest.raises(MessageMalformed, match="the coordinator is malformed: a view of"):
+        dialogue.slot.on_message(COORDINATOR, m.View(number(9), 1, "job", (), placements))
+    assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
+
+
+def test_a_statement_that_asks_for_what_a_checkpoint_has_is_malformed() -> None:
+    dialogue = Dialogue()
+    for command in (
+        "slot 2",
+        "view 1  a 1@1 fresh  b 1@2 restore=1 of=1  c 1@3 fresh",
+        "read task b.1 1 out=5",
+        "answer b.1 c from=3",
+    ):
+        dialogue.run(command)
+    with pytest.raises(MessageMalformed, match="asks for element 4, the log begins with 5"):
+        dialogue.run("statement b->c next=4")
+
+
+def test_a_snapshot_that_no_object_has_is_malformed() -> None:
+    with pytest.raises(MessageMalformed, match="in no object of the store"):
+        living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(UPDATE, objects=()))
+
+
+def test_lengths_of_more_logs_than_there_are_are_malformed() -> None:
+    lengths = tuple(m.Length(TaskId(n), 0) for n in range(7))
+    with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
+        living_slot().slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
+
+
+def test_a_holder_that_the_plan_does_not_have_is_malformed() -> None:
+    with pytest.raises(MessageMalformed, match="task 99, the plan has 3"):
+        living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(QUESTION, holder=TaskId(99)))
+
+
+# ------------------------------------------------------------------ what comes before its view
+
+
+def test_of_early_messages_the_latest_of_each_sender_on_a_subject_is_kept() -> None:
     slot = living_slot().slot
     for n in range(2, 10_050):
-        slot.on_message(SlotId(1), msgspec.structs.replace(STATEMENT, view=number(n)))
-    assert len(slot._early) == 10_000
+        slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n)))
+    assert len(slot._early) == 1
+
+
+def test_early_messages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clonos.core.slot.EARLY_MESSAGES_MAX", 3)
+    slot = living_slot().slot
+    for sender in (5, 6, 7, 8):
+        slot.on_message(SlotId(sender), msgspec.structs.replace(STATEMENT, view=number(2)))
+    slot.on_message(SlotId(5), msgspec.structs.replace(STATEMENT, view=number(3)))
+    assert [sender for sender, _ in slot._early.values()] == [5, 6, 7]
+
+
+def test_a_lie_that_came_before_its_view_does_not_disturb_it() -> None:
+    dialogue = living_slot()
+    dialogue.slot.on_message(SlotId(77), msgspec.structs.replace(STATEMENT, view=number(2)))
+    dialogue.run("view 2  a 1@1  b 1@2  c 1@3")
+    assert dialogue.run("tick")[-1].endswith("view 2, completed 0: b.1 replaying")

@@ -27,10 +27,8 @@ from clonos.io.compression import (
 from clonos.io.connection import Connection
 from clonos.io.frames import flags_of, pack
 from clonos.io.peers import Plane
-from tests.unit.io.test_transport import batch, stations, update
+from tests.unit.io.test_transport import batch, update
 from tests.unit.io.transports import Station, poll_until
-
-__all__ = ["stations"]  # a fixture
 
 REPETITIVE = b"a word and another " * 1_000
 HERE, THERE = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4000"
@@ -174,7 +172,7 @@ def test_a_compressed_payload_that_is_malformed_costs_its_connection(stations: A
         connection.send([(frame, payload)])
 
     def was_reset() -> bool:
-        one.transport.look_for_resets()
+        one.transport.tick()
         return bool(one.back)
 
     poll_until(was_reset, one, other)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
-from zmq.utils.garbage import gc as zero_copy_keeper
 
 from clonos.core import messages as m
 from clonos.core import wire
@@ -18,24 +15,9 @@ from clonos.io.binding import Binding, BindingRefused, towards
 from clonos.io.frames import PIECE_BYTES, pack
 from clonos.io.peers import Plane
 from clonos.io.transport import Transport, plane_of
-from tests.unit.io.transports import Station, poll_until, poll_until_all_is_seen, poll_until_turned_away
+from tests.unit.io.transports import poll_until, poll_until_all_is_seen, poll_until_turned_away
 
 MODES = ["ipc", "tcp", "curve"]
-
-
-@pytest.fixture
-def stations(tmp_path: Path) -> Iterator[Any]:
-    """Makes stations and closes them all."""
-    with ExitStack() as stack:
-
-        def make(slot: int, mode: str = "tcp", **options: Any) -> Station:
-            folder = Path(f"{tmp_path}/{slot}-{len(list(tmp_path.iterdir()))}") if mode == "ipc" else None
-            station = Station(slot, folder, None if mode == "ipc" else mode == "curve", **options)
-            stack.callback(station.close)
-            return station
-
-        yield make
-    zero_copy_keeper.stop()  # the thread that pyzmq starts at the first large frame lives as long as the process else
 
 
 def accusation(number: int) -> m.Accusation:
@@ -199,7 +181,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     assert other.received[-1] == (3, accusation(3), b"")  # what follows on the broken connection is not believed
 
     def reset_or_poll() -> bool:
-        one.transport.look_for_resets()
+        one.transport.tick()
         return bool(one.back)
 
     poll_until(reset_or_poll, one, other, third)

@@ -105,7 +105,7 @@ def poll_until_all_is_seen(sender: Station, receiver: SlotId, *stations: Station
     connection.send([(b"junk", b"")])
 
     def is_answered() -> bool:
-        sender.transport.look_for_resets()
+        sender.transport.tick()
         return connection.phase is Phase.BROKEN
 
     poll_until(is_answered, *stations)
@@ -117,6 +117,13 @@ def poll_until_turned_away(sender: Station, receiver: Station, times: int = 3) -
     for _ in range(times):
         poll_until(lambda: connection.phase is Phase.BROKEN, sender, receiver)
         poll_until(lambda: connection.phase is Phase.OPENING, sender, receiver)
+
+
+def poll_turns(turns: int, *stations: Station) -> None:
+    """Polls each station ``turns`` times: enough for what would come, were it to come."""
+    for _ in range(turns):
+        for station in stations:
+            station.transport.poll(1, station)
 
 
 def _binding_of(address: PeerAddress) -> Binding:

@@ -1,0 +1,71 @@
+"""A log of what peers do wrong: at most a few lines of a kind in a while, and none that a peer could forge.
+
+Whatever a peer has sent may stand in such a line, and nothing bounds how often it is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from clonos.core.printable import indented
+
+LINES_MAX = 10
+"""Of one kind in ``WINDOW_S``; further ones are counted."""
+
+WINDOW_S = 10.0
+
+
+@dataclass(slots=True)
+class _Window:
+    """The lines of one kind since ``began_s``."""
+
+    level: int
+    began_s: float
+    lines: int = 0
+    left_out: int = 0
+
+
+class RateLimitedLog:
+    """Writes to ``logger``. A kind is a short text that says in the log what was left out."""
+
+    def __init__(self, logger: logging.Logger, lines_max: int = LINES_MAX) -> None:
+        self._logger = logger
+        self._lines_max = lines_max
+        self._windows: dict[str, _Window] = {}
+
+    def warning(self, kind: str, text: str) -> bool:
+        """Logs a warning, or counts it; whether it was logged."""
+        return self.log(kind, logging.WARNING, text)
+
+    def log(self, kind: str, level: int, text: str, logger: logging.Logger | None = None) -> bool:
+        """Logs a line, or counts it; whether it was logged."""
+        now_s = time.monotonic()
+        window = self._windows.get(kind)
+        if window is None or now_s - window.began_s >= WINDOW_S:
+            self._end(kind)
+            window = self._windows[kind] = _Window(level, now_s)
+        window.lines += 1
+        if window.lines > self._lines_max:
+            window.left_out += 1
+            return False
+        (logger or self._logger).log(level, "%s", indented(text))
+        return True
+
+    def tick(self) -> None:
+        """Says what was left out, once its time is over. To be called now and then."""
+        now_s = time.monotonic()
+        for kind, window in list(self._windows.items()):
+            if now_s - window.began_s >= WINDOW_S:
+                self._end(kind)
+
+    def close(self) -> None:
+        """Says what was left out so far."""
+        for kind in list(self._windows):
+            self._end(kind)
+
+    def _end(self, kind: str) -> None:
+        window = self._windows.pop(kind, None)
+        if window is not None and window.left_out:
+            self._logger.log(window.level, "%d more lines were left out: %s", window.left_out, kind)

@@ -1,0 +1,151 @@
+"""What a slot may not tell a coordinator: it costs its connection, and changes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from clonos.core import coordination as c
+from clonos.core import messages as m
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
+from clonos.core.options import Options
+from tests.unit.coordinator.desk import Desk, chain_plan, of_kind
+
+LIFE = Incarnation(view_number(1, 1))
+NOBODYS = SlotId(99)
+
+OF_SLOTS = (
+    m.Batch(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, 1, CheckpointId(0), ()),
+    m.Position(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, ()),
+    m.Statement(ChannelId(0), view_number(1, 1), LIFE, LIFE, 1, 0, 0, 0, ()),
+    m.Question(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False),
+    m.Answer(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False, SlotId(1), ()),
+    m.Keep(TaskId(0), LIFE, True, ()),
+    m.Kept(TaskId(0), LIFE, SlotId(1), True, ()),
+    m.StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",)),
+    m.Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ()),
+    m.Following(TaskId(0), LIFE, SlotId(1), 0, 0),
+)
+OF_COORDINATORS = (
+    m.Trigger(TaskId(0), LIFE, CheckpointId(1), False),
+    m.Noted(TaskId(0), LIFE, 0, 0),
+    m.Hold(SlotId(1)),
+    m.Completed(CheckpointId(1), 1, ()),
+    m.Release(SlotId(1), ""),
+)
+
+
+def _desk() -> Desk:
+    desk = Desk(chain_plan(2, has_effects=True), Options())
+    desk.form("ababab", slots=6)
+    desk.tick(300)
+    return desk
+
+
+def _name(message: object) -> str:
+    return type(message).__name__
+
+
+@pytest.mark.parametrize("message", [*OF_SLOTS, *OF_COORDINATORS], ids=_name)
+@pytest.mark.parametrize("slot", [SlotId(1), NOBODYS])
+def test_a_message_that_no_slot_sends_to_a_coordinator_is_malformed_and_the_job_goes_on(
+    message: m.Message, slot: SlotId
+) -> None:
+    desk = _desk()
+    with pytest.raises(MessageMalformed, match=f"slot {slot} .* may not send {_name(message)} to the coordinator"):
+        desk.say(slot, message)
+    assert desk.coordinator.phase == "running"
+    desk.complete(1)
+
+
+def test_a_slot_registers_for_itself_only() -> None:
+    desk = _desk()
+    register = m.Register(NOBODYS, "domain", "host", "ipc://x", "ipc://x", b"key", "token", 1, ())
+    with pytest.raises(MessageMalformed, match=r"slot 1 .* speaks for slot 99"):
+        desk.say(1, register)
+    assert NOBODYS not in desk.coordinator.lives()
+
+
+def _of_task_0(desk: Desk) -> tuple[m.Message, ...]:
+    life = desk.of(0).incarnation
+    return (
+        desk.acknowledgement(0, 1),
+        m.LogLost(TaskId(0), life, ChannelId(0), 1, 2),
+        desk.failure(0, fatal=True),
+        m.Approaching(TaskId(0), life, 0, 0),
+    )
+
+
+@pytest.mark.parametrize("number", range(4), ids=["Snapshotted", "LogLost", "TaskFailed", "Approaching"])
+def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
+    desk = _desk()
+    message = _of_task_0(desk)[number]
+    home = desk.of(0).slot
+    other = next(slot for slot in desk.view_slots() if slot != home)
+    with pytest.raises(MessageMalformed, match=f"slot {other} .* task 0.1.1, which lives in slot {home}"):
+        desk.say(other, message)
+    assert desk.coordinator.phase == "running"
+    assert not desk.coordinator.recoveries
+    desk.say(home, message)
+
+
+def test_what_a_slot_says_of_tasks_that_live_elsewhere_is_not_believed() -> None:
+    desk = _desk()
+    liar = next(slot for slot in desk.view_slots() if slot != desk.of(0).slot)
+    honest = desk.slots[liar].status()
+    tasks = (*honest.tasks, m.TaskStatus(TaskId(0), desk.of(0).incarnation, "lost", ()))
+    desk.say(liar, msgspec.structs.replace(honest, tasks=tasks))
+    assert desk.coordinator.phases[TaskId(0)] == "live"
+
+
+@pytest.mark.parametrize("task", [6, -7, 1 << 40])
+def test_riders_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
+    desk = _desk()
+    liar = desk.of(5).slot
+    said = msgspec.structs.replace(
+        desk.slots[liar].status(),
+        keepers=((TaskId(task), LIFE),),
+        standbys=((TaskId(task), CheckpointId(1)),),
+        shadows=(TaskId(task),),
+        tasks=(m.TaskStatus(TaskId(task), LIFE, "live", ()),),
+    )
+    desk.slots[liar].is_mute = True
+    desk.say(liar, said)
+    before = desk.number
+    assert of_kind(desk.gone(desk.of(0).slot), c.Send)
+    assert desk.number > before
+
+
+def test_a_new_coordinator_does_not_inherit_a_view_of_another_plan() -> None:
+    desk = _desk()
+    desk.complete(1)
+    again = Desk(desk.plan, Options())
+    again.do(c.Ticked(0))
+    again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+    again.slots = desk.slots
+    liar = desk.of(0).slot
+    lie = msgspec.structs.replace(
+        desk.view, number=view_number(1, 1000), placements=(*desk.view.placements, desk.view.placements[0])
+    )
+    again.say(liar, lie)
+    again.tick(5_000)
+    assert again.view.placements == desk.view.placements
+
+
+def test_a_new_coordinator_does_not_believe_that_a_task_lives_where_the_view_does_not_have_it() -> None:
+    desk = _desk()
+    desk.complete(1)
+    again = Desk(desk.plan, Options())
+    again.do(c.Ticked(0))
+    again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+    lost, liar = desk.of(2), desk.of(0).slot
+    again.slots = desk.slots
+    again.tick(300)
+    said = {slot: again.slots[slot].status() for slot in (lost.slot, liar)}
+    lie = (*said[liar].tasks, m.TaskStatus(lost.task, lost.incarnation, "live", ()))
+    for slot, tasks in ((lost.slot, ()), (liar, lie)):
+        again.slots[slot].is_mute = True
+        again.say(slot, msgspec.structs.replace(said[slot], tasks=tasks))
+    again.tick(4_700)
+    assert [p.task for p in again.view.placements if p.incarnation == again.number] == [2]

@@ -1,0 +1,127 @@
+"""What the driver takes from slots and strangers: into its log, and among its connections."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import blackhole, values
+from clonos.core import coordination as c
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import SlotId, TaskId
+from clonos.core.messages import Hold, Logged, Message, Register, Warned
+from clonos.core.options import Options
+from clonos.io.binding import Binding
+from clonos.io.providers import SlotEnded
+from clonos.io.store import CheckpointStore
+from clonos_standby.birth import SlotBirth
+from clonos_standby.driver import Driver, DriverPlan
+
+FLOOD = 20_000
+SLOT = SlotId(7)
+
+
+class NoSlots:
+    """A provider that starts nothing."""
+
+    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    """A driver that has not begun; ``told`` is what its listener heard."""
+    graph = JobGraph("logged")
+    graph.source(values(range(3))).sink(blackhole())
+    tmp_path.chmod(0o700)
+    plan = DriverPlan(
+        image=graph.compile(Options(), parallelism=1),
+        begin=c.Begin(1, "job"),
+        store=CheckpointStore(str(tmp_path / "store")),
+        birth=SlotBirth("", b"", "", b"", "", Binding(folder="ipc")),
+        binding=Binding(folder=str(tmp_path)),
+        provider=lambda _listener: NoSlots(),
+        listener=lambda progress: told.append(progress),
+    )
+    told: list[object] = []
+    made = Driver(plan)
+    made.told = told  # type: ignore[attr-defined]
+    yield made
+    made.close()
+
+
+def _register(number: int, host: str = "host") -> Register:
+    return Register(SlotId(number), "domain", host, "ipc://x", "ipc://x", b"", "no token of ours", 1, ())
+
+
+@pytest.mark.parametrize(
+    ("message", "lines"),
+    [
+        (lambda number: (number, _register(number)), 10),
+        (lambda number: (SLOT, Logged(SLOT, logging.ERROR, "clonos.job", f"line {number}")), 1_000),
+        (lambda number: (SLOT, Warned(SLOT, f"warning {number}", (("task", "1"),))), 1_000),
+    ],
+    ids=["registrations", "lines", "warnings"],
+)
+def test_a_flood_of_messages_is_some_lines_and_a_count(
+    message: Callable[[int], tuple[SlotId, Message]],
+    lines: int,
+    driver: Driver,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
+    for number in range(1, FLOOD + 1):
+        sender, said = message(number)
+        driver.on_message(SlotId(sender), said, b"")
+    assert len(caplog.messages) == lines
+    assert len(driver.told) <= lines  # type: ignore[attr-defined]
+    monkeypatch.undo()
+    for log in (driver._log, driver._slots_log):
+        log.close()
+    assert caplog.messages[lines].startswith(f"{FLOOD - lines} more lines were left out: ")
+
+
+def test_a_host_with_a_line_break_in_its_name_forges_no_line(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    driver.on_message(SLOT, _register(SLOT, "host\nCRITICAL the job has failed"), b"")
+    (line,) = caplog.messages
+    assert "host\n    CRITICAL" in line
+
+
+def test_what_a_slot_logs_forges_no_line_makes_no_logger_and_has_no_strange_level(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("clonos.slot", "clonos.never.heard.of", "root", "urllib3"):
+        driver.on_message(SLOT, Logged(SLOT, 1 << 40, name, "text\nforged \x1b[31m"), b"")
+    assert [record.name for record in caplog.records] == ["clonos.slot", "clonos", "clonos", "clonos"]
+    assert {record.levelno for record in caplog.records} == {logging.CRITICAL}
+    assert {record.message for record in caplog.records} == {f"slot {SLOT:016x}: text\n    forged \\x1b[31m"}
+    assert "clonos.never.heard.of" not in logging.Logger.manager.loggerDict
+
+
+def test_what_no_slot_sends_to_a_coordinator_is_malformed_before_the_coordinator_hears_of_it(driver: Driver) -> None:
+    with pytest.raises(MessageMalformed, match="may not send Hold to the coordinator"):
+        driver.on_message(SLOT, Hold(SLOT), b"")
+    assert driver.ask(lambda coordinator: coordinator.phases.get(TaskId(0))) is None
+
+
+def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> None:
+    driver._order(())
+    (order,) = driver._orders.values()
+    register = msgspec.structs.replace(_register(SLOT), token=order.token)
+    driver.on_message(SLOT, register, b"")
+    driver._transport.send(SLOT, Hold(SLOT))
+    assert driver._transport._peers.find(SLOT) is not None
+    driver._take_end(SlotEnded(order.number, "killed"))
+    assert driver._transport._peers.find(SLOT) is None
+    driver._transport.send(SLOT, Hold(SLOT))
+    assert isinstance(driver._events[-1], c.SlotGone)
