@@ -103,8 +103,9 @@ def run(session: Session) -> None:
         session.figure(f"{when}: in-flight logs on disk, most", most.on_disk / MB, "MB of a slot")
     (recovery,) = [one for one in status.recoveries if one.task == "count/0"]
     instants = recovery.reached
-    took_ms = (instants["caught_up"] - instants["detected"]) / 1e6
-    session.figure("a kill behind it: from noticed to caught up", took_ms, "ms")
+    for milestone, name in (("replayed", "live again"), ("caught_up", "caught up")):
+        took_ms = (instants[milestone] - instants["detected"]) / 1e6
+        session.figure(f"a kill behind it: from noticed to {name}", took_ms, "ms")
 
 
 def _watch(handle: Handle, most: Most, seconds: float) -> None:

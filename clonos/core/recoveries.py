@@ -242,7 +242,10 @@ when a busy input happens to be empty."""
 
 def backlog_of(status: TaskStatus) -> int | None:
     """What waits in the task's inputs; None while that is not known."""
-    return next((value for name, value in status.counters if name in (BACKLOG_ELEMENTS, BACKLOG_BYTES)), None)
+    for name, value in status.counters:  # of every task at every heartbeat: no generator
+        if name in (BACKLOG_ELEMENTS, BACKLOG_BYTES):
+            return value
+    return None
 
 
 def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Milestone, ...]:

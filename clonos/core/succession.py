@@ -366,7 +366,9 @@ def end_recoveries(state: CoordinatorState) -> None:
 
 def _note_backlog(state: CoordinatorState, status: TaskStatus) -> None:
     backlog = recoveries.backlog_of(status)
-    if status.phase in recoveries.SETTLED_PHASES and backlog is not None:
-        if status.task not in state.backlogs:
-            state.backlogs[status.task] = deque(maxlen=recoveries.BACKLOGS_REMEMBERED)
-        state.backlogs[status.task].append(backlog)
+    if backlog is None or status.phase not in recoveries.SETTLED_PHASES:
+        return
+    backlogs = state.backlogs.get(status.task)
+    if backlogs is None:
+        backlogs = state.backlogs[status.task] = deque(maxlen=recoveries.BACKLOGS_REMEMBERED)
+    backlogs.append(backlog)

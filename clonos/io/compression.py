@@ -20,7 +20,7 @@ COMPRESSED_BYTES_MIN = 512
 """Shorter payloads are sent as they are."""
 
 INCOMPRESSIBLE_SKIPPED = 15
-"""After a payload that became hardly smaller, so many are sent as they are."""
+"""Payloads sent as they are after one that became hardly smaller."""
 
 _LENGTH = struct.Struct("<I")
 

@@ -129,6 +129,20 @@ def test_while_committing_the_view_waits_through_failed_attempts() -> None:
     assert sent(desk.durable(1), View)
 
 
+def test_a_failure_that_was_told_before_or_is_of_an_earlier_checkpoint_costs_no_attempt() -> None:
+    desk = _desk()
+    desk.tick(5_000)
+    desk.acknowledge(1)
+    desk.durable(1)
+    desk.tick(5_000)
+    desk.acknowledge(2)
+    assert desk.do(c.MetadataWritten(CheckpointId(1), c.WriteOutcome.FAILED, "late")) == ()
+    assert of_kind(desk.do(c.MetadataWritten(CheckpointId(2), c.WriteOutcome.FAILED, "no space")), c.Alarm)
+    for _ in range(COMMIT_ATTEMPTS_MAX + 1):  # the same failure, told again while the next attempt waits
+        assert desk.do(c.MetadataWritten(CheckpointId(2), c.WriteOutcome.FAILED, "no space")) == ()
+    assert _written(desk.tick(300)).checkpoint == 2
+
+
 def test_metadata_that_cannot_be_written_fails_the_job_in_the_end() -> None:
     desk = _desk(checkpoint_every_ms=1_000_000)
     desk.tick(100)

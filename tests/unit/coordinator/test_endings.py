@@ -106,6 +106,22 @@ def test_a_commit_that_fails_is_tried_again_and_fails_the_job_in_the_end() -> No
     assert "folder is read-only" in failed[0].reason
 
 
+def test_a_failed_commit_that_was_told_before_or_is_of_an_earlier_checkpoint_costs_no_attempt() -> None:
+    desk = _desk()
+    for checkpoint in (1, 2):
+        desk.tick(5_000)
+        _acknowledge_with_parts(desk, checkpoint, checkpoint)
+        desk.durable(checkpoint)
+        if checkpoint == 1:
+            desk.do(c.OutputCommitted(CheckpointId(1)))
+    assert desk.do(c.OutputCommitFailed(CheckpointId(1), "late")) == ()
+    assert of_kind(desk.do(c.OutputCommitFailed(CheckpointId(2), "folder is read-only")), c.Alarm)
+    for _ in range(COMMIT_ATTEMPTS_MAX + 1):  # the same failure, told again while the next attempt waits
+        assert desk.do(c.OutputCommitFailed(CheckpointId(2), "folder is read-only")) == ()
+    (commit,) = of_kind(desk.tick(300), c.CommitOutput)
+    assert commit.checkpoint == 2
+
+
 def test_deletion_keeps_what_the_last_two_need() -> None:
     desk = _desk()
     names: dict[int, str] = {}

@@ -15,7 +15,7 @@ import pytest
 
 from clonos.core import coordination as c
 from clonos.core.ids import SlotId
-from clonos.core.messages import Register, SlotStatus, Trigger
+from clonos.core.messages import BACKLOG_ELEMENTS, Register, SlotStatus, Trigger
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, DeskSlot, sent
@@ -102,6 +102,7 @@ def test_the_view_after_a_death_costs_some_lines_a_task(tasks: int) -> None:
 @pytest.mark.parametrize("tasks", [500, 2_000])
 def test_a_slots_heartbeat_costs_the_same_however_many_tasks_there_are(tasks: int) -> None:
     desk = _wide_desk(tasks)
+    desk.slots[SlotId(7)].counters = ((BACKLOG_ELEMENTS, 5), ("records_in", 12))
     heartbeat = c.Received(SlotId(7), desk.slots[SlotId(7)].status())
     assert isinstance(heartbeat.message, SlotStatus)
     assert _lines_of(lambda: desk.coordinator.handle(heartbeat)) < STATUS_LINES_MAX

@@ -31,7 +31,7 @@ class Receiver(Bench):
         return self.slot.hosted[self.task].inlets.receivings[channel].session
 
     def send(self, channel: ChannelId, count: int) -> None:
-        """The sender sends so many elements."""
+        """The sender sends ``count`` elements."""
         head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
         batch = m.Batch(*head, self.sent_seq[channel], int(Kind.ROWS), count, CheckpointId(0), ())
         self.ordinals[channel] += 1
@@ -39,13 +39,13 @@ class Receiver(Bench):
         self.slot.on_message(INPUTS[channel], batch, b"x" * count)
 
     def heartbeat(self, channel: ChannelId, produced_seq: int) -> None:
-        """The sender's heartbeat: so many elements has it produced in all."""
+        """The sender's heartbeat: it has produced all elements below ``produced_seq``."""
         head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
         self.ordinals[channel] += 1
         self.slot.on_message(INPUTS[channel], m.Position(*head, self.sent_seq[channel], produced_seq, ()))
 
     def process(self, channel: ChannelId, next_seq: int, count: int) -> None:
-        """The task has processed a batch of so many elements, the last of all below ``next_seq``."""
+        """The task has processed a batch of ``count`` elements, and with it all below ``next_seq``."""
         consumed = ((channel, next_seq, cost_bytes(count, count)),)
         self.slot.on_emission(self.task, LIFE, Emission(b"", consumed=consumed))
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.core.slot_dialogue import play
 
 TRACES = sorted((Path(__file__).parents[2] / "traces").glob("slot_*.txt"))
-TRACES_COUNT = 28
+TRACES_COUNT = 29
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)

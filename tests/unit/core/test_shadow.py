@@ -1,0 +1,92 @@
+"""How a hot standby's shadow comes to follow its task: the sessions that it asks for, heartbeat by heartbeat."""
+
+from __future__ import annotations
+
+from clonos.core import messages as m
+from clonos.core.chain import Kind
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.options import Options
+from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.slot import Slot
+from tests.unit.core.plans import number, placement, view
+from tests.unit.core.recording_shell import RecordingShell
+
+TASK, LEADER, HERE = TaskId(1), SlotId(3), SlotId(2)
+LIFE = Incarnation(number(1))
+
+
+class Shell(RecordingShell):
+    """``asked``: what went to the task's slot."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.asked: list[m.Following] = []
+        self.read: list[tuple[str, ...]] = []
+
+    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+        if isinstance(message, m.Following):
+            assert slot == LEADER
+            self.asked.append(message)
+
+    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+        self.read.append(names)
+
+
+class Standby:
+    """A slot with the hot standby of ``b`` in ``a -> b``; the test speaks for the slot of the task."""
+
+    def __init__(self) -> None:
+        vertices = (Vertex("a", 1, is_source=True), Vertex("b", 1, is_hot=True))
+        plan = Plan("hot", vertices, (Edge(0, 1, Partitioning.FORWARD, 0),))
+        self.shell = Shell(plan)
+        self.slot = Slot(HERE, plan, Options(), self.shell)
+        placements = [placement(0, LIFE, 1), placement(TASK, LIFE, LEADER, standbys=(HERE,))]
+        self.slot.on_message(COORDINATOR, view(1, placements, slots=(1, 2, 3)))
+
+    def tick(self) -> int:
+        """The session that it asks for at a heartbeat."""
+        self.shell.now += 100_000_000
+        self.shell.asked.clear()
+        self.slot.on_tick(self.shell.now)
+        (asked,) = self.shell.asked
+        return asked.session
+
+    def stored(self, checkpoint: int) -> None:
+        """The task's snapshot is stored; nothing of it comes along."""
+        names = tuple(f"object-{n}" for n in range(1, checkpoint + 1))
+        update = m.StandbyUpdate(TASK, LIFE, CheckpointId(checkpoint), CheckpointId(checkpoint - 1), names)
+        self.slot.on_message(LEADER, update, b"")
+
+    def begins(self, session: int, base: int) -> None:
+        """The task's slot begins the session at a barrier."""
+        log = m.Delta(TASK, 0, True, b"")
+        head = TASK, LIFE, session, 0, CheckpointId(base)
+        self.slot.on_message(LEADER, m.Follow(*head, ChannelId(0), 0, int(Kind.ROWS), 0, 0, CheckpointId(0), (log,)))
+
+
+def test_a_session_that_has_not_begun_is_asked_for_again_and_again_whatever_is_stored_meanwhile() -> None:
+    standby = Standby()
+    session = standby.tick()
+    for checkpoint in (1, 2, 3):
+        standby.stored(checkpoint)
+        assert standby.tick() == session
+    assert standby.shell.read == []
+
+
+def test_the_state_at_the_barrier_where_a_session_begins_is_read_when_it_is_stored() -> None:
+    standby = Standby()
+    standby.begins(standby.tick(), base=2)
+    standby.stored(1)
+    assert standby.shell.read == []
+    standby.stored(2)
+    assert standby.shell.read == [("object-1", "object-2")]
+
+
+def test_another_session_is_asked_for_when_a_later_snapshot_is_stored_and_that_of_the_barrier_never_was() -> None:
+    standby = Standby()
+    session = standby.tick()
+    standby.begins(session, base=2)
+    standby.stored(1)
+    assert standby.tick() == session  # it may still come
+    standby.stored(3)
+    assert standby.tick() > session
