@@ -122,22 +122,19 @@ class TableOutside:
         mine = (self._identity["generation"], self._identity["incarnation"])
         if (generation, incarnation) > mine:
             raise self._fenced(registered)
-        is_new_generation = mine[0] > generation
-        new_number = restored_number if is_new_generation else next_number
         if (generation, incarnation) < mine:
-            changed = self._execute(
-                self._dialect.take_over,
-                old_generation=generation,
-                old_incarnation=incarnation,
-                next_number=next_number,
-                new_number=new_number,
-            )
-            if changed != 1:
+            # From here on the earlier life writes nothing; what it wrote just now counts.
+            if self._execute(self._dialect.take_over, old_generation=generation, old_incarnation=incarnation) != 1:
                 raise Overtaken
+            next_number = self._next_number()
+        is_new_generation = mine[0] > generation
         if is_new_generation:
             # Kept, for the commit of this may have to be tried again and then finds itself registered.
             self._superseded_next = self._withdraw(rows, restored_number, next_number)
-        return is_new_generation, Registration(new_number, self._superseded_next)
+            if restored_number != next_number:
+                self._execute(self._dialect.advance, next_number=next_number, new_number=restored_number)
+            next_number = restored_number
+        return is_new_generation, Registration(next_number, self._superseded_next)
 
     def _withdraw(self, rows: AppendedRows | UpsertedRows, first_number: int, next_number: int) -> int | None:
         """What earlier generations have written from ``first_number`` on; answers where that ends which stays."""
@@ -183,6 +180,11 @@ class TableOutside:
     def _registered(self) -> tuple[int, int, int] | None:
         rows = self._database.query(self._dialect.find, self._identity)
         return tuple(map(int, rows[0])) if rows else None  # type: ignore[return-value]
+
+    def _next_number(self) -> int:
+        registered = self._registered()
+        assert registered is not None, "it was changed in this transaction"
+        return registered[2]
 
     def _execute(self, statement: Statement, **values: Any) -> int:
         return self._database.execute(statement, self._identity | values)

@@ -196,9 +196,7 @@ class Dialect:
     @property
     def find(self) -> Statement:
         """The registration of a task: generation, incarnation, next_number."""
-        return self.statement(
-            f"SELECT generation, incarnation, next_number FROM {OUTSIDE_TABLE} WHERE job_id = :job_id AND task = :task"
-        )
+        return self.statement(f"SELECT generation, incarnation, next_number FROM {OUTSIDE_TABLE} WHERE {_OF_TASK}")
 
     @property
     def find_all(self) -> Statement:
@@ -219,16 +217,14 @@ class Dialect:
     def take_over(self) -> Statement:
         """A later life of the task instead of an earlier one; changes one row, or none if another came first."""
         return self.statement(
-            f"UPDATE {OUTSIDE_TABLE} SET generation = :generation, incarnation = :incarnation,"
-            " next_number = :new_number"
-            " WHERE job_id = :job_id AND task = :task"
-            " AND generation = :old_generation AND incarnation = :old_incarnation AND next_number = :next_number"
+            f"UPDATE {OUTSIDE_TABLE} SET generation = :generation, incarnation = :incarnation"
+            f" WHERE {_OF_TASK} AND generation = :old_generation AND incarnation = :old_incarnation"
         )
 
     @property
     def advance(self) -> Statement:
         """The next number, for the life that is registered; changes one row, or none if it is fenced."""
         return self.statement(
-            f"UPDATE {OUTSIDE_TABLE} SET next_number = :new_number WHERE job_id = :job_id AND task = :task"
+            f"UPDATE {OUTSIDE_TABLE} SET next_number = :new_number WHERE {_OF_TASK}"
             " AND generation = :generation AND incarnation = :incarnation AND next_number = :next_number"
         )

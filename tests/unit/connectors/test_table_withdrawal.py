@@ -152,6 +152,49 @@ def test_a_withdrawal_of_unknown_outcome_is_tried_again_and_withdraws_once(
     assert rows_in(path) == [("a", 1)]
 
 
+class Overtaken(sqlite3.Connection):
+    """Something happens each time before a registration is taken over."""
+
+    meanwhile: ClassVar[list[Callable[[], object]]] = []
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(OvertakenCursor)
+
+
+class OvertakenCursor(sqlite3.Cursor):
+    def execute(self, sql: str, parameters: Any = ()) -> OvertakenCursor:
+        if sql.startswith("UPDATE clonos_outside SET generation"):
+            for happen in Overtaken.meanwhile:
+                happen()
+        super().execute(sql, parameters)
+        return self
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_life_that_writes_on_does_not_keep_the_next_one_from_registering(path: Path, generation: int) -> None:
+    early = by_driver(path).outside()
+    late = dbapi(lambda: sqlite3.connect(path, factory=Overtaken), "words", COLUMNS).outside()
+    early.register(identity(1, 1), 0)
+    early.write(0, [("a", 1)])
+    written = [1]
+
+    def write_on() -> None:
+        written.append(early.write(written[-1], [("b", written[-1])]))
+
+    Overtaken.meanwhile.append(write_on)
+    try:
+        answer = late.register(identity(2, generation), 1)
+    finally:
+        Overtaken.meanwhile.clear()
+    assert len(written) == 2
+    assert answer == ((2, None) if generation == 1 else (1, None))
+    with pytest.raises(OutsideFenced):
+        early.write(2, [("c", 3)])
+    early.close()
+    late.close()
+    assert len(rows_in(path)) == answer[0]
+
+
 # ------------------------------------------------------------------ tables that others have made
 
 
