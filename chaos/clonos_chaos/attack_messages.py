@@ -27,7 +27,8 @@ REFUSALS: Final = (
     | zmq.EVENT_DISCONNECTED
 )
 STRANGER: Final = SlotId(0x5757575757575757)
-FLOOD_PORTION: Final = 2_000
+FLOOD_PORTION: Final = 5_000
+SEND_TIMEOUT_MS: Final = 100
 PIECES_A_ROUND: Final = 2
 ROUND_S: Final = 0.3
 LINGER_MS: Final = 500
@@ -80,34 +81,38 @@ def refused(addresses: list[str], until_s: float, server: bytes, count: Callable
             each.linger = 0
 
 
-def flood(driver: Peer, until_s: float, count: Callable[[], None]) -> None:
-    """With the driver's public key: messages, registrations, pieces and garbage, as fast as they are taken."""
-    register = m.Register(STRANGER, "domain", "host\nforged", "tcp://127.0.0.1:1", "tcp://x", b"", "token", 1, ())
-    accusation = m.Accusation(STRANGER, STRANGER, ViewNumber(1), True)
-    encoded = [encode_message(message) for message in (register, accusation)]
-    piece = JUNK[: 1 << 20]
-    kinds: Iterator[list[bytes]] = cycle(
-        (
-            [pack(STRANGER, encoded[1], b"")],
-            [pack(STRANGER, encoded[0], b"")],
-            [b"garbage"],
-            [pack(STRANGER, b"", piece, IS_PIECE), piece],
-            [pack(STRANGER, b"", piece, IS_PIECE | OF_MESSAGE), piece],
-        )
-    )
+def flood(driver: Peer, loot: Loot, until_s: float, count: Callable[[], None]) -> None:
+    """Messages, registrations, pieces and garbage, as fast as they are taken: by somebody with the driver's public key,
+    and with the key of a slot."""
     with zmq.Context() as context:
-        while time.monotonic() < until_s:
-            keys = new_keys()
-            with _connected(context, [driver.control_address], driver.public_key, *keys) as (stranger,):
-                stranger.sndtimeo = 100
-                stranger.linger = 0
-                kind = next(kinds)
-                for _ in range(FLOOD_PORTION if len(kind) == 1 else FLOOD_PORTION // 100):
-                    try:
-                        stranger.send_multipart(kind, copy=False)
-                        count()
-                    except zmq.Again:  # it is not read so fast
-                        break
+        for sender, keys in cycle(((STRANGER, None), (SlotId(loot.slot), (loot.public_key, loot.secret_key)))):
+            for frames in _flood_of(sender):
+                if time.monotonic() >= until_s:
+                    return
+                own = keys or new_keys()
+                with _connected(context, [driver.control_address], driver.public_key, *own) as (flooding,):
+                    flooding.sndtimeo, flooding.linger = SEND_TIMEOUT_MS, 0
+                    _pour(flooding, frames, count)
+
+
+def _flood_of(sender: SlotId) -> Iterator[list[bytes]]:
+    register = m.Register(sender, "domain", "host\nforged", "tcp://127.0.0.1:1", "tcp://x", b"", "token", 1, ())
+    accusation = m.Accusation(sender, STRANGER, ViewNumber(1), True)
+    piece = JUNK[: 1 << 20]
+    yield [pack(sender, encode_message(accusation), b"")]
+    yield [pack(sender, encode_message(register), b"")]
+    yield [b"garbage"]
+    yield [pack(sender, b"", piece, IS_PIECE), piece]
+    yield [pack(sender, b"", piece, IS_PIECE | OF_MESSAGE), piece]
+
+
+def _pour(flooding: zmq.Socket[bytes], frames: list[bytes], count: Callable[[], None]) -> None:
+    for _ in range(FLOOD_PORTION if len(frames) == 1 else FLOOD_PORTION // 100):
+        try:
+            flooding.send_multipart(frames, copy=False)
+            count()
+        except zmq.Again:  # it is not read so fast, or nobody was let in
+            return
 
 
 def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:

@@ -75,7 +75,7 @@ def _strikes(orders: Orders) -> dict[Weapon, Strike]:
         Weapon.LONG_FRAMES: partial(long_frames, orders.ports),
         Weapon.CROWD: lambda until_s, count: crowd(orders.ports, until_s, orders.connections, orders.at_once, count),
         Weapon.FULL_TABLE: full_table,
-        Weapon.FLOOD: partial(flood, driver),
+        Weapon.FLOOD: partial(flood, driver, loot),
         Weapon.UNFINISHED: partial(unfinished, loot),
         Weapon.LIAR: partial(lie, loot, orders.job),
     }

@@ -47,7 +47,7 @@ class Weapon(StrEnum):
     LONG_FRAMES = "long_frames"  # 256 MiB claimed before a key is shown
     CROWD = "crowd"  # thousands of idle and of slow connections
     FULL_TABLE = "full_table"  # a crowd at a driver that may have few files more than it has
-    FLOOD = "flood"  # of messages by somebody with the driver's public key
+    FLOOD = "flood"  # of messages, with the driver's public key and with the key of a slot
     UNFINISHED = "unfinished"  # messages in pieces without an end, by somebody with a slot's key
     LIAR = "liar"  # by the same, messages that a slot may not send
     ALL = "all"  # one after the other

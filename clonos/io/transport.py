@@ -154,6 +154,10 @@ class Transport:
         peer_key = address.public_key if self._keys.public else b""
         return Connection(self._context, where, peer_key, self._keys, self._silence_ms)
 
+    def let_strangers_in(self, is_open: bool) -> None:
+        """Whether keys that nobody has named may connect from now on. What they may send is another question."""
+        self._gatekeeper.admits_strangers = is_open
+
     # ------------------------------------------------------------------ sending and receiving
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:

@@ -116,6 +116,20 @@ def test_a_stranger_may_register_with_the_coordinator_and_nothing_else(stations:
     assert coordinator.received == [(5, register, b"")]
 
 
+def test_a_key_that_nobody_knows_is_let_in_as_long_as_strangers_are(stations: Any) -> None:
+    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    coordinator.transport.let_strangers_in(False)
+    stranger = stations(5, "curve")
+    stranger.knows(coordinator)
+    register = m.Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
+    stranger.send(COORDINATOR, register)
+    poll_turns(50, coordinator, stranger)
+    assert not coordinator.received
+    coordinator.transport.let_strangers_in(True)
+    poll_until(lambda: coordinator.received, coordinator, stranger)
+    assert coordinator.received == [(5, register, b"")]
+
+
 def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> None:
     coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
     stranger, victim = stations(5, "curve"), stations(6, "curve")
