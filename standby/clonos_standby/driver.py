@@ -276,7 +276,7 @@ class Driver:
         if order.slot is None:
             self._events.append(c.SlotRefused(reason, self._clock.now_ns()))
         else:
-            self._transport.forget_peer(order.slot)  # else each slot that ever died would take file descriptors
+            self._transport.disconnect(order.slot)  # else each slot that ever died would take file descriptors
             self._events.append(c.SlotGone(order.slot, reason, self._clock.now_ns()))
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:

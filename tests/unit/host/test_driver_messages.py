@@ -124,10 +124,11 @@ def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> N
     register = msgspec.structs.replace(_register(SLOT), token=order.token)
     driver.on_message(SLOT, register, b"")
     driver._transport.send(SLOT, Hold(SLOT))
-    assert driver._transport._peers.find(SLOT) is not None
+    peer = driver._transport._peers.find(SLOT)
+    assert peer is not None
+    assert len(peer.connections) == 1
     driver._take_end(SlotEnded(order.number, "killed"))
-    assert driver._transport._peers.find(SLOT) is None
-    driver._transport.send(SLOT, Hold(SLOT))
+    assert not peer.connections
     assert isinstance(driver._events[-1], c.SlotGone)
 
 

@@ -171,6 +171,22 @@ def test_a_peer_that_has_ended_before_it_was_reached_is_gone(stations: Any) -> N
     assert one.gone == [2]
 
 
+def test_a_peer_that_was_disconnected_may_send_and_is_connected_again_when_needed(stations: Any) -> None:
+    one, other = stations(1), stations(2)
+    one.knows(other)
+    other.knows(one)
+    one.send(other, accusation(1))
+    poll_until(lambda: other.received, one, other)
+    one.transport.disconnect(SlotId(2))
+    one.transport.disconnect(SlotId(99))
+    assert not one.transport.is_open(SlotId(2))
+    other.send(one, accusation(2))
+    poll_until(lambda: one.received, one, other)
+    one.send(other, accusation(3))
+    poll_until(lambda: len(other.received) == 2, one, other)
+    assert not one.gone
+
+
 def test_a_peer_that_does_not_let_us_in_yet_is_not_gone(stations: Any) -> None:
     early, other = stations(1, "curve"), stations(2, "curve")
     early.knows(other)
