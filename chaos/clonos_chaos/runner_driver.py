@@ -32,6 +32,7 @@ from clonos.job.endings import error_of
 from clonos.job.launch import Launched, launch
 from clonos.job.picture import draw
 from clonos.job.places import Place, open_place
+from clonos_chaos.attack_keys import Thief
 from clonos_chaos.relay import ThroughRelay
 from clonos_chaos.scenario_job import make_job
 from clonos_chaos.toxics import ThroughToxiproxy
@@ -42,7 +43,8 @@ GONE_WITHIN_S: Final = 10.0
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What the driver is to run. The ports are those of Toxiproxy's API and of the relay; 0: without."""
+    """What the driver is to run. The ports are those of Toxiproxy's API and of the relay; 0: without. ``loot``: where
+    slots that are to be attacked leave their keys; empty: none is attacked."""
 
     job: str
     folder: str
@@ -52,6 +54,7 @@ class Spec(msgspec.Struct, frozen=True):
     resume: bool = False
     toxiproxy_port: int = 0
     relay_port: int = 0
+    loot: str = ""
 
 
 class Rewriters:
@@ -132,6 +135,7 @@ def _shape(launched: Launched) -> dict[str, Any]:
             for channel in plan.outputs[task]
             if channel.receiver >= 0
         ],
+        "channels": [[channel.sender, channel.receiver] for channel in plan.channels],
         "sources": [plan.task_name(task) for task in plan.tasks if not plan.inputs[task]],
     }
 
@@ -144,6 +148,8 @@ def _drive(spec: Spec, output: TextIO) -> None:
         rewriters.append(ThroughToxiproxy(spec.toxiproxy_port))
     if spec.relay_port:
         rewriters.append(ThroughRelay(spec.relay_port))
+    if spec.loot:
+        rewriters.append(Thief(spec.loot))
     made: list[Launched] = []
     reporter = Reporter(lambda: made[0], output)
     launched = launch(job, settings, None, reporter.hear, partial(_open_place, tuple(rewriters)))

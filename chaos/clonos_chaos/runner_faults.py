@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ import psutil
 from clonos.io.local_folder import default_root
 from clonos.status import SlotState, Status
 from clonos_chaos.ambush import Ambush
+from clonos_chaos.attackers import Attack
 from clonos_chaos.false_clock import FalseClock
 from clonos_chaos.hosts import Hosts
 from clonos_chaos.relay import Relay
@@ -41,6 +42,12 @@ class Tools:
     hosts: Hosts | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
+    channels: list[tuple[int, int]] = field(default_factory=list)  # of the job, once it is known: tasks at both ends
+
+    @property
+    def loot(self) -> Path:
+        """Where the slots of an attacked job leave their keys."""
+        return self.folder / "loot"
 
     def close(self) -> None:
         """Ends all of them."""
@@ -65,6 +72,7 @@ class Lasting:
     detail: str = ""
     counts: str = ""
     struck: Callable[[], int] = lambda: 0
+    told: Callable[[], str] = lambda: ""  # more about it, once it has ended
 
 
 def strike(
@@ -96,6 +104,8 @@ def strike(
             hosts = tools.hosts
             assert hosts is not None, "a scenario with a partition has hosts"
             return Lasting(hosts.heal, detail=f"host {', '.join(hosts.cut(pids))}")
+        case Kind.ATTACK:
+            return _attack(fault, status, tools, driver_pid)
         case Kind.DISK_FULL:
             disk = _FullDisk([slot.slot for slot in slots])
             return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", struck=disk.refused)
@@ -109,6 +119,12 @@ def strike(
     if fault.kind in SERVICE:
         return _fail_service(fault, tools.service)
     return _trouble_network(fault, slots, tools)
+
+
+def _attack(fault: Fault, status: Status, tools: Tools, driver_pid: int) -> Lasting:
+    attack = Attack(fault, status, driver_pid, tools.channels, tools.loot, tools.folder)
+    counts = f"strikes with {', '.join(attack.weapons)}, of each"
+    return Lasting(attack.end, detail="of strikes", counts=counts, struck=attack.struck, told=attack.told)
 
 
 def _fail_service(fault: Fault, service: ServiceProcess) -> Lasting:

@@ -30,6 +30,7 @@ from clonos_chaos.runner_faults import Lasting, Tools, strike
 from clonos_chaos.runner_moments import PATIENCE_S, Look, Moments, Planned, is_live
 from clonos_chaos.runner_record import Check, Record, Strike, judge
 from clonos_chaos.runner_victims import Shape, choose, tasks_of
+from clonos_chaos.runner_watch import MemoryWatch, process_of, wait_until_gone
 from clonos_chaos.scenario import OF_HELPERS, TASKLESS, Fault, Kind, Pattern, Scenario
 from clonos_chaos.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario_job import SHIPPED, find_oracle, pace_of
@@ -82,6 +83,7 @@ class ProcessRun:
     def __post_init__(self) -> None:
         self.record = Record(self.scenario, self.seed, "spark" if self.slots == "spark" else "processes")
         self._luck = Random(self.seed)
+        self._memory = MemoryWatch()
         self._planned = [Planned.of(fault) for fault in self.scenario.faults]
         self._ongoing: list[Ongoing] = []
         self._shape: Shape | None = None
@@ -120,6 +122,7 @@ class ProcessRun:
         self.record.recoveries = list(self._recoveries.values())
         self.record.unstruck = sum(planned.left > 0 for planned in self._planned)
         self._see_processes_end()
+        self.record.checks += self._memory.checks(self.scenario.limits)
         self._ask_oracle()
         judge(self.record)
         return self.record
@@ -166,6 +169,7 @@ class ProcessRun:
             job_options=dict(self.scenario.job_options),
             toxiproxy_port=tools.toxiproxy.port if tools.toxiproxy is not None else 0,
             relay_port=tools.relay.port if tools.relay is not None else 0,
+            loot=str(tools.loot) if self.scenario.needs_attackers else "",
         )
 
     def _start_driver(self, spec: Spec) -> Driven:
@@ -235,6 +239,7 @@ class ProcessRun:
             shape = line["shape"]
             edges = tuple((sender, receiver) for sender, receiver in shape["edges"])
             self._shape = Shape(tuple(shape["tasks"]), edges, tuple(shape["sources"]))
+            self._tools.channels = [(sender, receiver) for sender, receiver in shape["channels"]]
         elif "end" in line:
             self._is_over = True
             self.record.failure = line["end"]["failure"]
@@ -250,9 +255,11 @@ class ProcessRun:
     def _see(self, status: Status) -> None:
         self._status = status
         self.record.add_sample(status, wall_ns())
+        if self.scenario.needs_attackers:
+            self._memory.look([self._driven.pid, *(slot.pid for slot in status.slots if slot.pid)])
         for slot in status.slots:
             if slot.slot not in self._processes:
-                self._processes[slot.slot] = _process_of(slot.pid)
+                self._processes[slot.slot] = process_of(slot.pid)
         if not self._live_since_s and is_live(status):
             self._live_since_s = time.monotonic()
             self._slots_usual = len(status.slots)
@@ -306,6 +313,8 @@ class ProcessRun:
         if fault.kind in (Kind.KILL_WORKER, Kind.KILL_DOMAIN):
             self._killed.update(told.incarnations)
         told.detail = f"at {fault.at}" if fault.at.point else ""
+        if fault.kind is Kind.ATTACK:
+            self._memory.begin()
         lasting = strike(fault, status, tasks, others, self._tools, self._driven.pid)
         if lasting is not None:
             told.detail = f"for {fault.lasts_ms} ms {lasting.detail} {told.detail}".rstrip()
@@ -324,6 +333,7 @@ class ProcessRun:
             self._ongoing.remove(ongoing)
             ongoing.lasting.end()
             ongoing.strike.until_ns = wall_ns()
+            ongoing.strike.detail = f"{ongoing.strike.detail} {ongoing.lasting.told()}".rstrip()
             counts, struck = ongoing.lasting.counts, ongoing.lasting.struck()
             if counts and not self.scenario.limits.stop_after:
                 self.record.checks.append(Check(counts, "at least 1", str(struck), struck > 0))
@@ -337,7 +347,7 @@ class ProcessRun:
         self._let_go(planned)
         self._driven.lines()
         self._driven.close()
-        _wait_until_gone(self._processes, GONE_WITHIN_S)
+        wait_until_gone(self._processes.values(), GONE_WITHIN_S)
         self._known.clear()
         self._struck.clear()
         self._killed.clear()
@@ -348,7 +358,7 @@ class ProcessRun:
     # ------------------------------------------------------------------ the end
 
     def _see_processes_end(self) -> None:
-        for pid in _wait_until_gone(self._processes, GONE_WITHIN_S):
+        for pid in wait_until_gone(self._processes.values(), GONE_WITHIN_S):
             self.record.left_behind.append(f"process {pid}")
         folders = [default_root() / f"{slot:016x}" for slot in sorted(self._processes)]
         sweep(default_root())  # what a killed process leaves, the next one that starts takes away
@@ -381,17 +391,3 @@ def _befallen(fault: Fault, status: Status, tasks: list[str], others: list[int])
     if fault.kind in (Kind.KILL_DOMAIN, Kind.PARTITION):
         return [task.name for task in status.tasks if task.domain in domains]
     return [task.name for task in status.tasks if task.slot in slots]
-
-
-def _process_of(pid: int) -> psutil.Process | None:
-    try:
-        return psutil.Process(pid)
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _wait_until_gone(processes: dict[int, psutil.Process | None], within_s: float) -> list[int]:
-    """Those that still run."""
-    running = [process for process in processes.values() if process is not None and process.is_running()]
-    _, alive = psutil.wait_procs(running, timeout=within_s)
-    return sorted(process.pid for process in alive)

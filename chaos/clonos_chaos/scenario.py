@@ -35,6 +35,22 @@ class Kind(StrEnum):
     SERVICE_DOWN = "service_down"  # nobody listens
     USER_ERROR = "user_error"  # user code raises at a record: once, or whenever it sees it
     CLOCK_STEP = "clock_step"  # the wall clock of all processes is set
+    ATTACK = "attack"  # hostile neighbours at the ports of driver and slots
+
+
+class Weapon(StrEnum):
+    """What an attack is made with."""
+
+    NO_KEYS = "no_keys"  # connections without encryption
+    WRONG_KEYS = "wrong_keys"  # with the key of another driver, and with a client key that nobody knows
+    HALF_HANDSHAKES = "half_handshakes"  # connections that stop in mid-greeting, and garbage
+    LONG_FRAMES = "long_frames"  # 256 MiB claimed before a key is shown
+    CROWD = "crowd"  # thousands of idle and of slow connections
+    FULL_TABLE = "full_table"  # a crowd at a driver that may have few files more than it has
+    FLOOD = "flood"  # of messages, with the driver's public key and with the key of a slot
+    UNFINISHED = "unfinished"  # messages in pieces without an end, by somebody with a slot's key
+    LIAR = "liar"  # by the same, messages that a slot may not send
+    ALL = "all"  # one after the other
 
 
 class Pattern(StrEnum):
@@ -74,10 +90,10 @@ SERVICE: Final = (Kind.SERVICE_ERROR, Kind.SERVICE_SLOW, Kind.SERVICE_HANG, Kind
 """Their victim is the step whose calls fail; empty: all steps."""
 
 DISK: Final = (Kind.DISK_FULL, Kind.DISK_FAILING, Kind.DISK_SLOW)
-LASTING: Final = (*NETWORK, *SERVICE, *DISK, Kind.PARTITION, Kind.CORRUPT, Kind.PAUSE, Kind.CLOCK_STEP)
+LASTING: Final = (*NETWORK, *SERVICE, *DISK, Kind.PARTITION, Kind.CORRUPT, Kind.PAUSE, Kind.CLOCK_STEP, Kind.ATTACK)
 """What ends by itself after ``lasts``."""
 
-VICTIMLESS: Final = (Kind.KILL_DRIVER, Kind.CLOCK_STEP)
+VICTIMLESS: Final = (Kind.KILL_DRIVER, Kind.CLOCK_STEP, Kind.ATTACK)
 TASKLESS: Final = (*VICTIMLESS, *SERVICE, Kind.USER_ERROR)
 """They befall no process."""
 
@@ -160,6 +176,8 @@ class Fault:
     every_bytes: int = 4_096  # one flipped bit in so many
     step_ms: int = 3_600_000  # by which the wall clock is set forth
     again: bool = False  # user code raises whenever it sees the record
+    weapon: Weapon = Weapon.ALL
+    connections: int = 10_000  # of a crowd, in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +191,8 @@ class Limits:
     calls_repeated: int | None = None  # questions that the service was asked again
     stop_after: float = 0.0  # seconds after which a job without an end is stopped, once it is live; 0: never
     kept_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
+    memory_peak_bytes: int = 300_000_000  # by which a process may grow while it is attacked
+    memory_left_bytes: int = 100_000_000  # and what of it may stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +235,11 @@ class Scenario:
         return any(is_fault_point(fault.at.point) or fault.kind is Kind.DISK_SLOW for fault in self.faults)
 
     @property
+    def needs_attackers(self) -> bool:
+        """Whether processes are attacked."""
+        return any(fault.kind is Kind.ATTACK for fault in self.faults)
+
+    @property
     def needs_hosts(self) -> bool:
         """Whether a host is cut off."""
         return any(fault.kind is Kind.PARTITION for fault in self.faults)
@@ -234,6 +259,8 @@ KEYS_OF: Final[Mapping[str, tuple[Kind, ...]]] = {
     "every_bytes": (Kind.CORRUPT,),
     "step": (Kind.CLOCK_STEP,),
     "again": (Kind.USER_ERROR,),
+    "weapon": (Kind.ATTACK,),
+    "connections": (Kind.ATTACK,),
     "victim": tuple(kind for kind in Kind if kind not in VICTIMLESS),
     "pattern": tuple(kind for kind in Kind if kind not in TASKLESS),
 }

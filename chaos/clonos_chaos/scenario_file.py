@@ -31,7 +31,7 @@ from clonos_chaos.scenario import COUNTED, KEYS_OF, Expected, Fault, Kind, Limit
 SHIPPED_FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
 SEE: Final = "See docs/chaos.md for an example."
-AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes")
+AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes", "connections")
 BUNDLE: Final = "fault"
 """A key of a matrix whose values are tables of several keys of a fault, with a ``name`` for the run's."""
 

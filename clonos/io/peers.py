@@ -102,11 +102,17 @@ class Peers:
 
     def forget(self, slot: SlotId) -> None:
         """Closes all connections to it."""
-        peer = self._peers.pop(slot)
+        self.disconnect(slot)
+        del self._peers[slot]
+
+    def disconnect(self, slot: SlotId) -> None:
+        """Closes all connections to it; what is sent to it later opens new ones."""
+        peer = self._peers[slot]
         self._broken = [(other, connection) for other, connection in self._broken if other is not peer]
         for connection in peer.connections.values():
             self._unwatch(connection)
             connection.close()
+        peer.connections.clear()
 
     def send(self, peer: Peer, plane: Plane, packets: Sequence[Packet]) -> None:
         """Hands packets to the connection of a plane, which is opened now if this is the first need."""

@@ -148,22 +148,25 @@ class Transport:
     def retain_peers(self, slots: Collection[SlotId]) -> None:
         """Forgets all others: their connections close, their messages are dropped."""
         for address in self._peers.strangers_to(slots):
-            self.forget_peer(address.slot)
+            self._peers.forget(address.slot)
+            self._compressors.pop(address.slot, None)
+            self._gatekeeper.forbid(address.public_key)
+            del self._expected_keys[address.slot]
 
-    def forget_peer(self, slot: SlotId) -> None:
-        """Forgets one peer, if it is known."""
-        peer = self._peers.find(slot)
-        if peer is not None:
-            self._peers.forget(slot)
-            self._compressors.pop(slot, None)
-            self._gatekeeper.forbid(peer.address.public_key)
-            del self._expected_keys[slot]
+    def disconnect(self, slot: SlotId) -> None:
+        """Closes the connections to a peer whose process has ended. Should it live after all, it may send as before."""
+        if self._peers.find(slot) is not None:
+            self._peers.disconnect(slot)
 
     def _connect(self, address: PeerAddress, where: str) -> Connection:
         if self._rewrite is not None:
             where = self._rewrite(address.slot, where)
         peer_key = address.public_key if self._keys.public else b""
         return Connection(self._context, where, peer_key, self._keys, self._silence_ms)
+
+    def let_strangers_in(self, is_open: bool) -> None:
+        """Whether keys that nobody has named may connect from now on. What they may send is another question."""
+        self._gatekeeper.admits_strangers = is_open
 
     # ------------------------------------------------------------------ sending and receiving
 

@@ -251,7 +251,13 @@ class Driver:
         self._transport.add_peer(
             PeerAddress(register.slot, register.data_address, register.control_address, register.public_key)
         )
+        self._mind_strangers()
         return True
+
+    def _mind_strangers(self) -> None:
+        """A key that is not known yet may only be that of a slot which is awaited."""
+        is_awaited = any(order.slot is None and not order.has_ended for order in self._orders.values())
+        self._transport.let_strangers_in(is_awaited)
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """The connection to a slot broke for good."""
@@ -267,11 +273,12 @@ class Driver:
         if order is None or order.has_ended:
             return
         order.has_ended = True
+        self._mind_strangers()
         reason = ended.reason or "its process has ended"
         if order.slot is None:
             self._events.append(c.SlotRefused(reason, self._clock.now_ns()))
         else:
-            self._transport.forget_peer(order.slot)  # else each slot that ever died would take file descriptors
+            self._transport.disconnect(order.slot)  # else each slot that ever died would take file descriptors
             self._events.append(c.SlotGone(order.slot, reason, self._clock.now_ns()))
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:
@@ -288,6 +295,7 @@ class Driver:
             self._tell(c.SlotRefused(str(error), self._clock.now_ns()))
             return
         self._orders[number] = self._order_of_token[token] = _Order(number, token)
+        self._mind_strangers()
 
     # ------------------------------------------------------------------ effects
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -30,8 +31,11 @@ SLOT = SlotId(7)
 class NoSlots:
     """A provider that starts nothing."""
 
+    def __init__(self) -> None:
+        self._numbers = count()
+
     def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
-        return 0
+        return next(self._numbers)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -120,8 +124,28 @@ def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> N
     register = msgspec.structs.replace(_register(SLOT), token=order.token)
     driver.on_message(SLOT, register, b"")
     driver._transport.send(SLOT, Hold(SLOT))
-    assert driver._transport._peers.find(SLOT) is not None
+    peer = driver._transport._peers.find(SLOT)
+    assert peer is not None
+    assert len(peer.connections) == 1
     driver._take_end(SlotEnded(order.number, "killed"))
-    assert driver._transport._peers.find(SLOT) is None
-    driver._transport.send(SLOT, Hold(SLOT))
+    assert not peer.connections
     assert isinstance(driver._events[-1], c.SlotGone)
+
+
+def test_unknown_keys_may_connect_only_while_a_slot_is_awaited(driver: Driver) -> None:
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(driver._transport._gatekeeper.admits_strangers)
+
+    for _ in range(2):
+        driver._order(())
+    look()
+    first, second = driver._orders.values()
+    driver.on_message(SLOT, msgspec.structs.replace(_register(SLOT), token=first.token), b"")
+    look()
+    driver._take_end(SlotEnded(second.number, "it has never registered"))
+    look()
+    driver._order(())
+    look()
+    assert seen == [True, True, False, True]

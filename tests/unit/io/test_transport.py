@@ -116,6 +116,20 @@ def test_a_stranger_may_register_with_the_coordinator_and_nothing_else(stations:
     assert coordinator.received == [(5, register, b"")]
 
 
+def test_a_key_that_nobody_knows_is_let_in_as_long_as_strangers_are(stations: Any) -> None:
+    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    coordinator.transport.let_strangers_in(False)
+    stranger = stations(5, "curve")
+    stranger.knows(coordinator)
+    register = m.Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
+    stranger.send(COORDINATOR, register)
+    poll_turns(50, coordinator, stranger)
+    assert not coordinator.received
+    coordinator.transport.let_strangers_in(True)
+    poll_until(lambda: coordinator.received, coordinator, stranger)
+    assert coordinator.received == [(5, register, b"")]
+
+
 def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> None:
     coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
     stranger, victim = stations(5, "curve"), stations(6, "curve")
@@ -155,6 +169,22 @@ def test_a_peer_that_has_ended_before_it_was_reached_is_gone(stations: Any) -> N
     one.send(other, accusation(1))
     poll_until(lambda: one.gone, one)
     assert one.gone == [2]
+
+
+def test_a_peer_that_was_disconnected_may_send_and_is_connected_again_when_needed(stations: Any) -> None:
+    one, other = stations(1), stations(2)
+    one.knows(other)
+    other.knows(one)
+    one.send(other, accusation(1))
+    poll_until(lambda: other.received, one, other)
+    one.transport.disconnect(SlotId(2))
+    one.transport.disconnect(SlotId(99))
+    assert not one.transport.is_open(SlotId(2))
+    other.send(one, accusation(2))
+    poll_until(lambda: one.received, one, other)
+    one.send(other, accusation(3))
+    poll_until(lambda: len(other.received) == 2, one, other)
+    assert not one.gone
 
 
 def test_a_peer_that_does_not_let_us_in_yet_is_not_gone(stations: Any) -> None:

@@ -1,0 +1,60 @@
+"""Attacks on a running job over TCP with CURVE: its output is exact, no task is moved, and memory is bounded.
+
+Some seconds of each weapon; ``clonos chaos run attack`` has more of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clonos_chaos.runner_processes import ProcessRun
+from clonos_chaos.runner_record import Record
+from clonos_chaos.scenario_file import parse_scenarios
+
+pytestmark = pytest.mark.processes
+
+ATTACKED = """
+name = "attacked"
+job = "described"
+[options]
+spare_slots = 1
+heartbeat = "500ms"
+[job_options]
+records = 4_000
+per_second = 120
+[limits]
+seconds = 90
+[[faults]]
+kind = "attack"
+at = { seconds = 0.2 }
+"""
+
+
+def _attack(more: str, folder: Path) -> Record:
+    (scenario,) = parse_scenarios(ATTACKED + more, "attacked.toml")
+    record = ProcessRun(scenario, 1, folder).run()
+    bad = [f"{check.name}: {check.found}, wanted {check.wanted}" for check in record.checks if not check.is_good]
+    assert not bad, bad
+    return record
+
+
+def _check_names(record: Record) -> set[str]:
+    return {check.name for check in record.checks}
+
+
+def test_strangers_crowds_floods_and_a_slot_that_lies_change_nothing(tmp_path: Path) -> None:
+    record = _attack('lasts = "12s"\n', tmp_path)
+    assert {"memory taken by a process while attacked", "healthy tasks disturbed", "lost"} <= _check_names(record)
+    log = (tmp_path / "driver.log").read_text("utf-8")
+    assert "malformed" in log
+    assert "more lines were left out" in log
+    forged = [line for line in log.splitlines() if line.startswith("2026-01-01 00:00:00,000 CRITICAL")]
+    assert not forged
+    assert "\x1b" not in log
+
+
+def test_a_driver_without_a_free_file_descriptor_goes_on_and_gets_over_it(tmp_path: Path) -> None:
+    _attack('weapon = "full_table"\nlasts = "4s"\n', tmp_path)
+    assert "Too many open files" in (tmp_path / "driver.log").read_text("utf-8")

@@ -1,0 +1,143 @@
+"""Attacks: what a liar says is refused or means nothing, and what an attack has struck and cost is counted."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from clonos.core import wire
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.messages import Logged, Message, SlotStatus, Warned
+from clonos.io.curve import KeyPair
+from clonos_chaos.attack_keys import Peer, Thief, read_loot
+from clonos_chaos.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
+from clonos_chaos.runner_watch import MemoryWatch
+from clonos_chaos.scenario import Kind, Limits, Weapon
+from clonos_chaos.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
+from tests.unit.coordinator.desk import Desk, chain_plan
+from tests.unit.core.slot_dialogue import Dialogue
+from tests.unit.io.transports import Station
+
+LIAR = SlotId(1)
+
+
+def _told(message: Message) -> Message:
+    return wire.decode_message(wire.encode_message(message), "a liar")
+
+
+def _heartbeat(dialogue: Dialogue) -> list[str]:
+    """What the slot says at a heartbeat, without the numbers of messages."""
+    return [re.sub(r"message \d+", "message", line) for line in dialogue.run("tick")]
+
+
+def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
+    dialogue = Dialogue()
+    for command in (
+        "slot 2",
+        "view 1  a 1@1 fresh standbys=2  b 1@2 fresh keepers=3 standbys=3  c 1@3 fresh keepers=2 standbys=2",
+        "statement b->c",
+        "batch a->b x first=0 log=a[0!:r1]",
+    ):
+        dialogue.run(command)
+    slot = dialogue.slot
+    seats = [Seat(p.task, p.incarnation, p.slot) for p in slot.view.placements]
+    job = Job(seats, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
+    dialogue.run("tick")
+    before = _heartbeat(dialogue)
+    refused = meant_nothing = 0
+    for lie in map(_told, lies_to_slot(LIAR, SlotId(2), job)):
+        try:
+            slot.on_message(LIAR, lie)
+            meant_nothing += 1
+        except MessageMalformed:
+            refused += 1
+        assert dialogue.shell.said == [], lie
+    assert refused > 20
+    assert meant_nothing < refused
+    assert _heartbeat(dialogue) == before
+
+
+def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> None:
+    desk = Desk(chain_plan(2, has_effects=True))
+    desk.form("ababab", slots=6)
+    desk.complete(1)
+    seats = [Seat(p.task, p.incarnation, p.slot) for p in desk.view.placements]
+    before = desk.view
+    refused = 0
+    for lie in map(_told, lies_to_coordinator(LIAR, Job(seats, []))):
+        if isinstance(lie, Logged | Warned):
+            continue  # for the log
+        try:
+            desk.say(LIAR, lie)
+            assert isinstance(lie, SlotStatus) or "Accusation" in type(lie).__name__, lie
+        except MessageMalformed:
+            refused += 1
+    assert refused > 20
+    desk.tick(500)
+    assert [(p.task, p.incarnation, p.slot) for p in desk.view.placements] == [
+        (p.task, p.incarnation, p.slot) for p in before.placements
+    ]
+    assert not desk.coordinator.recoveries
+    desk.complete(2)
+
+
+def test_a_slot_of_an_attacked_job_leaves_its_keys_and_whom_it_knows(tmp_path: Path) -> None:
+    thief = Thief(str(tmp_path / "loot"))
+    one = Station(1, use_curve=True, rewriter=thief)
+    driver = Station(COORDINATOR, use_curve=True, admits_strangers=True, rewriter=thief)
+    try:
+        one.knows(driver)
+        driver.knows(one)
+        one.send(COORDINATOR, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
+        driver.send(one, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
+        (loot,) = read_loot(tmp_path / "loot")
+        assert (loot.slot, KeyPair(loot.public_key, loot.secret_key)) == (1, one.transport._keys)
+        assert loot.peers == {COORDINATOR: Peer(*driver.transport.address)}
+    finally:
+        one.close()
+        driver.close()
+
+
+def test_memory_is_judged_by_what_a_process_has_taken_since_the_attack_began() -> None:
+    watch = MemoryWatch()
+    watch.look([os.getpid(), 2**22 + 1])
+    assert watch.checks(Limits()) == []
+    watch.begin()
+    taken = bytearray(b"x") * (50 << 20)
+    watch.look([os.getpid()])
+    size = len(taken)
+    del taken
+    peak, left = watch.checks(Limits(memory_peak_bytes=size // 2, memory_left_bytes=size * 100))
+    assert not peak.is_good
+    assert left.is_good
+    assert all(check.is_good for check in watch.checks(Limits(memory_peak_bytes=size * 100)))
+
+
+def test_each_weapon_has_its_run_in_the_shipped_scenario() -> None:
+    runs = read_scenarios(find_scenario("attack"))
+    assert {fault.weapon for run in runs for fault in run.faults} == set(Weapon)
+    assert all(run.needs_attackers for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('kind = "pause"\nweapon = "crowd"', "weapon means nothing for pause"),
+        ('kind = "attack"\nvictim = "window"', "victim means nothing for attack"),
+        ('kind = "attack"\nweapon = "sword"', "weapon is 'sword'"),
+        ('kind = "attack"\nconnections = 0', "not below 1"),
+    ],
+)
+def test_an_attack_that_cannot_be_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ScenarioRefused, match=complaint):
+        parse_scenarios(f'name = "x"\njob = "described"\n[[faults]]\nat = {{ seconds = 1 }}\n{text}\n', "x.toml")
+
+
+def test_attacks_are_on_real_processes_only() -> None:
+    from clonos_chaos.runner_simulated import refusal
+
+    assert f"{Kind.ATTACK} does not exist in the simulated world" in refusal(read_scenarios(find_scenario("attack"))[0])
