@@ -7,6 +7,7 @@ import random
 from contextlib import suppress
 from typing import Any, get_args
 
+import msgpack
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -45,6 +46,19 @@ def test_a1_every_message_reads_back_as_it_was_written(kind: type[m.Message]) ->
     for seed in range(20):
         message = example(kind, random.Random(seed))
         assert wire.decode_message(wire.encode_message(message), "slot 1") == message
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_another_library_reads_a_message_as_its_tag_and_its_fields_in_their_order(kind: type[m.Message]) -> None:
+    message = example(kind, random.Random(1))
+    found = msgpack.unpackb(wire.encode_message(message), use_list=False)
+    assert found == (kind.__struct_config__.tag, *_plain(msgspec.structs.astuple(message)))
+
+
+def _plain(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Structs within each other as tuples of their fields."""
+    values = (msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value for value in fields)
+    return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
 
 
 def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
