@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from clonos.core.ids import TaskId
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+NUMBER: Final = msgspec.Meta(ge=0, le=(1 << 62) - 1)
+"""Of what grows: sums of two are within 64 bits."""
+
+Count = Annotated[int, NUMBER]
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True):

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from clonos.core.decoding import ObjectName
 from clonos.core.deltas import Count
 from clonos.core.deltas import Delta as Delta
 from clonos.core.deltas import Length as Length
@@ -132,7 +133,7 @@ class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_u
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId  # -1: the snapshot is full
-    objects: tuple[Name, ...]  # the chain to restore this checkpoint from, oldest (full) first
+    objects: tuple[ObjectName, ...]  # the chain to restore this checkpoint from, oldest (full) first
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
@@ -182,7 +183,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
-    objects: tuple[Name, ...]
+    objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
     prepared: tuple[tuple[CheckpointId, bytes], ...]
     final: bool
@@ -280,7 +281,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     incarnation: Incarnation
     slot: SlotId
     restore: CheckpointId
-    objects: tuple[Name, ...]
+    objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
     is_fresh: bool
     is_cautious: bool

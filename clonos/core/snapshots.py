@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 
@@ -107,7 +108,7 @@ def pieces_of_payload(payload: bytes | memoryview, name: str) -> tuple[bytes, ..
     """What ``standby_payload`` was given."""
     try:
         return _pieces_decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
 
 
@@ -115,7 +116,7 @@ def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
     """The snapshot in ``data``; the store has checked its checksum already."""
     try:
         snapshot = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
     if snapshot.format > SNAPSHOT_FORMAT:
         raise SnapshotMalformed(name, f"format {snapshot.format} is newer than {SNAPSHOT_FORMAT}: update clonos")

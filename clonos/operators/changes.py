@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos.core.keys import EncodedKey, key_of, state_keys
 from clonos.core.values import Column, column_of, decode_rows, rows_of
@@ -119,7 +120,7 @@ def decode_piece(data: bytes | memoryview) -> Changes:
         else:
             sections = _decoder_of_sections.decode(piece.sections)
         return Changes(piece.is_full, piece.dropped, sections)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise StateMalformed(str(error)) from error
 
 

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from clonos.core import messages as m
 from clonos.core import wire
 from clonos.core.errors import MessageMalformed
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from tests.unit.coordinator.test_metadata import NAMES_ASTRAY
 
 KINDS: tuple[type[m.Message], ...] = get_args(m.Message)
 
@@ -27,7 +29,9 @@ def example(kind: Any, luck: random.Random) -> Any:
         case msgspec.inspect.StructType(cls=cls, fields=fields):
             return cls(*(example(found.type, luck) for found in fields))
         case msgspec.inspect.IntType():
-            return luck.choice((0, 1, 127, 128, 1 << 31, (1 << 63) - 1))
+            return luck.choice((0, 1, 127, 128, 1 << 31, (1 << 62) - 1))
+        case msgspec.inspect.StrType(pattern=str()):
+            return luck.choice(("map/0", "snapshots/3/000000000002-100000001-delta"))
         case msgspec.inspect.StrType():
             return luck.choice(("", "map/0", "ä" * 20))
         case msgspec.inspect.BytesType():
@@ -100,12 +104,22 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
         msgspec.msgpack.encode(["release", 1, "x" * ((1 << 20) + 1)]),
         msgspec.msgpack.encode(["position", 0, 1, 1, -1, 0, 0, []]),
         msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, -5, []]),
+        msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, 1 << 62, []]),
         b"\x91" * 100_000,
     ],
 )
 def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
     with pytest.raises(MessageMalformed):
         wire.decode_message(data, "slot 7")
+
+
+@pytest.mark.parametrize("name", NAMES_ASTRAY)
+def test_a_name_that_leads_out_of_the_store_is_malformed(name: str) -> None:
+    update = m.StandbyUpdate(
+        TaskId(1), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("snapshots/1/1-1-full", name)
+    )
+    with pytest.raises(MessageMalformed, match="slot 7"):
+        wire.decode_message(wire.encode_message(update), "slot 7")
 
 
 def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:
