@@ -20,7 +20,14 @@ from clonos.core.ids import OUTSIDE
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
-from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, look_every_ns
+from clonos.operators.connect import (
+    ImmediateSink,
+    PushedSource,
+    Source,
+    TransactionalSink,
+    check_split,
+    look_every_ns,
+)
 from clonos.operators.edges import SeveralSinks, ToColumnKeys, ToEdge, ToKeys, ToOutside, ToSink, is_identity
 from clonos.operators.image import JobImage
 from clonos.operators.journal import JournalHead
@@ -327,4 +334,7 @@ def _splits_of(
     unknown = tuple(name for name in stored if name not in sources)
     if missing or unknown:
         raise BadSplits(missing, unknown)
+    for name, step in sources.items():
+        for split in stored[name]:
+            check_split(step.source, split)
     return {name: tuple(stored[name]) for name in sources}
