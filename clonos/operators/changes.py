@@ -148,6 +148,21 @@ def _users_keys(keys: list[Any]) -> list[Any]:
     return list(map(key_of, keys)) if EncodedKey in {*map(type, keys)} else keys
 
 
-def state_keys_of(column: Column) -> list[Any]:
-    """The state keys in a part of a section."""
-    return state_keys(rows_of(column))
+class Read(NamedTuple):
+    """The entries of a section, under their state keys."""
+
+    deleted: list[Any]
+    keys: list[Any]
+    values: list[Any]
+
+
+def read_section(section: Section) -> Read:
+    """What ``encode_sections`` and ``encode_deleted`` were given. StateMalformed, ValueMalformed."""
+    try:
+        deleted, keys = state_keys(rows_of(section.deleted)), state_keys(rows_of(section.keys))
+    except JobError as error:  # no job has put it there
+        raise StateMalformed(f"{section.name}: {error}") from error
+    values = rows_of(section.values)
+    if len(keys) != len(values):
+        raise StateMalformed(f"{section.name}: {len(keys)} keys with {len(values)} values")
+    return Read(deleted, keys, values)

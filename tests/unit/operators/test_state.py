@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.keys import state_key
-from clonos.core.values import ValueMalformed, encode_rows
-from clonos.operators.changes import StateMalformed
+from clonos.core.values import ValueMalformed, column_of, encode_rows
+from clonos.operators.changes import Section, StateMalformed, encode_piece, encode_sections
 from clonos.operators.state import StateBackend, StateImage
 
 KEYS: list[Any] = ["a", "b", 1, True, False, None, ("a", True), ("a", 1)]
@@ -96,3 +97,24 @@ def test_damaged_changes_are_refused_by_what_is_wrong() -> None:
         StateImage().apply(msgspec.msgpack.encode([9, True, [], []]))
     with pytest.raises(ValueMalformed):
         StateImage().apply(msgspec.msgpack.encode([1, True, [], [["a", b"\x01", b"\x01", b"\x01", b"\x01"]]]))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "keys", "values"),
+    [
+        ([], [1, 2], ["one"]),
+        ([], [1.5], ["a float is no key"]),
+        ([[1]], [], []),
+        ([], [({},)], [1]),
+        ([], [reduce(lambda key, _: (key,), range(30), ())], [1]),
+    ],
+)
+def test_sections_that_no_state_has_given_are_malformed_and_change_nothing(
+    deleted: list[Any], keys: list[Any], values: list[Any]
+) -> None:
+    good = next(encode_sections("a", {"key": 1}))
+    section = Section("a", column_of(deleted), column_of(keys), column_of(values))
+    image = StateImage()
+    with pytest.raises(StateMalformed, match=r"cannot be read: a: "):
+        image.apply(encode_piece((good, section), is_full=True))
+    assert image.tables == {}
