@@ -8,8 +8,10 @@ import msgspec
 
 from clonos.core.ids import TaskId
 
-NUMBER: Final = msgspec.Meta(ge=0, le=(1 << 62) - 1)
+COUNT_MAX: Final = (1 << 62) - 1
 """Of what grows: sums of two are within 64 bits."""
+
+NUMBER: Final = msgspec.Meta(ge=0, le=COUNT_MAX)
 
 Count = Annotated[int, NUMBER]
 

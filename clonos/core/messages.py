@@ -20,6 +20,7 @@ from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
+Objects = Annotated[tuple[ObjectName, ...], msgspec.Meta(min_length=1)]
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
@@ -133,7 +134,7 @@ class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_u
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId  # -1: the snapshot is full
-    objects: tuple[ObjectName, ...]  # the chain to restore this checkpoint from, oldest (full) first
+    objects: Objects  # the chain to restore this checkpoint from, oldest (full) first
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
@@ -183,7 +184,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
-    objects: tuple[ObjectName, ...]
+    objects: Objects
     log_offset_bytes: Count
     prepared: tuple[tuple[CheckpointId, bytes], ...]
     final: bool

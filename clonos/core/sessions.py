@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.coverage import Coverage
+from clonos.core.errors import MessageMalformed
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
@@ -83,10 +84,17 @@ class Sending:
             self.session = 0
             self.unsent_bytes = 0
 
+    def can_serve(self, statement: Statement) -> bool:
+        """Whether what a receiver asks for is kept: no receiver lacks what a completed checkpoint covers."""
+        return statement.session <= self.session or statement.next_seq >= self.log.start_seq
+
     def open(self, statement: Statement, logs: CausalLogs) -> None:
-        """Takes over what the receiver states; opens a session if it is a new one."""
+        """Takes over what the receiver states; opens a session if it is a new one. MessageMalformed."""
         if statement.session < self.session:
             return
+        if not self.can_serve(statement):
+            asked = f"it asks for element {statement.next_seq}, and {self.log.start_seq} is the first that is kept"
+            raise MessageMalformed(f"the receiver of channel {self.channel.id}", asked)
         if statement.session > self.session:
             self.session = statement.session
             self.ordinal = 0
@@ -110,6 +118,8 @@ class Sending:
     def pump(self, logs: CausalLogs, sender: Incarnation, send: Callable[[Batch, bytes], None]) -> None:
         """Sends what credit allows; one element always passes."""
         log = self.log
+        if self.cursor < log.start_seq:  # a coordinator has called complete what its receiver lacks
+            self.session = 0
         while self.session and self.cursor < log.next_seq and self.sent_bytes < self.credit_bytes:
             chunk = log.read(self.cursor)
             if chunk is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core import messages as m
+from clonos.core.admission import check_for_slot
 from clonos.core.chain import Kind, Pieces
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
@@ -74,6 +75,7 @@ class Slot(LocalEvents, Riders):
         handler = self._handlers.get(type(message))
         if handler is None:
             raise MessageMalformed(f"slot {sender}", f"{type(message).__name__} is not for a slot")
+        check_for_slot(self.plan, sender, message)
         handler(sender, message, payload)
         if self.status_is_due:
             self.tell_status()

@@ -19,6 +19,7 @@ from typing import TypeVar
 import cloudpickle
 
 from clonos.core import coordination as c
+from clonos.core.admission import check_for_coordinator
 from clonos.core.coordinator import Coordinator
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId
@@ -209,10 +210,13 @@ class Driver:
         """From a slot."""
         if isinstance(message, Logged):
             logging.getLogger(message.logger).log(message.level, "%s: %s", slot_name(sender), message.text)
-        elif isinstance(message, Warned):
+            return
+        if isinstance(message, Warned):
             logger.warning("%s: %s %s", slot_name(sender), message.text, dict(message.fields) or "")
             self._plan.listener(c.Alarm(message.text, (("slot", sender), *message.fields)))
-        elif not isinstance(message, Register) or self._admit(message):
+            return
+        check_for_coordinator(self._plan.image.plan, sender, message)
+        if not isinstance(message, Register) or self._admit(message):
             self._events.append(c.Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 
     def _admit(self, register: Register) -> bool:

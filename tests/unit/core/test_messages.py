@@ -38,8 +38,8 @@ def example(kind: Any, luck: random.Random) -> Any:
             return luck.randbytes(luck.randrange(40))
         case msgspec.inspect.BoolType():
             return luck.random() < 0.5
-        case msgspec.inspect.VarTupleType(item_type=item):
-            return tuple(example(item, luck) for _ in range(luck.randrange(4)))
+        case msgspec.inspect.VarTupleType(item_type=item, min_length=least):
+            return tuple(example(item, luck) for _ in range(luck.randrange(least or 0, 4)))
         case msgspec.inspect.TupleType(item_types=items):
             return tuple(example(item, luck) for item in items)
     raise AssertionError(info)
