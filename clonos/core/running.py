@@ -50,8 +50,8 @@ from clonos.core.succession import (
 )
 
 NUMBERS_AHEAD_MAX = 1 << 20
-"""Of checkpoints that an earlier coordinator has begun behind the last one that completed. No slot that knows of more is
-believed: numbers are used once, so one lie would use them all up."""
+"""Of checkpoints that an earlier coordinator has begun behind the last one that completed. A slot that knows of more is
+not believed: numbers are used once, so one lie would use them all up."""
 
 # ------------------------------------------------------------------ messages
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.deltas import Count
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 
@@ -49,18 +50,18 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId
-    inputs: tuple[tuple[ChannelId, int], ...]
-    outputs: tuple[tuple[ChannelId, int], ...]
+    inputs: tuple[tuple[ChannelId, Count], ...]
+    outputs: tuple[tuple[ChannelId, Count], ...]
     ended: tuple[ChannelId, ...]
-    log_offset_bytes: int
-    instant_ns: int
+    log_offset_bytes: Count
+    instant_ns: Count
     final: bool
     position: bytes
     changes: bytes
-    chain_length: int = 1
-    records_in: int = 0
-    journal_offset_bytes: int = 0
-    calls: tuple[tuple[str, int], ...] = ()
+    chain_length: Count = 1
+    records_in: Count = 0
+    journal_offset_bytes: Count = 0
+    calls: tuple[tuple[str, Count], ...] = ()
 
 
 STANDBY_BYTES_MAX = 256 << 20
