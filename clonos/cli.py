@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import clonos
-from clonos.core.errors import ClonosError, EnvironmentFault, JobError
+from clonos.core.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 
 if TYPE_CHECKING:
     from clonos.job import Job
@@ -26,6 +26,9 @@ JOB_AT_FAULT: Final = 1
 ENVIRONMENT_AT_FAULT: Final = 3
 WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
+
+CHAOS_LIBRARIES: Final = ("greenlet", "matplotlib", "psutil", "toxiproxy")
+"""What failure injection needs besides what every job needs."""
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -116,8 +119,13 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 
 def _chaos(command: str, arguments: Sequence[str]) -> int:
-    commands = importlib.import_module("clonos_chaos.cli")
-    return int(getattr(commands, "everything" if command == "all" else command)(arguments))
+    try:
+        commands = importlib.import_module("clonos_chaos.cli")
+        return int(getattr(commands, "everything" if command == "all" else command)(arguments))
+    except ModuleNotFoundError as missing:
+        if missing.name not in CHAOS_LIBRARIES:
+            raise
+        raise ExtraMissing(f"clonos chaos {command}", missing.name, "chaos") from None
 
 
 def _options(parsed: argparse.Namespace) -> dict[str, object]:

@@ -50,6 +50,9 @@ BYTES: Final = {
     "GiB": 1 << 30,
     "TiB": 1 << 40,
 }
+QUANTITY_MAX: Final = (1 << 62) - 1
+"""Nanoseconds (146 years), bytes and whatever else an option counts."""
+
 DURATION_SUFFIXES: Final = {"_us": "us", "_ms": "ms"}
 SIZE_SUFFIX: Final = "_bytes"
 
@@ -212,13 +215,16 @@ def size_bytes(value: object) -> int:
 def _quantity(value: object, units: Mapping[str, int], default_unit: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(value)
-    if not isinstance(value, str):
-        return round(value * units[default_unit])
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
-    if match is None or (match[2] or default_unit) not in units:
+    number, unit = value, units[default_unit]
+    if isinstance(number, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", number)
+        if match is None or (match[2] or default_unit) not in units:
+            raise ValueError(value)
+        number = float(match[1]) if "." in match[1] else int(match[1])
+        unit = units[match[2] or default_unit]
+    if not 0 <= abs(number) * unit <= QUANTITY_MAX:  # neither infinite nor no number
         raise ValueError(value)
-    unit = units[match[2] or default_unit]
-    return int(match[1]) * unit if match[1].isdigit() else round(float(match[1]) * unit)
+    return round(number * unit)
 
 
 def _read_file(file: Path) -> Mapping[str, object]:
@@ -230,7 +236,7 @@ def _read_file(file: Path) -> Mapping[str, object]:
         raise EnvironmentFault(f"the file {file} cannot be read: {error}. Mend it or move it away.") from None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise JobError(f'the file {file} is no TOML: {error}. It holds lines like: checkpoint_every = "5s"') from None
 
 
@@ -256,8 +262,10 @@ def _parse(option: _Option, value: object, origin: str) -> object:
         parsed = _parse_as(option, value)
     except (ValueError, TypeError):
         raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), _expected(option)) from None
-    if isinstance(parsed, int) and not isinstance(parsed, bool) and parsed < 0:
-        raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), f"{_expected(option)}, not below 0,")
+    if isinstance(parsed, int) and not isinstance(parsed, bool):
+        limit = ", not below 0," if parsed < 0 else ", not above 2**62," if parsed > QUANTITY_MAX else ""
+        if limit:
+            raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), f"{_expected(option)}{limit}")
     return parsed
 
 

@@ -72,7 +72,7 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: Job) -> Iterator[m.Message]:
 def _as_sender(channel: ChannelId, incarnation: int) -> Iterator[m.Message]:
     life = Incarnation(incarnation)
     yield m.Batch(channel, life, life, 1, 0, 0, int(Kind.END), 1, CheckpointId(0), ())
-    yield m.Position(channel, life, life, 1, 0, FAR, ())
+    yield m.Position(channel, life, life, 1, 0, FAR, FAR, ())
 
 
 def _as_receiver(channel: ChannelId, incarnation: int) -> m.Message:

@@ -83,7 +83,7 @@ def parse_scenarios(text: str, file: str) -> list[Scenario]:
     """The same, from the text of a file."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ScenarioRefused(file, "the text", f"is no TOML: {error}", SEE) from None
     reader = _Reader(file)
     reader.check_keys("", data, TOP_KEYS)
@@ -169,11 +169,12 @@ def _unbundled(reader: _Reader, case: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a fault in a case; names are for people."""
     found: dict[str, Any] = {}
     for key, value in case.items():
+        table = reader.table(f"matrix.{key}", value) if key in (BUNDLE, "at") else {}
+        table.pop("name", None)
         if key == BUNDLE:
-            found |= reader.table(f"matrix.{key}", value)
-            found.pop("name", None)
+            found |= table
         else:
-            found[key] = {part: each for part, each in value.items() if part != "name"} if key == "at" else value
+            found[key] = table if key == "at" else value
     return found
 
 

@@ -172,12 +172,8 @@ class World:
         depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
         make = _MAKERS.get(topology, draw_job)
-        self.job: AnyJob
-        if job is not None:
-            self.job = job(luck)
-        else:
-            records = luck.randint(30, 100)
-            self.job = make(topology, luck, min(records, records_max or records), depth)
+        records = luck.randint(30, 100) if job is None else 0
+        self.job: AnyJob = job(luck) if job else make(topology, luck, min(records, records_max or records), depth)
         self.job.plan = with_replicas(self.job.plan, seed, self.options if options or job or depth else None)
         self.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}")) if job is None else self.job.plan
         self.clock = Clockwork(luck.getrandbits(64))

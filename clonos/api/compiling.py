@@ -21,7 +21,7 @@ from clonos.core.ids import OUTSIDE
 from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
-from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, look_every_ns
+from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, check_split, look_every_ns
 from clonos.operators.edges import (
     SeveralSinks,
     ToColumnKeys,
@@ -342,4 +342,7 @@ def _splits_of(
     unknown = tuple(name for name in stored if name not in sources)
     if missing or unknown:
         raise BadSplits(missing, unknown)
+    for name, step in sources.items():
+        for split in stored[name]:
+            check_split(step.source, split)
     return {name: tuple(stored[name]) for name in sources}

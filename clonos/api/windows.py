@@ -17,6 +17,8 @@ NANOSECONDS: Final = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
+NANOSECONDS_MAX: Final = 100 * 366 * NANOSECONDS["d"]
+
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\s*")
 
 
@@ -42,11 +44,14 @@ def duration_ns(size: object) -> int:
         found = _DURATION.fullmatch(size)
         if found is None:
             raise BadDuration(repr(size), "it is no number with a unit")
-        nanoseconds = round(float(found[1]) * NANOSECONDS[found[2]])
+        wanted = float(found[1]) * NANOSECONDS[found[2]]
+        nanoseconds = round(wanted) if wanted <= NANOSECONDS_MAX else NANOSECONDS_MAX + 1
     elif isinstance(size, bool) or not isinstance(size, (int, float)) or not abs(size) < 1e9:
         raise BadDuration(repr(size), "it is no number of seconds")
     else:
         nanoseconds = round(size * NANOSECONDS["s"])
+    if nanoseconds > NANOSECONDS_MAX:
+        raise BadDuration(repr(size), "it is longer than 100 years")
     if nanoseconds <= 0 or nanoseconds % NANOSECONDS_PER_MILLISECOND:
         raise BadDuration(repr(size), "it must be a whole number of milliseconds, at least one")
     return nanoseconds

@@ -83,4 +83,20 @@ def _decompressor(path: str, file: IO[bytes]) -> Any:
         return lzma.LZMAFile(file)
     import pyarrow  # loaded only where it is needed: it takes a while
 
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")
+    return _Zstandard(pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd"))
+
+
+class _Zstandard:
+    """Arrow's decompressor, whose own ``read`` never frees the bytes that it was to fill when it raises."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, size_bytes: int) -> bytes:
+        """At most so many bytes; b"" at the end."""
+        data: bytes = self._stream.read_buffer(size_bytes).to_pybytes()
+        return data
+
+    def close(self) -> None:
+        """The file stays open."""
+        self._stream.close()

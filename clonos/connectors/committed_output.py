@@ -49,7 +49,14 @@ def read_committed(path: Path) -> Iterator[Any]:
     for part in committed(path):
         _check(part)
         rows = 0
-        for row in _rows_of(part.path):
+        found = _rows_of(part.path)
+        while True:
+            try:
+                row = next(found)
+            except StopIteration:
+                break
+            except (csv.Error, ValueError) as error:
+                raise OutputCorrupt(part.path, f"{part.rows} rows", f"behind {rows} rows: {error}") from None
             rows += 1
             yield row
         if rows != part.rows:
@@ -82,11 +89,13 @@ def _check(part: CommittedPart) -> None:
 
 def _rows_of(path: str) -> Iterator[Any]:
     if path.endswith(".parquet"):
-        import pyarrow.parquet
+        from clonos.connectors.parquet_batches import ParquetUnreadable, read_batches  # Arrow is loaded only here
 
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(use_threads=False):
+        try:
+            for batch in read_batches(path):
                 yield from batch.to_pylist()
+        except ParquetUnreadable as error:
+            raise ValueError(str(error)) from None
     elif path.endswith(".csv"):
         with open(path, encoding="utf-8", newline="") as text:
             yield from csv.DictReader(text)

@@ -18,6 +18,7 @@ import msgspec
 
 from clonos.connectors.faults import ConnectorMisused, OutputFailed
 from clonos.connectors.json_text import json_text
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows
 from clonos.operators.connect import WriterContext
@@ -230,7 +231,7 @@ def stdout(format: Callable[[Any], str] | None = None) -> StdoutSink:
 def _decode(part: bytes, sink: str) -> _RowsPart:
     try:
         found = _part_decoder.decode(part)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InternalError(f"{part[:80]!r} is no prepared part of {sink}: {error}") from None
     if found.format > PART_FORMAT:
         raise InternalError(f"a prepared part of {sink} has format {found.format}: update clonos")

@@ -80,6 +80,40 @@ class InputMalformed(JobError):
         return f"{self.path} at byte {self.offset_bytes}: {self.reason}. {self.advice}"
 
 
+class InputForeign(JobError):
+    """The job is to go on with a file that its source does not name."""
+
+    def __init__(self, connector: str, path: str, patterns: tuple[str, ...], folder: str) -> None:
+        super().__init__(connector, path, patterns, folder)
+        self.connector = connector
+        self.path = path
+        self.patterns = patterns
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint store names {self.path!r} as an input of {self.connector}, and {', '.join(self.patterns)}"
+            f" does not, from {self.folder!r}. Resume the job with the paths that it had, from the folder where it was"
+            " started, or start afresh with --overwrite."
+        )
+
+
+class SplitMalformed(EnvironmentFault):
+    """What the store keeps of an input cannot be used. ``what``: a split, or a position in one."""
+
+    def __init__(self, what: str, data: bytes, reason: str) -> None:
+        super().__init__(what, data, reason)
+        self.what = what
+        self.data = data
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint store has {self.data[:80]!r} for a {self.what}, which cannot be used: {self.reason}."
+            " Restore it from a backup, or start afresh with --overwrite."
+        )
+
+
 class OutputInUse(JobError):
     """A fresh start found an output that holds something already."""
 

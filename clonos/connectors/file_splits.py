@@ -6,16 +6,18 @@ other records. A plain file is divided into blocks of bytes, a compressed file i
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.faults import ConnectorMisused, InputChanged, InputMissing, InputUnreadable
-from clonos.core.errors import InternalError
+from clonos.connectors.faults import InputChanged, InputForeign, InputUnreadable, SplitMalformed
+from clonos.connectors.file_patterns import could_find
+from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.deltas import Count
 
 SPLIT_FORMAT = 1
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -26,15 +28,19 @@ BLOCKS_MAX = 65_536
 """Beyond so many blocks they grow instead: the driver keeps all splits."""
 
 
+FilePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\x00]*\Z")]
+"""Absolute."""
+
+
 class FileSplit(msgspec.Struct, frozen=True, array_like=True):
     """A part of one file. ``begin`` and ``end`` count bytes of a plain file, or row groups of a Parquet file."""
 
     format: int
-    path: str
-    size_bytes: int
+    path: FilePath
+    size_bytes: Count
     mtime_ns: int
-    begin: int
-    end: int
+    begin: Count
+    end: Count
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -44,14 +50,21 @@ encode_split: Callable[[FileSplit], bytes] = _encode
 
 
 def decode_split(data: bytes) -> FileSplit:
-    """The split that ``encode_split`` made, also in an earlier version of the job."""
+    """The split that ``encode_split`` made, also in an earlier version of the job. SplitMalformed."""
     try:
         split = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InternalError(f"{data[:80]!r} is no split of a file: {error}") from None
+    except DECODE_ERRORS as error:
+        raise SplitMalformed("split of a file", data, str(error)) from None
     if split.format > SPLIT_FORMAT:
-        raise InternalError(f"the split of {split.path} has format {split.format}: update clonos")
+        raise SplitMalformed("split of a file", data, f"format {split.format} is newer than {SPLIT_FORMAT}")
     return split
+
+
+def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
+    """Raises if a source with these patterns cannot have made the split. SplitMalformed, InputForeign."""
+    path = decode_split(data).path
+    if not could_find(patterns, path):
+        raise InputForeign(connector, path, tuple(patterns), os.getcwd())
 
 
 def is_compressed(path: str) -> bool:
@@ -71,53 +84,10 @@ def _described(size_bytes: int, mtime_ns: int) -> str:
     return f"{size_bytes} bytes, modified at {mtime_ns} ns"
 
 
-def find_files(
-    connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_miss: bool = False
-) -> list[str]:
-    """Absolute paths that the patterns name, each once; in the order of the patterns, then of the paths.
-
-    ``in_folder`` lists what is read of a folder. A pattern that names nothing raises ``InputMissing``, unless
-    ``may_miss``.
-    """
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        if "://" in pattern:
-            raise ConnectorMisused(
-                connector, f"{pattern!r} is a URL", "Files are read from paths: mount it or copy it."
-            )
-        path = os.path.expanduser(pattern)
-        if os.path.isdir(path):
-            matches = in_folder(path)
-        elif os.path.exists(path):
-            matches = [path]
-        else:
-            matches = sorted(match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
-        if not matches and not may_miss:
-            raise InputMissing(pattern, os.getcwd(), _advice(path))
-        found.update((os.path.abspath(match), None) for match in matches)
-    for match in found:
-        _check_name(match)
-    return list(found)
-
-
 def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallelism: int) -> list[str]:
     """Those that no known split is of and that are this task's, by their names."""
     seen = {decode_split(split).path for split in known}
     return [path for path in paths if path not in seen and xxh3_64_intdigest(path.encode()) % parallelism == index]
-
-
-def _advice(path: str) -> str:
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    if os.path.isdir(os.path.join(folder, "_manifests")):
-        return f"{folder!r} holds the output of a job: give the folder itself to read what is committed there."
-    return ""
-
-
-def _check_name(path: str) -> None:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputUnreadable(repr(path), "its name is not UTF-8") from None
 
 
 def regular_status(path: str) -> os.stat_result:

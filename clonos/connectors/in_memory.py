@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from clonos.connectors.faults import ConnectorMisused
-from clonos.core.errors import InternalError
+from clonos.connectors.faults import ConnectorMisused, SplitMalformed
+from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.deltas import Count
 from clonos.operators.connect import WriterContext
 
 MARK_BYTES = 8
@@ -19,9 +20,9 @@ class _Share(msgspec.Struct, frozen=True, array_like=True):
     """A split: every ``of``-th of ``total`` values, from the ``first``-th on."""
 
     format: int
-    first: int
-    of: int
-    total: int
+    first: Count
+    of: Annotated[int, msgspec.Meta(ge=1, le=(1 << 62) - 1)]
+    total: Count
 
 
 _share_decoder = msgspec.msgpack.Decoder(_Share)
@@ -59,7 +60,7 @@ class ValueReader(Generic[AnyValue]):
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Positions in one share."""
-        share = _share_decoder.decode(split)
+        share = _decode_share(split)
         if share.total != len(self._records):
             raise ConnectorMisused(
                 "values",
@@ -67,7 +68,7 @@ class ValueReader(Generic[AnyValue]):
                 "Resume with the same ones, or start afresh with --overwrite.",
             )
         if mark is not None and len(mark) != MARK_BYTES:
-            raise InternalError(f"{mark!r} is no position in a list of values")
+            raise SplitMalformed("position in a list of values", mark, f"it has {len(mark)} bytes")
         self._share = self._records[share.first :: share.of]
         self._next = 0 if mark is None else int.from_bytes(mark, "big")
 
@@ -85,6 +86,13 @@ class ValueReader(Generic[AnyValue]):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _decode_share(split: bytes) -> _Share:
+    try:
+        return _share_decoder.decode(split)
+    except DECODE_ERRORS as error:
+        raise SplitMalformed("share of a list of values", split, str(error)) from None
 
 
 def values(records: Iterable[AnyValue], *, batch: int | None = None, splits: int | None = None) -> ValueList[AnyValue]:

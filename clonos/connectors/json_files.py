@@ -7,8 +7,9 @@ from typing import Any
 
 from clonos.connectors.durable import DurableFile
 from clonos.connectors.faults import InputMalformed
+from clonos.connectors.file_patterns import find_files
 from clonos.connectors.file_sinks import FileSink
-from clonos.connectors.file_splits import block_splits, find_files, new_files
+from clonos.connectors.file_splits import block_splits, check_split, new_files
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
 from clonos.connectors.line_files import LineReader, check_line_options
 from clonos.connectors.output_folder import readable_files
@@ -36,6 +37,10 @@ class JsonFiles(FileSink):
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Blocks of files that have come since."""
         return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
+
+    def check_split(self, split: bytes) -> None:
+        """See ``clonos.operators.connect.CheckingSource``."""
+        check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)

@@ -13,23 +13,24 @@ from typing import Any, Generic, TypeVar
 import numpy
 
 from clonos.connectors.byte_feed import ByteFeed
-from clonos.connectors.faults import ConnectorMisused, InputMalformed
+from clonos.connectors.faults import ConnectorMisused, InputMalformed, SplitMalformed
+from clonos.connectors.file_patterns import find_files
 from clonos.connectors.file_splits import (
     FileSplit,
     block_splits,
+    check_split,
     decode_split,
-    find_files,
     is_compressed,
     new_files,
 )
 from clonos.connectors.output_folder import readable_files
-from clonos.core.errors import InternalError
 from clonos.operators.connect import SplitReader
 
 READ_BYTES = 1 << 20
 BEYOND_BLOCK_BYTES = 64 << 10
 LINE_BYTES_MAX = 64 << 20
 MARK_BYTES = 8
+OFFSET_BYTES_MAX = (1 << 62) - 1
 BYTE_ORDER_MARK = "\ufeff"
 
 AnyLine = TypeVar("AnyLine")
@@ -67,6 +68,10 @@ class LineFiles(Generic[AnyLine]):
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Blocks of files that have come since."""
         return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
+
+    def check_split(self, split: bytes) -> None:
+        """See ``clonos.operators.connect.CheckingSource``."""
+        check_split("files.lines", self.patterns, split)
 
     def _paths(self) -> list[str]:
         return find_files("files.lines", self.patterns, readable_files, may_miss=self.look_every_ns > 0)
@@ -136,7 +141,7 @@ class LineReader:
         part = decode_split(split)
         self._path = part.path
         # A line that begins before the limit is ours. Behind a decompressor there are no blocks, so no limit.
-        self._limit = 1 << 62 if is_compressed(part.path) else part.end
+        self._limit = OFFSET_BYTES_MAX if is_compressed(part.path) else part.end
         begin = _offset_of(mark) if mark is not None else self._first_line(part)
         self._feed = ByteFeed(part, begin)
         self._load(begin, b"", b"")
@@ -264,5 +269,8 @@ class LineReader:
 
 def _offset_of(mark: bytes) -> int:
     if len(mark) != MARK_BYTES:
-        raise InternalError(f"{mark!r} is no position in a file of lines")
-    return int.from_bytes(mark, "big")
+        raise SplitMalformed("position in a file of lines", mark, f"it has {len(mark)} bytes")
+    offset_bytes = int.from_bytes(mark, "big")
+    if offset_bytes > OFFSET_BYTES_MAX:
+        raise SplitMalformed("position in a file of lines", mark, f"no file has {offset_bytes} bytes")
+    return offset_bytes

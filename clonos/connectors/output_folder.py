@@ -183,6 +183,8 @@ class OutputFolder:
         path = f"{self._manifests}/{manifest_name(checkpoint)}"
         data = _content_of(path)
         manifest: Manifest | None = None if data is None else decode_record(data, Manifest, path)
+        if manifest is not None and manifest.checkpoint != checkpoint:
+            raise OutputCorrupt(path, f"what checkpoint {checkpoint} made visible", f"checkpoint {manifest.checkpoint}")
         return manifest
 
     def _check_equal(self, manifest: Manifest, earlier: Manifest) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from clonos.connectors.durable import WRITING, DurableFile
 from clonos.connectors.faults import OutputCorrupt
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import InternalError
 from clonos.operators.connect import WriterContext
 
@@ -16,16 +17,20 @@ OUTPUT_FORMAT = 1
 PARTS = ".parts"
 MANIFESTS = "_manifests"
 OWNER = "owner.json"
-PART_NAME = re.compile(r"[A-Za-z0-9_.]+-\d+-\d+-\d+-(?P<checkpoint>\d{20})\.[a-z]+")
-MANIFEST_NAME = re.compile(r"(?P<checkpoint>\d{20})\.json")
+PART_NAME = re.compile(r"[A-Za-z0-9_.]+(-[0-9]+){3}-(?P<checkpoint>[0-9]{20})\.[a-z]+")
+MANIFEST_NAME = re.compile(r"(?P<checkpoint>[0-9]{20})\.json")
 VERTEX_CHARACTERS_MAX = 80
+
+
+PartName = Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{PART_NAME.pattern}\Z")]
+"""Of a file in ``PARTS``: it leads nowhere else."""
 
 
 class Part(msgspec.Struct, frozen=True):
     """A prepared file. ``checkpoint``: at whose barrier it was prepared; a later one may commit it."""
 
     format: int
-    name: str
+    name: PartName
     task: str
     generation: int
     incarnation: int
@@ -58,9 +63,9 @@ def decode_part(data: bytes, output: str) -> Part:
     """What ``PartsWriter.prepare`` answered, checked."""
     try:
         part = _part_decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InternalError(f"{data[:80]!r} is no prepared part of {output}: {error}") from None
-    if part.format > OUTPUT_FORMAT or not PART_NAME.fullmatch(part.name):
+    if part.format > OUTPUT_FORMAT:
         raise InternalError(f"the prepared part {part.name!r} of {output} has a format that this clonos does not know")
     return part
 
@@ -69,7 +74,7 @@ def decode_record(data: bytes, record_type: Any, path: str) -> Any:
     """A manifest or owner from its file."""
     try:
         record = msgspec.json.decode(data, type=record_type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise OutputCorrupt(path, "the JSON of clonos", str(error)) from None
     if record.format > OUTPUT_FORMAT:
         raise OutputCorrupt(path, f"at most format {OUTPUT_FORMAT} (update clonos)", f"format {record.format}")

@@ -6,33 +6,33 @@ UUID as text, sets as sorted lists, and objects with fields as structs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
-
-import pyarrow
-import pyarrow.parquet
 
 from clonos.connectors.durable import DurableFile
 from clonos.connectors.faults import (
     ConnectorMisused,
     InputMalformed,
     InputUnreadable,
+    SplitMalformed,
 )
+from clonos.connectors.file_patterns import find_files
 from clonos.connectors.file_sinks import FileSink
 from clonos.connectors.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
+    check_split,
     check_unchanged,
     decode_split,
     encode_split,
-    find_files,
     new_files,
     regular_status,
 )
 from clonos.connectors.output_folder import readable_files
 from clonos.connectors.output_parts import RowsFormat
+from clonos.connectors.parquet_batches import ParquetUnreadable, next_batch, open_file, reading
 from clonos.connectors.parquet_rows import ParquetRows
-from clonos.core.errors import InternalError
 
 CONNECTOR = "files.parquet"
 BATCH_ROWS = 65_536
@@ -64,6 +64,10 @@ class ParquetFiles(FileSink):
         """Row groups of files that have come since."""
         return self._splits_of(new_files(self._paths(), known, index, parallelism))
 
+    def check_split(self, split: bytes) -> None:
+        """See ``clonos.operators.connect.CheckingSource``."""
+        check_split(CONNECTOR, self.paths, split)
+
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)
 
@@ -71,12 +75,14 @@ class ParquetFiles(FileSink):
         splits = []
         for path in paths:
             status = regular_status(path)
-            with _opened(path) as file:
-                self._check_columns(path, file.schema_arrow)
-                for group in range(file.num_row_groups):
-                    if file.metadata.row_group(group).num_rows:
-                        split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, group, group + 1)
-                        splits.append(encode_split(split))
+            with _reading(path), open_file(path) as file, reading():
+                schema = file.schema_arrow
+                groups = [g for g in range(file.num_row_groups) if file.metadata.row_group(g).num_rows]
+                columns = schema.names
+            self._check_columns(path, columns)
+            for group in groups:
+                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, group, group + 1)
+                splits.append(encode_split(split))
         return splits
 
     def reader(self) -> ParquetReader:
@@ -89,12 +95,10 @@ class ParquetFiles(FileSink):
             raise ConnectorMisused(CONNECTOR, "a sink takes no columns=", "Name columns and types by schema=.")
         return ParquetFormat(self.schema)
 
-    def _check_columns(self, path: str, schema: Any) -> None:
-        missing = [column for column in self.columns or () if column not in schema.names]
+    def _check_columns(self, path: str, columns: Sequence[str]) -> None:
+        missing = [column for column in self.columns or () if column not in columns]
         if missing:
-            raise ConnectorMisused(
-                CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(schema.names)}."
-            )
+            raise ConnectorMisused(CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}.")
 
 
 class ParquetReader:
@@ -114,10 +118,13 @@ class ParquetReader:
         self.close()
         part = decode_split(split)
         if mark is not None and len(mark) != MARK_BYTES:
-            raise InternalError(f"{mark!r} is no position in a row group")
+            raise SplitMalformed("position in a row group", mark, f"it has {len(mark)} bytes")
         check_unchanged(part, regular_status(part.path))
         self._split = part
-        self._file = _opened(part.path)
+        with _reading(part.path):
+            self._file = open_file(part.path)
+        if part.begin >= self._file.num_row_groups:
+            raise SplitMalformed("split of a file", split, f"{part.path} has {self._file.num_row_groups} row groups")
         self._batches = self._file.iter_batches(
             batch_size=BATCH_ROWS, row_groups=[part.begin], columns=self._columns, use_threads=False
         )
@@ -152,11 +159,10 @@ class ParquetReader:
         assert self._split is not None, "a reader is opened before it is read"
         while True:
             try:
-                batch = next(self._batches, None)
-            except (pyarrow.ArrowException, OSError) as error:
+                with _reading(self._split.path):
+                    batch = next_batch(self._batches)
+            finally:  # what was read of a file that changes may be anything
                 check_unchanged(self._split, regular_status(self._split.path))
-                raise _malformed(self._split.path, error) from error
-            check_unchanged(self._split, regular_status(self._split.path))
             if batch is None:
                 return False
             if batch.num_rows:
@@ -164,19 +170,15 @@ class ParquetReader:
                 return True
 
 
-def _opened(path: str) -> Any:
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
     try:
-        return pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowException as error:
-        raise _malformed(path, error) from error
+        yield
+    except ParquetUnreadable as error:
+        problem = f"it is no Parquet file that can be read: {error}"
+        raise InputMalformed(path, 0, problem, "Mend it or leave it out.") from error
     except OSError as error:
-        if error.errno is None:
-            raise _malformed(path, error) from error
         raise InputUnreadable(path, error.strerror or str(error)) from error
-
-
-def _malformed(path: str, error: Exception) -> InputMalformed:
-    return InputMalformed(path, 0, f"it is no Parquet file that can be read: {error}", "Mend it or leave it out.")
 
 
 class ParquetFormat:

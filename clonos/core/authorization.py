@@ -18,12 +18,6 @@ def sender_name(sender: SlotId) -> str:
     return "the coordinator" if sender == COORDINATOR else f"slot {sender}"
 
 
-def check_task(sender: SlotId, task: TaskId, plan: Plan) -> None:
-    """Raises: MessageMalformed, if the plan has no such task."""
-    if not 0 <= task < len(plan.tasks):
-        raise MessageMalformed(sender_name(sender), f"task {task}, the plan has {len(plan.tasks)}")
-
-
 def check_lengths(sender: SlotId, lengths: Sequence[Length], plan: Plan) -> None:
     """Raises: MessageMalformed, if there are more lengths than logs and journals."""
     if len(lengths) > 2 * len(plan.tasks):
@@ -54,10 +48,3 @@ def check_itself(sender: SlotId, named: SlotId) -> None:
 def fits(view: View, plan: Plan) -> bool:
     """Whether a view places each task of the plan, in order."""
     return [placement.task for placement in view.placements] == list(plan.tasks)
-
-
-def check_view(sender: SlotId, view: View, plan: Plan) -> None:
-    """Raises: MessageMalformed, if a view does not place each task of the plan, in order."""
-    if not fits(view, plan):
-        what = f"a view of {len(view.placements)} tasks that are not the {len(plan.tasks)} of the plan, in order"
-        raise MessageMalformed(sender_name(sender), what)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from clonos.core.ids import TaskId
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+COUNT_MAX: Final = (1 << 62) - 1
+"""Of what grows: sums of two are within 64 bits."""
+
+NUMBER: Final = msgspec.Meta(ge=0, le=COUNT_MAX)
+
+Count = Annotated[int, NUMBER]
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True):

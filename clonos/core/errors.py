@@ -22,6 +22,19 @@ class EnvironmentFault(ClonosError):
     """The machine, the disk, the network, the store or an installation is at fault."""
 
 
+class ExtraMissing(EnvironmentFault):
+    """A part of the library was asked for whose libraries are not installed. ``extra``: what pip installs them by."""
+
+    def __init__(self, what: str, module: str, extra: str) -> None:
+        super().__init__(what, module, extra)
+        self.what = what
+        self.module = module
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.what} needs {self.module}, which is not installed: pip install 'clonos[{self.extra}]'."
+
+
 class InternalError(ClonosError):
     """A bug of this library: please report it, with the whole message."""
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clonos.core.causal_log import check_overlap
+from clonos.core.errors import MessageMalformed
 from clonos.core.ids import SlotId, TaskId, ViewNumber
-from clonos.core.messages import Delta, View
+from clonos.core.messages import Answer, Delta, View
 from clonos.core.plan import Plan
 
 
@@ -64,6 +65,15 @@ def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
 def ask_again(state: Gathering, before: Gathering) -> Gathering:
     """Another view: everybody is asked anew; what was answered before stays true."""
     return Gathering(state.view, state.waiting_for, before.answers)
+
+
+def check_answer(plan: Plan, answer: Answer, base_bytes: int) -> None:
+    """Raises ``MessageMalformed`` for a copy of the asker's log that begins behind the checkpoint that it restores: no
+    holder has dropped so much. Where sharing stops, copies are pieces, which begin anywhere."""
+    for delta in answer.replicas if plan.replicas is None else ():
+        if delta.task == answer.task and delta.offset_bytes > base_bytes:
+            said = f"its copy of the log of task {answer.task} begins at {delta.offset_bytes}, behind {base_bytes}"
+            raise MessageMalformed(f"slot {answer.slot}", said)
 
 
 def collect_answer(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:

@@ -17,7 +17,7 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
-from clonos.core.errors import InternalError, MessageMalformed
+from clonos.core.errors import MessageMalformed
 from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
@@ -131,6 +131,7 @@ class Hosted:
     def on_answer(self, answer: Answer) -> None:
         """A holder has answered."""
         if isinstance(self.state, recovery.Recovering):
+            gather.check_answer(self.plan, answer, self.placement.log_offset_bytes)
             holder = Holder(answer.holder, answer.is_keeper, answer.slot)
             gathering = gather.collect_answer(self.state.gathering, answer.view, holder, answer.replicas)
             if gathering is not self.state.gathering:
@@ -164,8 +165,7 @@ class Hosted:
         own = found.pop(self.task, None)
         data = b""
         if own is not None:
-            if own.offset_bytes > base:
-                raise InternalError(f"the log of task {self.task} begins at {own.offset_bytes}, behind {base}: {own}")
+            assert own.offset_bytes <= base, (self.task, own, base)
             data = own.data[base - own.offset_bytes :]
         self.logs.begin(self.task, base, data)
         if self.coverage is not None:

@@ -232,13 +232,13 @@ class InflightBudget:
             self._store.load(segment.id)
 
     def loaded(self, number: int, payloads: list[bytes] | None) -> Segment | None:
-        """A segment has come from disk, or cannot be read (None); the segment, if it is still needed."""
+        """A segment has come from disk, or cannot be read (None); the segment, if it is still needed. It is unreadable
+        as well if it holds other chunks than were stored."""
         segment = self._loading.pop(number, None)
         if segment is not None:
-            if payloads is None:
+            if payloads is None or not segment.load(payloads):
                 segment.phase = Phase.UNREADABLE
             else:
-                segment.load(payloads)
                 segment.phase = Phase.LOADED
                 self._loaded[number] = segment
                 self._loaded_bytes += segment.memory_bytes

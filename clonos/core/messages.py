@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from clonos.core.decoding import ObjectName
 from clonos.core.deltas import Count
 from clonos.core.deltas import Delta as Delta
 from clonos.core.deltas import Length as Length
@@ -19,6 +20,7 @@ from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
+Objects = Annotated[tuple[ObjectName, ...], msgspec.Meta(min_length=1)]
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
@@ -133,7 +135,7 @@ class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_u
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId  # -1: the snapshot is full
-    objects: tuple[Name, ...]  # the chain to restore this checkpoint from, oldest (full) first
+    objects: Objects  # the chain to restore this checkpoint from, oldest (full) first
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
@@ -191,7 +193,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
-    objects: tuple[Name, ...]
+    objects: Objects
     log_offset_bytes: Count
     prepared: tuple[tuple[CheckpointId, bytes], ...]
     final: bool
@@ -290,7 +292,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     incarnation: Incarnation
     slot: SlotId
     restore: CheckpointId
-    objects: tuple[Name, ...]
+    objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
     is_fresh: bool
     is_cautious: bool

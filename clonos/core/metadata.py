@@ -7,9 +7,12 @@ coordinators one learns that it is coordinator no longer.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Annotated
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS, ObjectName
+from clonos.core.deltas import NUMBER, Count
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.plan import Plan
@@ -29,8 +32,8 @@ class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
     task: TaskId
     incarnation: Incarnation  # whose acknowledgement counted; 0 at the job's start
     snapshot: CheckpointId
-    objects: tuple[str, ...]
-    log_offset_bytes: int
+    objects: tuple[ObjectName, ...]
+    log_offset_bytes: Count
     final: bool
     prepared: tuple[tuple[CheckpointId, bytes], ...]
 
@@ -48,10 +51,10 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     format: int
     job_id: str
     job_name: str
-    term: int
-    generation: int
-    checkpoint: CheckpointId
-    highest_checkpoint: CheckpointId
+    term: Count
+    generation: Count
+    checkpoint: Annotated[CheckpointId, NUMBER]
+    highest_checkpoint: Annotated[CheckpointId, NUMBER]
     plan_fingerprint: str
     tasks: tuple[TaskEntry, ...]  # index = task
 
@@ -154,7 +157,7 @@ def decode_metadata(data: bytes | memoryview, name: str) -> CheckpointMetadata:
         if isinstance(found, int) and found > METADATA_FORMAT:
             raise MetadataMalformed(name, f"format {found} is newer than {METADATA_FORMAT}: update clonos")
         metadata = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise MetadataMalformed(name, str(error)) from None
     if any(entry.task != index for index, entry in enumerate(metadata.tasks)):
         raise MetadataMalformed(name, "its tasks are not numbered from 0")

@@ -64,15 +64,23 @@ class Standby:
             if not data:  # it is too long to be sent
                 self.mirror, self.applied = None, None
                 return ripe[-1][0].objects
-            name = update.objects[-1]
-            mirror = self._new_mirror() if self.mirror is None else self.mirror
-            try:
-                snapshot, mirror = restore_from([(name, pieces_of_payload(data, name))], mirror)
-            except (PeerError, EnvironmentFault):  # what was sent is no snapshot; what is stored has a checksum
+            if not self._apply(update, data):
                 self.mirror, self.applied = None, None
                 return ripe[-1][0].objects
-            self.adopt(Restored(structs.replace(snapshot, chain_length=len(update.objects)), mirror))
         return ()
+
+    def _apply(self, update: StandbyUpdate, data: bytes) -> bool:
+        """Brings in one snapshot; False: what was sent is not what its message says, and the mirror is spoilt."""
+        name = update.objects[-1]
+        mirror = self._new_mirror() if self.mirror is None else self.mirror
+        try:
+            snapshot, mirror = restore_from([(name, pieces_of_payload(data, name))], mirror)
+        except (EnvironmentFault, PeerError):
+            return False
+        if (snapshot.task, snapshot.checkpoint) != (self.task, update.checkpoint):
+            return False
+        self.adopt(Restored(structs.replace(snapshot, chain_length=len(update.objects)), mirror))
+        return True
 
     def adopt(self, restored: Restored) -> None:
         """What was made of one more snapshot, or of a chain that was fetched from the store."""

@@ -12,6 +12,7 @@ from clonos.core.failures import failure_of
 from clonos.core.ids import OUTSIDE, ChannelId
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.limits import Level, LimitExceeded, SegmentUnreadable, Use, fullest
+from clonos.core.segments import Phase
 
 if TYPE_CHECKING:
     from clonos.core.slot import Slot
@@ -123,9 +124,11 @@ class Pressure:
             return
         channel = segment.channel
         hosted = self.slot.hosted[self.slot.plan.channels[channel].sender]
-        if payloads is None:
+        if segment.phase is Phase.UNREADABLE:
             if hosted.failed is None:
-                fault = SegmentUnreadable(self._channel_name(channel), error)
+                fault = SegmentUnreadable(
+                    self._channel_name(channel), error or "it holds other elements than were stored"
+                )
                 hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=False, with_traceback=False)
                 self.slot.tell_coordinator(hosted.failed)
         elif channel in hosted.sendings:

@@ -50,6 +50,10 @@ from clonos.core.succession import (
     update_life,
 )
 
+NUMBERS_AHEAD_MAX = 1 << 20
+"""Of checkpoints that an earlier coordinator has begun behind the last one that completed. A slot that knows of more is
+not believed: numbers are used once, so one lie would use them all up."""
+
 # ------------------------------------------------------------------ messages
 
 
@@ -94,9 +98,11 @@ def _riders(status: SlotStatus) -> tuple[object, ...]:
 
 def take_snapshot(state: CoordinatorState, event: Received) -> None:
     """A task's snapshot is durable."""
-    assert isinstance(event.message, Snapshotted)
-    if 0 <= event.message.task < len(state.plan.tasks):
-        advance_checkpoints(state, checkpoints.Acknowledged(event.message))
+    message = event.message
+    assert isinstance(message, Snapshotted)
+    is_possible = message.checkpoint <= state.ledger.highest + NUMBERS_AHEAD_MAX
+    if is_possible and 0 <= message.task < len(state.plan.tasks):
+        advance_checkpoints(state, checkpoints.Acknowledged(message))
 
 
 def take_lost(state: CoordinatorState, event: Received) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from enum import Enum, auto
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.ids import ChannelId, CheckpointId
 
 if TYPE_CHECKING:
@@ -122,8 +124,14 @@ class Segment:
         heads: _Heads = [(chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint) for chunk in self.chunks]
         return [_encode_heads(heads), *(chunk.payload for chunk in self.chunks)]
 
-    def load(self, payloads: list[bytes]) -> None:
-        """The chunks are back in memory."""
-        heads = _decode_heads(payloads[0])
-        assert len(heads) == len(self._firsts) and heads[0][0] == self._firsts[0], (self.channel, self.id, heads[0])
+    def load(self, payloads: list[bytes]) -> bool:
+        """The chunks are back in memory; False: these are not what ``payloads`` gave, and nothing has changed."""
+        try:
+            heads = _decode_heads(b"".join(payloads[:1]))
+        except DECODE_ERRORS:
+            return False
+        ends_bytes = list(accumulate(map(len, payloads[1:])))
+        if [head[0] for head in heads] != self._firsts.tolist() or ends_bytes != self._ends_bytes.tolist():
+            return False
         self.chunks = [Chunk(*head, payload) for head, payload in zip(heads, payloads[1:], strict=True)]
+        return True

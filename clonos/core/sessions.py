@@ -117,6 +117,8 @@ class Sending:
     def pump(self, logs: CausalLogs, sender: Incarnation, send: Callable[[Batch, bytes], None]) -> None:
         """Sends what credit allows; one element always passes."""
         log = self.log
+        if self.cursor < log.start_seq:  # a coordinator has called complete what its receiver lacks
+            self.session = 0
         while self.session and self.cursor < log.next_seq and self.sent_bytes < self.credit_bytes:
             chunk = log.read(self.cursor)
             if chunk is None:

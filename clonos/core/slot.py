@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from clonos.core import messages as m
-from clonos.core.authorization import check_itself, check_lengths, check_life, check_task, check_view, sender_name
+from clonos.core.admission import check_for_slot
+from clonos.core.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.chain import Kind, Pieces
 from clonos.core.errors import MessageMalformed
 from clonos.core.hosted import Hosted
@@ -82,6 +83,7 @@ class Slot(LocalEvents, Riders):
         handler = handlers.get(type(message))
         if handler is None:
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
+        check_for_slot(self.plan, sender, message)
         handler(sender, message, payload)
         if self.status_is_due:
             self.tell_status()
@@ -151,8 +153,6 @@ class Slot(LocalEvents, Riders):
 
     def _on_question(self, sender: SlotId, question: m.Question, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
-        check_task(sender, question.task, self.plan)
-        check_task(sender, question.holder, self.plan)
         if self._is_early(sender, question):
             return
         check_life(sender, question.task, question.incarnation, self.view)
@@ -227,7 +227,6 @@ class Slot(LocalEvents, Riders):
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
                 self.tell_coordinator(self.view)
             return
-        check_view(sender, view, self.plan)
         installed, self.view = self.view, view
         self.status_is_due = True
         self.fence(view)

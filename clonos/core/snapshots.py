@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
+from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.deltas import Count
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 
@@ -48,18 +50,18 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId
-    inputs: tuple[tuple[ChannelId, int], ...]
-    outputs: tuple[tuple[ChannelId, int], ...]
+    inputs: tuple[tuple[ChannelId, Count], ...]
+    outputs: tuple[tuple[ChannelId, Count], ...]
     ended: tuple[ChannelId, ...]
-    log_offset_bytes: int
-    instant_ns: int
+    log_offset_bytes: Count
+    instant_ns: Count
     final: bool
     position: bytes
     changes: bytes
-    chain_length: int = 1
-    records_in: int = 0
-    journal_offset_bytes: int = 0
-    calls: tuple[tuple[str, int], ...] = ()
+    chain_length: Count = 1
+    records_in: Count = 0
+    journal_offset_bytes: Count = 0
+    calls: tuple[tuple[str, Count], ...] = ()
 
 
 STANDBY_BYTES_MAX = 256 << 20
@@ -107,7 +109,7 @@ def pieces_of_payload(payload: bytes | memoryview, name: str) -> tuple[bytes, ..
     """What ``standby_payload`` was given."""
     try:
         return _pieces_decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
 
 
@@ -115,7 +117,7 @@ def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
     """The snapshot in ``data``; the store has checked its checksum already."""
     try:
         snapshot = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
     if snapshot.format > SNAPSHOT_FORMAT:
         raise SnapshotMalformed(name, f"format {snapshot.format} is newer than {SNAPSHOT_FORMAT}: update clonos")

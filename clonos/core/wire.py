@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import MessageMalformed
 from clonos.core.messages import Message
 
@@ -24,5 +25,5 @@ def decode_message(data: bytes | memoryview, peer: str) -> Message:
         raise MessageMalformed(peer, f"{len(data)} bytes, the limit is {MESSAGE_BYTES_MAX}")
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise MessageMalformed(peer, str(error)) from None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-import lz4.frame
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from clonos.core.errors import EnvironmentFault
+from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 
 OBJECT_FORMAT = 1
 OBJECT_BYTES_MAX = 16 << 30
@@ -52,7 +52,7 @@ def seal(content: bytes) -> bytes:
     """The object that holds ``content``."""
     stored, compression = content, _PLAIN
     if len(content) >= _COMPRESSED_FROM_BYTES:
-        compressed: bytes = lz4.frame.compress(content, store_size=False)
+        compressed = compress(content)
         if len(compressed) < len(content):
             stored, compression = compressed, _LZ4
     facts = _FACTS.pack(_MAGIC, OBJECT_FORMAT, compression, len(content))
@@ -73,13 +73,11 @@ def unseal(data: bytes, name: str) -> bytes:
         raise ObjectCorrupt(name, f"checksum {actual.hex()}, expected {checksum.hex()}")
     if compression not in (_PLAIN, _LZ4) or length_bytes > OBJECT_BYTES_MAX:
         raise ObjectCorrupt(name, f"compression {compression}, {length_bytes} bytes")
-    try:
-        content = bytes(stored) if compression == _PLAIN else lz4.frame.decompress(stored)
-    except RuntimeError as error:
-        raise ObjectCorrupt(name, str(error)) from None
-    if len(content) != length_bytes:
-        raise ObjectCorrupt(name, f"{len(content)} bytes, expected {length_bytes}")
-    return content
+    if compression == _LZ4:
+        return _decompressed(stored, length_bytes, name)
+    if len(stored) != length_bytes:
+        raise ObjectCorrupt(name, f"{len(stored)} bytes, expected {length_bytes}")
+    return bytes(stored)
 
 
 def seal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -91,7 +89,7 @@ def seal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
         if untried:
             untried -= 1
         elif len(piece) >= _COMPRESSED_FROM_BYTES:
-            compressed: bytes = lz4.frame.compress(piece, store_size=False)
+            compressed = compress(piece)
             if len(compressed) < len(piece):
                 stored, compression = compressed, _LZ4
             if len(compressed) > len(piece) // 16 * 15:
@@ -125,20 +123,17 @@ def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
             if at != len(data):
                 raise ObjectCorrupt(name, f"{len(data) - at} bytes behind its end")
             return
-        yield stored if compression == _PLAIN else _decompressed(stored, compression, content_bytes, name)
+        if compression not in (_PLAIN, _LZ4):
+            raise ObjectCorrupt(name, f"compression {compression} of piece {count}")
+        yield stored if compression == _PLAIN else _decompressed(stored, content_bytes, name)
         count += 1
 
 
-def _decompressed(stored: memoryview, compression: int, content_bytes: int, name: str) -> bytes:
-    if compression != _LZ4:
-        raise ObjectCorrupt(name, f"compression {compression}")
+def _decompressed(stored: memoryview, content_bytes: int, name: str) -> bytes:
     try:
-        content: bytes = lz4.frame.decompress(stored)
-    except RuntimeError as error:
-        raise ObjectCorrupt(name, str(error)) from None
-    if len(content) != content_bytes:
-        raise ObjectCorrupt(name, f"{len(content)} bytes, expected {content_bytes}")
-    return content
+        return decompress(stored, content_bytes)
+    except FrameDamaged as damaged:
+        raise ObjectCorrupt(name, str(damaged)) from None
 
 
 def _piece_checksum(facts: bytes | memoryview, stored: bytes | memoryview, place: int) -> int:

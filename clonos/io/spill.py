@@ -1,8 +1,9 @@
 """Segments of in-flight logs on the slot's local disk: one file each, written and read by one background thread.
 
-A file is ``checksum (xxh3, 8 bytes) | LZ4 frame of (format, segment, count, length of each payload, payloads)``, all
-little-endian. It lives no longer than its process, so nothing is synced: nobody needs what a power failure takes.
-Loads go before deletions, deletions before writes: somebody waits for the first, the second give the third room.
+A file is ``checksum (xxh3, 8 bytes) | length (8 bytes) | LZ4 frame of so many bytes: (format, segment, count, length of
+each payload, payloads)``, all little-endian. It lives no longer than its process, so nothing is synced: nobody needs
+what a power failure takes. Loads go before deletions, deletions before writes: somebody waits for the first, the second
+give the third room.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
-import lz4.frame
 import xxhash
 
 from clonos.core.errors import EnvironmentFault
 from clonos.io.fault_points import FaultPoints
+from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 
-SPILL_FORMAT: Final = 1
+SPILL_FORMAT: Final = 2
 CLOSE_TIMEOUT_S: Final = 10.0
 """What the thread has to end what it is doing, once told."""
 
 _CHECKSUM: Final = struct.Struct("<Q")
+_LENGTH: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<IQI")  # format, segment, count
 
 OnSpilled = Callable[[int, int, str], None]
@@ -50,28 +52,39 @@ class SegmentDamaged(EnvironmentFault):
 
 
 def encode_segment(segment: int, payloads: list[bytes]) -> tuple[bytes, bytes]:
-    """Checksum and compressed body of a segment's file."""
+    """Checksum and body of a segment's file."""
     lengths = struct.pack(f"<{len(payloads)}I", *map(len, payloads))
     head = _HEAD.pack(SPILL_FORMAT, segment, len(payloads))
-    body = lz4.frame.compress(b"".join((head, lengths, *payloads)))
+    content = b"".join((head, lengths, *payloads))
+    body = _LENGTH.pack(len(content)) + compress(content)
     return _CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)), body
 
 
 def decode_segment(segment: int, data: bytes, path: str) -> list[bytes]:
     """The payloads in ``data``; ``SegmentDamaged``, which names ``path``, if they are not those of ``segment``."""
-    if len(data) < _CHECKSUM.size:
-        raise SegmentDamaged(path, "a checksum", f"{len(data)} bytes")
+    if len(data) < _CHECKSUM.size + _LENGTH.size:
+        raise SegmentDamaged(path, "a checksum and a length", f"{len(data)} bytes")
     (expected,) = _CHECKSUM.unpack_from(data)
     body = memoryview(data)[_CHECKSUM.size :]
     actual = xxhash.xxh3_64_intdigest(body)
     if actual != expected:
         raise SegmentDamaged(path, f"checksum {expected:016x}", f"{actual:016x}")
-    content = lz4.frame.decompress(body)
+    (length_bytes,) = _LENGTH.unpack_from(body)
+    try:
+        content = decompress(body[_LENGTH.size :], length_bytes)
+    except FrameDamaged as damaged:
+        raise SegmentDamaged(path, f"a frame of {length_bytes} bytes", str(damaged)) from None
+    if length_bytes < _HEAD.size:
+        raise SegmentDamaged(path, f"a head of {_HEAD.size} bytes", f"{length_bytes} bytes")
     number, stored, count = _HEAD.unpack_from(content)
     if (number, stored) != (SPILL_FORMAT, segment):
         raise SegmentDamaged(path, f"format {SPILL_FORMAT}, segment {segment}", f"format {number}, segment {stored}")
-    lengths = struct.unpack_from(f"<{count}I", content, _HEAD.size)
     start = _HEAD.size + 4 * count
+    if start > length_bytes:
+        raise SegmentDamaged(path, f"the lengths of {count} payloads", f"{length_bytes} bytes")
+    lengths = struct.unpack_from(f"<{count}I", content, _HEAD.size)
+    if start + sum(lengths) != length_bytes:
+        raise SegmentDamaged(path, f"{start + sum(lengths)} bytes", f"{length_bytes} bytes")
     return [content[first:last] for first, last in pairwise(accumulate(lengths, initial=start))]
 
 

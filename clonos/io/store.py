@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import JobError
 from clonos.io.cloud_files import CloudFiles
 from clonos.io.entropy import random_bytes, random_hash_seed
@@ -179,7 +180,7 @@ class CheckpointStore:
             return None
         try:
             record = _decoder.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise ObjectCorrupt(JOB_NAME, str(error)) from None
         if record.format > STORE_FORMAT:
             raise ObjectCorrupt(JOB_NAME, f"format {record.format} is newer than {STORE_FORMAT}: update clonos")

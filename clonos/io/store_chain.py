@@ -6,20 +6,29 @@ creates a number whose predecessor is gone was away for too long and is coordina
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.deltas import Count
 from clonos.io.envelope import ObjectCorrupt, seal, unseal
 from clonos.io.object_files import ObjectFiles, ObjectMissing
 
 CHAIN_FORMAT = 1
 FOLDER = "chain"
 NUMBER_DIGITS = 20
+ENTRY_NAME = re.compile(rf"[0-9]{{{NUMBER_DIGITS}}}")
 
 KEPT_MAX = 100
 """Checkpoints whose entries stay; the objects of all but the last two are gone by then."""
+
+
+Term = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
+"""Of a coordinator; views are numbered by it and a number of 32 bits."""
 
 
 class EntryKind(StrEnum):
@@ -39,9 +48,9 @@ class ChainEntry(msgspec.Struct, frozen=True):
     format: int
     kind: EntryKind
     job_id: str
-    term: int
+    term: Term
     claimant: bytes
-    checkpoint: int = 0
+    checkpoint: Count = 0
     metadata: bytes = b""
 
 
@@ -67,7 +76,8 @@ class StoreChain:
 
     def look(self) -> None:
         """Finds out what is there; the chain goes on from its last entry."""
-        self._numbers = [int(name.rpartition("/")[2]) for name in self._files.list(FOLDER)]
+        names = [name.rpartition("/")[2] for name in self._files.list(FOLDER)]
+        self._numbers = [int(name) for name in names if ENTRY_NAME.fullmatch(name)]
         self.last_number = self._numbers[-1] if self._numbers else 0
         self._first_number = self._numbers[0] if self._numbers else 1
 
@@ -84,7 +94,7 @@ class StoreChain:
         content = unseal(self._files.read(name), name)
         try:
             entry = _decoder.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise ObjectCorrupt(name, str(error)) from None
         if entry.format > CHAIN_FORMAT:
             raise ObjectCorrupt(name, f"format {entry.format} is newer than {CHAIN_FORMAT}: update clonos")

@@ -7,16 +7,54 @@ from __future__ import annotations
 
 import getpass
 import os
-from typing import Any, Final
+from typing import Annotated, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 import urllib3
 
+from clonos.core.decoding import DECODE_ERRORS
+
 CONNECT_TIMEOUT_S: Final = 10.0
 SILENCE_S_MAX: Final = 60.0
 """One wait for bytes."""
 ERRORS: Final = {"FileAlreadyExistsException": FileExistsError, "FileNotFoundException": FileNotFoundError}
+
+
+DEPTH_MAX: Final = 64
+"""Of folders within each other: objects lie in few, and a server could name them without end."""
+
+
+class _Status(msgspec.Struct):
+    """Of a file or a folder; ``pathSuffix`` is its name in the folder that was listed."""
+
+    type: str
+    length: int = 0
+    pathSuffix: Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00]*\Z")] = ""  # noqa: N815  as WebHDFS has it
+
+
+class _Statuses(msgspec.Struct):
+    FileStatus: list[_Status]
+
+
+class _Listing(msgspec.Struct):
+    FileStatuses: _Statuses
+
+
+class _Described(msgspec.Struct):
+    FileStatus: _Status
+
+
+class _Remote(msgspec.Struct):
+    exception: str
+    message: str | None = None
+
+
+class _Failure(msgspec.Struct):
+    RemoteException: _Remote
+
+
+Answer = TypeVar("Answer")
 
 
 class WebHdfs:
@@ -30,7 +68,7 @@ class WebHdfs:
 
     def read(self, path: str) -> bytes:
         """All bytes of a file, whose length the namenode knows."""
-        length_bytes = self._status(path)["length"]
+        length_bytes = self._status(path).length
         content = self._ask("GET", path, "OPEN")
         if len(content) != length_bytes:
             raise OSError(f"{path} has {length_bytes} bytes, {len(content)} came")
@@ -55,7 +93,7 @@ class WebHdfs:
     def is_file(self, path: str) -> bool:
         """Whether there is such a file."""
         try:
-            return bool(self._status(path)["type"] == "FILE")
+            return self._status(path).type == "FILE"
         except FileNotFoundError:
             return False
 
@@ -65,15 +103,16 @@ class WebHdfs:
             answer = self._ask("GET", folder, "LISTSTATUS")
         except FileNotFoundError:
             return []
+        if folder.count("/") > DEPTH_MAX:
+            raise OSError(f"{folder} lies in more than {DEPTH_MAX} folders")
         found = []
-        for status in msgspec.json.decode(answer)["FileStatuses"]["FileStatus"]:
-            path = f"{folder}/{status['pathSuffix']}"
-            found += self.files_below(path) if status["type"] == "DIRECTORY" else [path]
+        for status in _decoded(answer, _Listing).FileStatuses.FileStatus:
+            path = f"{folder}/{status.pathSuffix}"
+            found += self.files_below(path) if status.type == "DIRECTORY" else [path]
         return found
 
-    def _status(self, path: str) -> dict[str, Any]:
-        status: dict[str, Any] = msgspec.json.decode(self._ask("GET", path, "GETFILESTATUS"))["FileStatus"]
-        return status
+    def _status(self, path: str) -> _Status:
+        return _decoded(self._ask("GET", path, "GETFILESTATUS"), _Described).FileStatus
 
     def _ask(self, method: str, path: str, operation: str, data: bytes | None = None, **options: str) -> bytes:
         asked = urlencode({"op": operation, "user.name": self._user, **options})
@@ -81,17 +120,31 @@ class WebHdfs:
             reply = self._pool.request(method, f"{self._root}{quote(path)}?{asked}")
             if reply.status == 307:
                 headers = {} if data is None else {"Content-Type": "application/octet-stream"}
-                reply = self._pool.request(method, reply.headers["Location"], body=data, headers=headers)
-        except urllib3.exceptions.HTTPError as error:
+                reply = self._pool.request(method, _location(reply), body=data, headers=headers)
+        except (urllib3.exceptions.HTTPError, ValueError) as error:  # the latter: of a Location that is no URL
             raise OSError(f"{type(error).__name__}: {error}") from None
         if reply.status >= 300:
             raise _error(reply.status, reply.data)
         return reply.data
 
 
+def _location(reply: urllib3.BaseHTTPResponse) -> str:
+    found = reply.headers.get("Location", "")
+    if not found.startswith(("http://", "https://")):
+        raise OSError(f"the namenode sends on to {found!r}")
+    return found
+
+
+def _decoded(answer: bytes, answer_type: type[Answer]) -> Answer:
+    try:
+        return msgspec.json.decode(answer, type=answer_type)
+    except DECODE_ERRORS as error:
+        raise OSError(f"the namenode's answer cannot be read: {error}: {answer[:200]!r}") from None
+
+
 def _error(status_code: int, answer: bytes) -> OSError:
     try:
-        told = msgspec.json.decode(answer)["RemoteException"]
-        return ERRORS.get(told["exception"], OSError)(f"{told['exception']}: {told['message']}")
-    except (msgspec.DecodeError, KeyError, TypeError):
+        told = msgspec.json.decode(answer, type=_Failure).RemoteException
+        return ERRORS.get(told.exception, OSError)(f"{told.exception}: {told.message}")
+    except DECODE_ERRORS:
         return OSError(f"HTTP status {status_code}: {answer[:200].decode(errors='replace')}")

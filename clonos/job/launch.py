@@ -15,13 +15,13 @@ from clonos.config import RunOptions, Settings
 from clonos.core import coordination as c
 from clonos.core.errors import JobError
 from clonos.core.ids import CheckpointId
-from clonos.core.metadata import CheckpointMetadata, check_resumable, decode_metadata
+from clonos.core.metadata import CheckpointMetadata, MetadataMalformed, check_resumable, decode_metadata
 from clonos.core.plan import Plan
 from clonos.io.entropy import random_hash_seed
 from clonos.io.fault_points import armed
 from clonos.io.object_files import ObjectMissing
 from clonos.io.shipping import pack
-from clonos.io.store import CheckpointStore
+from clonos.io.store import CheckpointStore, JobRecord
 from clonos.job.places import Place, is_one_machine, open_place
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks
@@ -65,7 +65,7 @@ def launch(
     store = CheckpointStore(_store_url(graph.name, run, session))
     record = store.find_job() if run.resume else None
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if record is None else record.splits)
-    resumed = _resumed(store, run, image.plan) if run.resume else None
+    resumed = None if record is None else _resumed(store, record, run, image.plan)
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = random_hash_seed() if record is None else record.hash_seed
     place = opener(graph.name, settings, session, hash_seed)
@@ -125,17 +125,17 @@ def _slots_needed(image: JobImage, settings: Settings) -> int:
     return len(image.plan.tasks) + spare if spare else 0
 
 
-def _resumed(store: CheckpointStore, run: RunOptions, plan: Plan) -> CheckpointMetadata | None:
+def _resumed(store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan) -> CheckpointMetadata | None:
     """What to go on from. A job that died before its first checkpoint begins anew, with the splits that it had."""
     if not store.checkpoints():
         if run.checkpoint is not None:
             store.checkpoint_metadata(run.checkpoint)
         return None
-    latest = decode_metadata(store.checkpoint_metadata(), f"the chain of {store.url}")
+    latest = _metadata(store, record)
     if run.checkpoint is None:
         check_resumable(plan, latest)
         return latest
-    chosen = decode_metadata(store.checkpoint_metadata(run.checkpoint), f"the chain of {store.url}")
+    chosen = _metadata(store, record, run.checkpoint)
     check_resumable(plan, chosen)
     missing = [name for name in sorted(chosen.objects()) if not _is_there(store, name)]
     if missing:
@@ -145,6 +145,16 @@ def _resumed(store: CheckpointStore, run: RunOptions, plan: Plan) -> CheckpointM
         )
     # A number is used once: what comes next goes on above all that were ever used.
     return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
+
+
+def _metadata(store: CheckpointStore, record: JobRecord, checkpoint: int | None = None) -> CheckpointMetadata:
+    name = f"the chain of {store.url}"
+    found = decode_metadata(store.checkpoint_metadata(checkpoint), name)
+    if found.job_id != record.job_id:
+        raise MetadataMalformed(
+            name, f"checkpoint {found.checkpoint} is of the job {found.job_id}, not {record.job_id}"
+        )
+    return found
 
 
 def _is_there(store: CheckpointStore, name: str) -> bool:

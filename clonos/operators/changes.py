@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import EnvironmentFault, JobError
 from clonos.core.keys import EncodedKey, key_of, state_keys
 from clonos.core.values import Column, column_of, decode_rows, rows_of
@@ -119,7 +120,7 @@ def decode_piece(data: bytes | memoryview) -> Changes:
         else:
             sections = _decoder_of_sections.decode(piece.sections)
         return Changes(piece.is_full, piece.dropped, sections)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise StateMalformed(str(error)) from error
 
 
@@ -147,6 +148,21 @@ def _users_keys(keys: list[Any]) -> list[Any]:
     return list(map(key_of, keys)) if EncodedKey in {*map(type, keys)} else keys
 
 
-def state_keys_of(column: Column) -> list[Any]:
-    """The state keys in a part of a section."""
-    return state_keys(rows_of(column))
+class Read(NamedTuple):
+    """The entries of a section, under their state keys."""
+
+    deleted: list[Any]
+    keys: list[Any]
+    values: list[Any]
+
+
+def read_section(section: Section) -> Read:
+    """What ``encode_sections`` and ``encode_deleted`` were given. StateMalformed, ValueMalformed."""
+    try:
+        deleted, keys = state_keys(rows_of(section.deleted)), state_keys(rows_of(section.keys))
+    except JobError as error:  # no job has put it there
+        raise StateMalformed(f"{section.name}: {error}") from error
+    values = rows_of(section.values)
+    if len(keys) != len(values):
+        raise StateMalformed(f"{section.name}: {len(keys)} keys with {len(values)} values")
+    return Read(deleted, keys, values)

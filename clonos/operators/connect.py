@@ -57,6 +57,21 @@ class WatchedSource(Protocol):
         belongs to one task, the same whoever asks."""
 
 
+@runtime_checkable
+class CheckingSource(Protocol):
+    """What a ``Source`` may have besides: says whether a split from the store can be its own, before anything is read
+    that somebody else has named there."""
+
+    def check_split(self, split: bytes) -> None:
+        """Raises a ``ClonosError`` if neither ``splits`` nor ``discover`` can have made it."""
+
+
+def check_split(source: object, split: bytes) -> None:
+    """Asks a source that can tell."""
+    if isinstance(source, CheckingSource):
+        source.check_split(split)
+
+
 def look_every_ns(source: object) -> int:
     """How often a source looks for further splits; 0: never."""
     return source.look_every_ns if isinstance(source, WatchedSource) else 0

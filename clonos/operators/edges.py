@@ -10,6 +10,9 @@ import msgspec
 
 from clonos.core.chain import ChainContext, Collector
 from clonos.core.column_keys import keys_of
+from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.deltas import Count
+from clonos.core.errors import InternalError
 from clonos.core.keys import KeyUnsupported, encode_key
 from clonos.core.values import ValueBeyondLimit
 from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
@@ -168,7 +171,7 @@ class ToSink(Operator):
 
 
 _encode_part = msgspec.msgpack.Encoder().encode
-_part_decoder = msgspec.msgpack.Decoder(tuple[int, bytes])
+_part_decoder = msgspec.msgpack.Decoder(tuple[Count, bytes])
 
 
 class SeveralSinks:
@@ -195,8 +198,11 @@ class SeveralSinks:
         """In the driver, for each sink with its parts, also where it has none."""
         of_sink: list[list[bytes]] = [[] for _ in self._sinks]
         for encoded in parts:
-            number, part = _part_decoder.decode(encoded)
-            of_sink[number].append(part)
+            try:
+                number, part = _part_decoder.decode(encoded)
+                of_sink[number].append(part)
+            except (*DECODE_ERRORS, IndexError) as error:
+                raise InternalError(f"{encoded[:80]!r} is no part of {len(self._sinks)} sinks: {error}") from None
         for sink, parts_of_it in zip(self._sinks, of_sink, strict=True):
             sink.commit(job_id, checkpoint, parts_of_it)
 

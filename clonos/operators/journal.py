@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import InternalError
 from clonos.operators.connect import PushedSource
 from clonos.operators.operator import Operator
@@ -45,7 +46,7 @@ class JournalHead(Operator):
         """Goes back to what a snapshot had. PositionMalformed."""
         try:
             found = _decoder.decode(position)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise PositionMalformed(self._step, str(error)) from error
         self.feed(found.unread)
         self._has_ended = found.has_ended

@@ -14,8 +14,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from clonos.core.chain import FailedAt, StepFailed
+from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.errors import EnvironmentFault, InternalError, JobError
-from clonos.operators.connect import RecordBatch, Source, SplitReader, WatchedSource, look_every_ns
+from clonos.operators.connect import RecordBatch, Source, SplitReader, WatchedSource, check_split, look_every_ns
 from clonos.operators.operator import Operator, Scope
 
 CHUNK_RECORDS: Final = 1_024
@@ -204,10 +205,11 @@ class SourceHead(Operator):
         """Goes back to a snapshot's positions. PositionMalformed."""
         try:
             positions = _decoder.decode(position)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise PositionMalformed(self._step, str(error)) from error
         for each in positions:
             if each.found:
+                check_split(self._source, each.found)
                 self._add(each.found)
         if sorted(each.split for each in positions) != sorted(self._splits):
             raise PositionMalformed(self._step, "the splits of the task are others than those of the snapshot")
@@ -232,7 +234,12 @@ class SourceHead(Operator):
 
     def learn(self, splits: bytes) -> None:
         """See ``core.chain.WatchingChain.learn``."""
-        for split in _splits_decoder.decode(splits):
+        try:
+            found = _splits_decoder.decode(splits)
+        except DECODE_ERRORS as error:
+            raise PositionMalformed(self._step, str(error)) from error
+        for split in found:
+            check_split(self._source, split)
             self._waiting.append(self._add(split))
 
     def _add(self, split: bytes) -> int:

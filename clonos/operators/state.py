@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from clonos.core.values import rows_of
 from clonos.operators.changes import (
     Entries,
     Section,
@@ -22,7 +21,7 @@ from clonos.operators.changes import (
     encode_deleted,
     encode_piece,
     encode_sections,
-    state_keys_of,
+    read_section,
 )
 from clonos.operators.freezing import LaterPieces, Overlay
 
@@ -47,15 +46,16 @@ class StateImage:
     def apply(self, changes: bytes | memoryview) -> None:
         """Brings in a piece of one snapshot's changes. StateMalformed; ValueMalformed: values of other code."""
         decoded = decode_piece(changes)
+        read = [read_section(section) for section in decoded.sections]
         if decoded.is_full:
             self.tables.clear()
         for name in decoded.dropped:
             self.tables.pop(name, None)
-        for section in decoded.sections:
+        for section, (deleted, keys, values) in zip(decoded.sections, read, strict=True):
             entries = self.tables.setdefault(section.name, {})
-            for key in state_keys_of(section.deleted):
+            for key in deleted:
                 entries.pop(key, None)
-            entries.update(zip(state_keys_of(section.keys), rows_of(section.values), strict=True))
+            entries.update(zip(keys, values, strict=True))
 
 
 class Table:

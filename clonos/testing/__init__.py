@@ -6,7 +6,9 @@ Loaded lazily: pytest imports this package at its start, for the plugin.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from clonos.core.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from clonos.testing.crashes import crash_test as crash_test
@@ -31,10 +33,19 @@ _MODULE_OF = {
 
 __all__ = list(_MODULE_OF)
 
+LIBRARY: Final = "greenlet"
+"""What the simulated world runs on, besides what every job needs."""
+
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'clonos.testing' has no attribute {name!r}")
-    found = getattr(import_module(_MODULE_OF[name]), name)
+    try:
+        module = import_module(_MODULE_OF[name])
+    except ModuleNotFoundError as missing:
+        if missing.name != LIBRARY:
+            raise
+        raise ExtraMissing(f"clonos.testing.{name}", LIBRARY, "testing") from None
+    found = getattr(module, name)
     globals()[name] = found
     return found

@@ -19,6 +19,7 @@ from typing import TypeVar
 import cloudpickle
 
 from clonos.core import coordination as c
+from clonos.core.admission import check_for_coordinator
 from clonos.core.coordinator import Coordinator
 from clonos.core.errors import EnvironmentFault
 from clonos.core.ids import COORDINATOR, SlotId
@@ -237,6 +238,7 @@ class Driver:
                 self._plan.listener(c.Alarm(escaped(message.text), (("slot", sender), *message.fields)))
         else:
             self._coordinator.check(sender, message)
+            check_for_coordinator(self._plan.image.plan, sender, message)
             if not isinstance(message, Register) or self._admit(message):
                 self._events.append(c.Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from clonos.core.authorization import check_view
+from clonos.core.admission import check_for_slot
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.messages import (
@@ -193,7 +193,7 @@ class SlotHost:
         if self._faults is not None:
             self._reach_delivered(self._faults, message)
         if sender == COORDINATOR and isinstance(message, View) and message.number > self._slot.view.number:
-            check_view(sender, message, self._image.plan)
+            check_for_slot(self._image.plan, sender, message)  # before its peers are let in
             for address in message.slots:
                 if address.slot != self.id:
                     self._transport.add_peer(

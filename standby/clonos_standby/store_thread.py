@@ -16,7 +16,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from clonos.core.chain import Mirror, Pieces
-from clonos.core.errors import ClonosError, EnvironmentFault
+from clonos.core.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.failures import failure_of
 from clonos.core.ids import Incarnation, TaskId
 from clonos.core.messages import TaskFailed
@@ -161,7 +161,7 @@ class SnapshotStore:
         objects = ((name, self._reader.persist(partial(self._store.read_object, name))) for name in names)
         try:
             restored = restore_from(objects, self._new_mirror(TaskId(token[1])))
-        except EnvironmentFault as error:
+        except (EnvironmentFault, PeerError) as error:  # the latter: values that this process cannot read
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
                 self._inbox.put(self._slot.on_objects_read, token, None, str(error))
@@ -204,6 +204,6 @@ def _crash(error: BaseException) -> None:
     raise error
 
 
-def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault) -> TaskFailed:
+def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault | PeerError) -> TaskFailed:
     failed = failure_of(TaskId(token[1]), Incarnation(token[2]), error, is_fatal=True, with_traceback=False)
     return structs.replace(failed, is_unrestorable=True)

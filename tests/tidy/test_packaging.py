@@ -1,5 +1,6 @@
 """What setup.cfg says about the packages agrees with the folders."""
 
+import ast
 import configparser
 import os
 import re
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.tidy.source import PACKAGE_FOLDERS, ROOT
+from tests.tidy.source import PACKAGE_FOLDERS, ROOT, sources
 
 pytestmark = pytest.mark.static
 
@@ -55,3 +56,40 @@ def test_importing_clonos_loads_neither_zmq_nor_pyspark() -> None:
 
 def test_users_of_clonos_see_its_types() -> None:
     assert [name for name, folder in PACKAGE_FOLDERS.items() if not (folder / "py.typed").exists()] == []
+
+
+DISTRIBUTION_OF = {"zmq": "pyzmq", "hdfs_native": "hdfs-native", "toxiproxy": "toxiproxy-python", "py4j": "pyspark"}
+"""What has another name for pip than in code, or comes with another distribution."""
+
+RUNTIME = ("clonos", "clonos_services", "clonos_standby")
+
+
+def _imported_by(*packages: str) -> set[str]:
+    """What has to be installed for packages of ours: all that they import, within functions too."""
+    names = set()
+    for source in sources():
+        if source.is_under(*(PACKAGE_FOLDERS[package].relative_to(ROOT).as_posix() for package in packages)):
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    names.add((node.module or "").partition(".")[0])
+    foreign = names - sys.stdlib_module_names - PACKAGE_FOLDERS.keys()
+    return {DISTRIBUTION_OF.get(name, name) for name in foreign}
+
+
+def _required(text: str) -> set[str]:
+    return {re.split(r"[\[<>=]", line, maxsplit=1)[0] for line in _lines(text)}
+
+
+def test_a_run_requires_what_it_imports_and_nothing_else(setup: configparser.ConfigParser) -> None:
+    # pytest loads the plugin itself; hdfs-native is for stores at hdfs:// only; type checkers bring the third.
+    others = {"pytest", "hdfs-native", "typing_extensions"}
+    assert _imported_by(*RUNTIME) - others == _required(setup["options"]["install_requires"])
+
+
+def test_crash_tests_and_failure_injection_require_what_they_import_besides(setup: configparser.ConfigParser) -> None:
+    extras = setup["options.extras_require"]
+    assert _required(extras["testing"]) <= _required(extras["chaos"])
+    more = _imported_by("clonos_chaos") - _required(setup["options"]["install_requires"])
+    assert more == _required(extras["chaos"])

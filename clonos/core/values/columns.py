@@ -6,6 +6,7 @@ its memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.values import limits
@@ -41,11 +42,10 @@ def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
     return data
 
 
-def decode_columns(data: bytes | memoryview, *, thorough: bool = False) -> pyarrow.RecordBatch:
+def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
     """The batch of the bytes, which it goes on using: no copy, except of bytes at an unaligned address (ZeroMQ's are).
 
-    ``thorough`` looks at each offset and each character, 17 ns a word: for bytes that no checksum and no authenticated
-    connection vouches for, since a wrong offset reads foreign memory. ValueMalformed.
+    Each offset and each character is validated, 4 ns a word: a wrong offset would read foreign memory. ValueMalformed.
     """
     import pyarrow
 
@@ -55,7 +55,7 @@ def decode_columns(data: bytes | memoryview, *, thorough: bool = False) -> pyarr
         source = pyarrow.BufferReader(_aligned(data))
         with pyarrow.ipc.open_stream(source) as reader:
             batch = reader.read_next_batch()
-            batch.validate(full=thorough)
+            validate_columns(batch)
             for _ in reader:
                 raise ValueError("a second batch behind the first")
         if source.tell() != source.size():
@@ -63,6 +63,20 @@ def decode_columns(data: bytes | memoryview, *, thorough: bool = False) -> pyarr
     except (pyarrow.ArrowException, OSError, StopIteration, ValueError) as error:
         raise ValueMalformed("batch of columns", reason(error)) from error
     return batch
+
+
+def validate_columns(batch: pyarrow.RecordBatch) -> None:
+    """Looks at each offset, each character and each name. ValueError: one of them is not valid."""
+    batch.validate(full=True)
+    _decode_names(batch.schema)
+
+
+def _decode_names(fields: Iterable[pyarrow.Field]) -> None:
+    """Arrow decodes a name when it is asked for."""
+    for field in fields:
+        str(field.name)
+        if count := field.type.num_fields:
+            _decode_names(map(field.type.field, range(count)))
 
 
 def _aligned(data: bytes | memoryview) -> Any:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
+from clonos.connectors import files
+from clonos.connectors.faults import InputForeign
+from clonos.connectors.file_splits import decode_split, encode_split
 from clonos.core.options import Options, StandbyKind
 from clonos.core.plan import Plan
 from tests.unit.operators.driver import Given, Outbox
@@ -188,6 +193,19 @@ def test_a_resumed_job_goes_on_with_the_splits_that_it_began_with() -> None:
     assert graph.compile(Options(), parallelism=2, splits=first.splits).splits == first.splits
     with pytest.raises(BadSplits, match=r"none is stored for \['numbers'\]"):
         graph.compile(Options(), splits={"others": [b""]})
+
+
+def test_a_resumed_job_reads_no_file_that_its_source_does_not_name(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("line\n")
+    graph = JobGraph("resumed")
+    graph.source(files.lines(tmp_path / "*.txt"), name="lines").sink(Outbox())
+    stored = graph.compile(Options()).splits
+    (tmp_path / "in.txt").unlink()  # the split is looked at, not the file
+    assert graph.compile(Options(), splits=stored).splits == stored
+    for path in ("/etc/passwd", f"{tmp_path}/x/../../other.txt"):
+        foreign = encode_split(msgspec.structs.replace(decode_split(stored["lines"][0]), path=path))
+        with pytest.raises(InputForeign, match=r"names '.*' as an input of files\.lines"):
+            graph.compile(Options(), splits={"lines": (foreign,)})
 
 
 def test_map_batches_on_rows_is_refused_when_the_plan_is_made() -> None:

@@ -49,9 +49,9 @@ def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
     dialogue.run("tick")
     before = _heartbeat(dialogue)
     refused = meant_nothing = 0
-    for lie in map(_told, lies_to_slot(LIAR, SlotId(2), job)):
+    for lie in lies_to_slot(LIAR, SlotId(2), job):
         try:
-            slot.on_message(LIAR, lie)
+            slot.on_message(LIAR, _told(lie))
             meant_nothing += 1
         except MessageMalformed:
             refused += 1
@@ -68,11 +68,11 @@ def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> No
     seats = [Seat(p.task, p.incarnation, p.slot) for p in desk.view.placements]
     before = desk.view
     refused = 0
-    for lie in map(_told, lies_to_coordinator(LIAR, Job(seats, []))):
+    for lie in lies_to_coordinator(LIAR, Job(seats, [])):
         if isinstance(lie, Logged | Warned):
             continue  # for the log
         try:
-            desk.say(LIAR, lie)
+            desk.say(LIAR, _told(lie))
             assert isinstance(lie, SlotStatus) or "Accusation" in type(lie).__name__, lie
         except MessageMalformed:
             refused += 1

@@ -94,6 +94,8 @@ def test_the_shipped_matrices_have_as_many_cases_as_they_say(name: str, cases: i
         ("[limits]", "[limit]", r"limit is no key of a scenario\. Did you mean 'limits'\?"),
         ('outcome = "rollback"', "lost = -1", r"expected\.lost is -1"),
         ("name =", "name", r"is no TOML"),
+        ("name =", "name = " + "[" * 5_000, r"is no TOML"),
+        ("[limits]", "[matrix]\nat = ['soon']\n[limits]", r"matrix\.at is 'soon'\. A table"),
     ],
 )
 def test_a_mistake_is_named_by_its_key_with_the_nearest_right_one(line: str, instead: str, message: str) -> None:

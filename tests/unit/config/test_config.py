@@ -91,6 +91,13 @@ def test_a_value_reads_as_the_type_of_its_option(key: str, value: object, expect
         ("checkpoint_every", "1us"),
         ("checkpoint_every", True),
         ("checkpoint_every", -1),
+        ("checkpoint_every", float("inf")),
+        ("checkpoint_every", float("nan")),
+        ("checkpoint_every", "9" * 400 + ".5s"),
+        ("checkpoint_every", "9" * 400 + "h"),
+        ("inflight_memory", float("inf")),
+        ("inflight_memory", 1 << 62),
+        ("parallelism", 1 << 62),
         ("inflight_memory", "12 apples"),
         ("parallelism", 1.5),
         ("parallelism", True),
@@ -141,6 +148,13 @@ def test_the_marks_of_a_test_run_are_no_options() -> None:
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("checkpoint_every: 5s\n", "utf-8")
+    with pytest.raises(JobError, match=r"clonos\.toml is no TOML"):
+        settle({}, environment={}, file=file)
+
+
+def test_a_file_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "clonos.toml"
+    file.write_text("py_files = " + "[" * 5_000, "utf-8")
     with pytest.raises(JobError, match=r"clonos\.toml is no TOML"):
         settle({}, environment={}, file=file)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 from clonos.connectors import files
 from clonos.connectors.faults import (
@@ -255,9 +256,74 @@ def test_a_corrupt_manifest_is_named(sink: JsonFiles) -> None:
         shown(sink)
 
 
+DEEP = b"[" * 5_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        DEEP,
+        b'{"surprise": %b' % DEEP,
+        b"\xff",
+        b'{"format": 9}',
+        b'{"format":1,"job_id":"j","checkpoint":2,"parts":[]}',
+    ],
+)
+def test_a_manifest_that_is_none_is_corrupt_and_nothing_else(sink: JsonFiles, content: bytes) -> None:
+    Path(sink.folder(), "_manifests", "00000000000000000001.json").write_bytes(content)
+    with pytest.raises(OutputCorrupt, match=r"00000000000000000001.json"):
+        shown(sink)
+
+
+@pytest.mark.parametrize("content", [DEEP, b'{"surprise": %b' % DEEP, b"\xff", b"[]"])
+def test_an_owner_that_is_none_is_corrupt_and_nothing_else(sink: JsonFiles, content: bytes) -> None:
+    Path(sink.folder(), "_manifests", "owner.json").write_bytes(content)
+    with pytest.raises(OutputCorrupt, match=r"owner.json"):
+        sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+
+
+@pytest.mark.parametrize("part", [DEEP, b'{"surprise": %b' % DEEP, b"\xff", b"{}"])
+def test_what_is_no_prepared_part_is_refused_and_nothing_else(sink: JsonFiles, part: bytes) -> None:
+    with pytest.raises(InternalError, match="is no prepared part"):
+        sink.commit(JOB, 1, [part])
+
+
+def test_a_manifest_names_parts_of_its_folder_only(sink: JsonFiles) -> None:
+    sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+    manifest = Path(sink.folder(), "_manifests", "00000000000000000001.json")
+    manifest.write_bytes(manifest.read_bytes().replace(b"count_words-0", b"../../count_words-0"))
+    for look in (shown, lambda sink: read_all(files.jsonl(sink.folder())), lambda sink: sink.withdraw(JOB, 1)):
+        with pytest.raises(OutputCorrupt, match="matching regex"):
+            look(sink)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("jsonl", b'{"word": \n'),
+        ("jsonl", b"\xff\n"),
+        ("csv", b"word\n\xff\n"),
+        ("csv", b"word\n" + b"x" * 200_000),
+        ("parquet", b"PAR1 is not enough"),
+    ],
+)
+def test_committed_rows_that_cannot_be_read_are_corrupt_and_nothing_else(
+    tmp_path: Path, kind: str, content: bytes
+) -> None:
+    sink = SINKS[kind](tmp_path / "out")
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    sink.commit(JOB, 1, [part_of(sink, 1, [{"word": "a"}])])
+    (part,) = files.committed(tmp_path / "out")
+    Path(part.path).write_bytes(content)
+    manifest = Path(sink.folder(), "_manifests", "00000000000000000001.json")
+    manifest.write_bytes(manifest.read_bytes().replace(part.xxh3.encode(), xxh3_64_hexdigest(content).encode()))
+    with pytest.raises(OutputCorrupt, match="behind 0 rows"):
+        shown(sink)
+
+
 def test_a_part_that_points_out_of_the_folder_is_refused(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"]).replace(b"count_words-0", b"../../etc/words-0")
-    with pytest.raises(InternalError, match="format that this clonos does not know"):
+    with pytest.raises(InternalError, match=r"is no prepared part of .*: Expected `str` matching regex"):
         sink.commit(JOB, 1, [part])
 
 

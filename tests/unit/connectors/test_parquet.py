@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -14,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import files, parquet_files, parquet_rows
-from clonos.connectors.faults import ConnectorMisused, InputChanged, InputMalformed, InputUnreadable, RowNotWritable
+from clonos.connectors.faults import (
+    ConnectorMisused,
+    InputChanged,
+    InputMalformed,
+    InputUnreadable,
+    RowNotWritable,
+    SplitMalformed,
+)
+from clonos.connectors.file_splits import decode_split, encode_split
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 
@@ -82,6 +91,33 @@ def test_a_file_that_changed_or_is_none_is_refused(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(InputUnreadable):
         source.reader().open(split, None)
+
+
+def test_a_text_that_is_no_utf_8_is_found_where_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table({"word": ["first", "second"]}), path, use_dictionary=False, compression="none"
+    )
+    data = path.read_bytes()
+    assert data.count(b"second") > 0
+    path.write_bytes(data.replace(b"second", b"s\xffcond"))
+    source = files.parquet(path)
+    (split,) = source.splits(1)
+    reader = source.reader()
+    reader.open(split, None)
+    with pytest.raises(InputMalformed, match="UTF8"):
+        reader.read(10)
+    reader.close()
+
+
+@pytest.mark.parametrize("group", [4, 1 << 40, (1 << 62) - 1])
+def test_a_row_group_that_the_file_has_not_is_no_split(path: Path, group: int) -> None:
+    source = files.parquet(path)
+    split = msgspec.structs.replace(decode_split(source.splits(1)[0]), begin=group, end=group)
+    reader = source.reader()
+    with pytest.raises(SplitMalformed, match="has 4 row groups"):
+        reader.open(encode_split(split), None)
+    reader.close()
 
 
 def test_values_keep_their_types(tmp_path: Path) -> None:

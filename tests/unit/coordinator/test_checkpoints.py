@@ -218,6 +218,16 @@ def test_numbers_are_never_used_again() -> None:
     assert desk.pending() == [2]
 
 
+def test_a_number_that_nobody_can_have_begun_is_not_believed() -> None:
+    desk = Desk()
+    desk.form()
+    for number in (1 << 21, (1 << 62) - 1):
+        for final in (False, True):
+            desk.say(desk.of(0).slot, desk.acknowledgement(0, number, final))
+    desk.tick(5_000)
+    assert desk.pending() == [1]
+
+
 def test_a_checkpoint_that_is_not_complete_in_time_is_given_up_aloud() -> None:
     desk = _desk(checkpoint_timeout_ms=2_000)
     desk.tick(5_000)

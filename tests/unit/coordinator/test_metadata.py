@@ -22,6 +22,20 @@ from clonos.core.metadata import (
 )
 from tests.unit.coordinator.desk import chain_plan
 
+NAMES_ASTRAY = (
+    "",
+    "/etc/passwd",
+    "..",
+    "../job",
+    "snapshots/../../x",
+    "snapshots//x",
+    "a/",
+    ".hidden",
+    "a\\b",
+    "a\n",
+    "a\0",
+)
+
 
 def _metadata() -> CheckpointMetadata:
     plan = chain_plan()
@@ -59,6 +73,22 @@ def test_tasks_in_another_order_are_refused() -> None:
     mixed = msgspec.structs.replace(metadata, tasks=metadata.tasks[::-1])
     with pytest.raises(MetadataMalformed, match="not numbered"):
         decode_metadata(encode_metadata(mixed), "chain/7")
+
+
+@pytest.mark.parametrize("name", NAMES_ASTRAY)
+def test_a_name_that_leads_out_of_the_store_is_refused(name: str) -> None:
+    metadata = _metadata()
+    first = msgspec.structs.replace(metadata.tasks[0], objects=("snapshots/0/000000000003-1-full", name))
+    astray = msgspec.structs.replace(metadata, tasks=(first, *metadata.tasks[1:]))
+    with pytest.raises(MetadataMalformed, match="chain/7"):
+        decode_metadata(encode_metadata(astray), "chain/7")
+
+
+@pytest.mark.parametrize("field", ["term", "generation", "checkpoint", "highest_checkpoint"])
+@pytest.mark.parametrize("number", [-1, 1 << 62, (1 << 64) - 1])
+def test_a_number_from_which_nothing_can_go_on_is_refused(field: str, number: int) -> None:
+    with pytest.raises(MetadataMalformed, match="chain/7"):
+        decode_metadata(encode_metadata(msgspec.structs.replace(_metadata(), **{field: number})), "chain/7")
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:

@@ -13,6 +13,7 @@ from tests.tidy.error_classes import error_classes
 
 SAMPLES: dict[str, object] = {
     "str": "text",
+    "bytes": b"text",
     "int": 7,
     "int | None": 7,
     "float": 0.5,

@@ -7,6 +7,7 @@ import random
 from contextlib import suppress
 from typing import Any, get_args
 
+import msgpack
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from clonos.core import messages as m
 from clonos.core import wire
 from clonos.core.errors import MessageMalformed
+from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from tests.unit.coordinator.test_metadata import NAMES_ASTRAY
 
 KINDS: tuple[type[m.Message], ...] = get_args(m.Message)
 
@@ -26,15 +29,17 @@ def example(kind: Any, luck: random.Random) -> Any:
         case msgspec.inspect.StructType(cls=cls, fields=fields):
             return cls(*(example(found.type, luck) for found in fields))
         case msgspec.inspect.IntType():
-            return luck.choice((0, 1, 127, 128, 1 << 31, (1 << 63) - 1))
+            return luck.choice((0, 1, 127, 128, 1 << 31, (1 << 62) - 1))
+        case msgspec.inspect.StrType(pattern=str()):
+            return luck.choice(("map/0", "snapshots/3/000000000002-100000001-delta"))
         case msgspec.inspect.StrType():
             return luck.choice(("", "map/0", "ä" * 20))
         case msgspec.inspect.BytesType():
             return luck.randbytes(luck.randrange(40))
         case msgspec.inspect.BoolType():
             return luck.random() < 0.5
-        case msgspec.inspect.VarTupleType(item_type=item):
-            return tuple(example(item, luck) for _ in range(luck.randrange(4)))
+        case msgspec.inspect.VarTupleType(item_type=item, min_length=least):
+            return tuple(example(item, luck) for _ in range(luck.randrange(least or 0, 4)))
         case msgspec.inspect.TupleType(item_types=items):
             return tuple(example(item, luck) for item in items)
     raise AssertionError(info)
@@ -45,6 +50,19 @@ def test_a1_every_message_reads_back_as_it_was_written(kind: type[m.Message]) ->
     for seed in range(20):
         message = example(kind, random.Random(seed))
         assert wire.decode_message(wire.encode_message(message), "slot 1") == message
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_another_library_reads_a_message_as_its_tag_and_its_fields_in_their_order(kind: type[m.Message]) -> None:
+    message = example(kind, random.Random(1))
+    found = msgpack.unpackb(wire.encode_message(message), use_list=False)
+    assert found == (kind.__struct_config__.tag, *_plain(msgspec.structs.astuple(message)))
+
+
+def _plain(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Structs within each other as tuples of their fields."""
+    values = (msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value for value in fields)
+    return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
 
 
 def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
@@ -86,12 +104,22 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
         msgspec.msgpack.encode(["release", 1, "x" * ((1 << 20) + 1)]),
         msgspec.msgpack.encode(["position", 0, 1, 1, -1, 0, 0, []]),
         msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, -5, []]),
+        msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, 1 << 62, []]),
         b"\x91" * 100_000,
     ],
 )
 def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
     with pytest.raises(MessageMalformed):
         wire.decode_message(data, "slot 7")
+
+
+@pytest.mark.parametrize("name", NAMES_ASTRAY)
+def test_a_name_that_leads_out_of_the_store_is_malformed(name: str) -> None:
+    update = m.StandbyUpdate(
+        TaskId(1), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("snapshots/1/1-1-full", name)
+    )
+    with pytest.raises(MessageMalformed, match="slot 7"):
+        wire.decode_message(wire.encode_message(update), "slot 7")
 
 
 def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:

@@ -143,7 +143,7 @@ def test_a_life_that_the_view_does_not_name_is_ignored_as_before() -> None:
 def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(kept: slice) -> None:
     dialogue = living_slot()
     placements = dialogue.slot.view.placements[kept]
-    with pytest.raises(MessageMalformed, match="the coordinator is malformed: a view of"):
+    with pytest.raises(MessageMalformed, match=r"the coordinator is malformed: View names . placements"):
         dialogue.slot.on_message(COORDINATOR, m.View(number(9), 1, "job", (), placements))
     assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
 
@@ -167,7 +167,7 @@ def test_a_snapshot_that_no_object_has_is_malformed() -> None:
 
 
 def test_lengths_of_more_logs_than_there_are_are_malformed() -> None:
-    lengths = tuple(m.Length(TaskId(n), 0) for n in range(7))
+    lengths = tuple(m.Length(TaskId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
         living_slot().slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
 

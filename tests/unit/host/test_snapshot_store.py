@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from clonos.core.errors import ClonosError
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, standby_payload
+from clonos.core.values import column_of
+from clonos.io.envelope import seal_pieces
 from clonos.io.object_files import LocalFiles, StoreFailed
 from clonos.io.store import CheckpointStore
-from clonos.operators.changes import StateUnsupported
+from clonos.operators.changes import Section, StateUnsupported, encode_piece
+from clonos.operators.state import StateImage
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
@@ -149,6 +152,19 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
     assert "objects/a/0" in failed.error
     desk.threads.read(("standby", 0, 1), ("a/0",))
     assert desk.told.next()[0] == "on_objects_read"
+
+
+def test_state_that_this_process_cannot_read_fails_its_task_instead_of_the_process(desk: Desk) -> None:
+    values = column_of([{"n": 1}])
+    unknown = replace(values, kind=99)
+    changes = encode_piece((Section("a", column_of([]), column_of(["key"]), unknown),), is_full=True)
+    desk.files.write("objects/a/0", b"".join(seal_pieces([encode_snapshot(replace(snapshot(1), changes=changes))])))
+    threads = SnapshotStore(desk.store, lone_slot(small_image()), desk.told, lambda _: StateImage())
+    threads.read(("task", 0, 1), ("a/0",))
+    name, (failed,) = desk.told.next()
+    threads.close()
+    assert (name, failed.is_unrestorable) == ("on_raised", True)
+    assert "ValueMalformed: " in failed.error
 
 
 def test_a_bug_in_a_job_kills_the_process_instead_of_being_forgotten() -> None:

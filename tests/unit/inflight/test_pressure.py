@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from clonos.core import messages as m
@@ -114,6 +116,32 @@ def test_b9_a_segment_that_cannot_be_read_back_ends_the_incarnation_and_says_whi
     bench.tick()
     assert bench.budget_failures == [failed, failed]  # repeated until a view ends it
     assert not bench.disk.asked
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda payloads: [],
+        lambda payloads: [b"\xc1", *payloads[1:]],
+        lambda payloads: [b"\x91" * 5_000, *payloads[1:]],
+        lambda payloads: payloads[:-1],
+        lambda payloads: [*payloads[:-1], payloads[-1] + b"x"],
+        lambda payloads: [b"\x91\x94\x05\x00\x01\x00", *payloads[1:]],
+    ],
+    ids=["nothing", "no heads", "deep heads", "a payload less", "a longer payload", "heads of other chunks"],
+)
+def test_a_segment_that_holds_other_chunks_ends_the_incarnation_too(
+    change: Callable[[list[bytes]], list[bytes]],
+) -> None:
+    bench = _begun(SpillPolicy.EAGER)
+    bench.emit((0, PAYLOAD))
+    bench.disk.do_all()
+    (number,) = bench.disk.files
+    bench.disk.files[number] = change(bench.disk.files[number])
+    bench.state(0, next_seq=0, session=2)
+    bench.disk.do_all()
+    (failed,) = bench.budget_failures
+    assert "it holds other elements than were stored" in failed.error
 
 
 def test_what_comes_from_disk_for_an_incarnation_that_is_over_is_dropped() -> None:

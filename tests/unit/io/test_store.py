@@ -252,6 +252,63 @@ def test_a_corrupt_entry_of_the_chain_is_named(tmp_path: Path) -> None:
         CheckpointStore(str(tmp_path)).open_job("one", resume=True)
 
 
+DEEP = b"\x91" * 5_000 + b"\xc0"
+
+
+def entry(**changes: object) -> bytes:
+    fields = {"format": 1, "kind": "term", "job_id": "one", "term": 1, "claimant": b"12345678"}
+    return msgspec.msgpack.encode(fields | changes)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        DEEP,
+        msgspec.msgpack.encode({"format": 1, "surprise": msgspec.Raw(DEEP)}),
+        b"\x81\xa6format\xa1\xff",
+        msgspec.msgpack.encode({"format": 1, "name": "one", "job_id": 7}),
+        msgspec.msgpack.encode({"format": 2, "name": "one", "job_id": "one"}),
+    ],
+)
+def test_a_record_that_is_none_is_corrupt_and_nothing_else(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "job").write_bytes(seal(content))
+    with pytest.raises(ObjectCorrupt, match="the object job of the checkpoint store"):
+        CheckpointStore(str(tmp_path)).find_job()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        DEEP,
+        entry(surprise=msgspec.Raw(DEEP)),
+        entry(kind="other"),
+        entry(term=0),
+        entry(term=(1 << 64) - 1),
+        entry(kind="checkpoint", checkpoint=-1),
+        entry(kind="checkpoint", checkpoint=1 << 63),
+    ],
+)
+def test_an_entry_that_is_none_is_corrupt_and_nothing_else(tmp_path: Path, content: bytes) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    name = LocalFiles(tmp_path).list("chain")[-1]
+    (tmp_path / name).write_bytes(seal(content))
+    with pytest.raises(ObjectCorrupt, match=name):
+        CheckpointStore(str(tmp_path)).open_job("one", resume=True)
+
+
+def test_files_of_others_in_the_chain_are_no_entries(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    store.append_checkpoint(1, b"1")
+    for name in ("README", "copy of 1", "1", "0" * 19 + "x"):
+        (tmp_path / "chain" / name).write_bytes(b"")
+    later = CheckpointStore(str(tmp_path))
+    later.open_job("one", resume=True)
+    assert later.checkpoint_metadata() == b"1"
+
+
 def test_a_store_without_create_if_absent_is_refused() -> None:
     for url in ("abfs://x/y", "ftp://x/y"):
         with pytest.raises(StoreUnsupported, match="create-if-absent"):

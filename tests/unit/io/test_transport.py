@@ -15,7 +15,7 @@ from clonos.io.binding import Binding, BindingRefused, towards
 from clonos.io.frames import PIECE_BYTES, pack
 from clonos.io.peers import Plane
 from clonos.io.transport import Transport, plane_of
-from tests.unit.io.transports import poll_until, poll_until_all_is_seen, poll_until_turned_away
+from tests.unit.io.transports import poll_turns, poll_until, poll_until_all_is_seen, poll_until_turned_away
 
 MODES = ["ipc", "tcp", "curve"]
 

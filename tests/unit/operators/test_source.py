@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.chain import ChainContext
-from clonos.core.errors import InternalError
+from clonos.core.errors import EnvironmentFault, InternalError
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.source import (
     ALL_READ,
@@ -164,6 +165,45 @@ def test_a_position_of_other_splits_is_refused() -> None:
         second.restore(b"\xc1")
     with pytest.raises(InternalError):
         first.read(7, 1)
+
+
+class Watching(Given):
+    """Finds a split, and says which splits can be its own."""
+
+    look_every_ns = 1
+
+    def discover(self, known: Any, index: int, parallelism: int) -> list[bytes]:
+        return [self.splits(1)[0]]
+
+    def check_split(self, split: bytes) -> None:
+        if split not in self.splits(1):
+            raise Foreign(split)
+
+
+class Foreign(EnvironmentFault):
+    pass
+
+
+def test_splits_that_were_found_are_checked_wherever_they_are_learnt_of() -> None:
+    source = Watching(range(5))
+    first, _ = head(source, [])
+    first.learn(first.look(1))
+    again, _ = head(source, [])
+    again.restore(first.position())
+    foreign, _ = head(source, [])
+    with pytest.raises(Foreign):
+        foreign.restore(first.position().replace(source.splits(1)[0], b"x" * len(source.splits(1)[0])))
+    with pytest.raises(Foreign):
+        foreign.learn(msgspec.msgpack.encode([b"x"]))
+
+
+@pytest.mark.parametrize("splits", [b"", b"\xc1", b"\x91\x01", b"\x91" * 5_000])
+def test_what_describes_no_splits_is_malformed_and_nothing_else(splits: bytes) -> None:
+    made, _ = head(Watching(range(5)), [])
+    with pytest.raises(PositionMalformed):
+        made.learn(splits)
+    with pytest.raises(PositionMalformed):
+        made.restore(splits)
 
 
 def test_columns_stay_columns_only_where_they_are_declared() -> None:

@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.keys import state_key
-from clonos.core.values import ValueMalformed, encode_rows
-from clonos.operators.changes import StateMalformed
+from clonos.core.values import ValueMalformed, column_of, encode_rows
+from clonos.operators.changes import Section, StateMalformed, encode_piece, encode_sections
 from clonos.operators.state import StateBackend, StateImage
 
 KEYS: list[Any] = ["a", "b", 1, True, False, None, ("a", True), ("a", 1)]
+
+
+def deep_key(depth: int) -> Any:
+    """Tuples within each other, more than a key may have."""
+    return (deep_key(depth - 1),) if depth else ()
+
 
 operations = st.lists(
     st.one_of(
@@ -96,3 +102,24 @@ def test_damaged_changes_are_refused_by_what_is_wrong() -> None:
         StateImage().apply(msgspec.msgpack.encode([9, True, [], []]))
     with pytest.raises(ValueMalformed):
         StateImage().apply(msgspec.msgpack.encode([1, True, [], [["a", b"\x01", b"\x01", b"\x01", b"\x01"]]]))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "keys", "values"),
+    [
+        ([], [1, 2], ["one"]),
+        ([], [1.5], ["a float is no key"]),
+        ([[1]], [], []),
+        ([], [({},)], [1]),
+        ([], [deep_key(30)], [1]),
+    ],
+)
+def test_sections_that_no_state_has_given_are_malformed_and_change_nothing(
+    deleted: list[Any], keys: list[Any], values: list[Any]
+) -> None:
+    good = next(encode_sections("a", {"key": 1}))
+    section = Section("a", column_of(deleted), column_of(keys), column_of(values))
+    image = StateImage()
+    with pytest.raises(StateMalformed, match=r"cannot be read: a: "):
+        image.apply(encode_piece((good, section), is_full=True))
+    assert image.tables == {}

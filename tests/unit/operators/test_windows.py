@@ -160,7 +160,24 @@ def test_a_size_is_text_with_a_unit_a_timedelta_or_seconds(size: Any, size_ns: i
     assert Tumbling(size).size_ns == size_ns
 
 
-@pytest.mark.parametrize("size", ["5", "s", "-1s", "1.0005s", 0, -1, float("nan"), True, None, timedelta(0)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        "5",
+        "s",
+        "-1s",
+        "1.0005s",
+        0,
+        -1,
+        float("nan"),
+        True,
+        None,
+        timedelta(0),
+        "9" * 400 + "s",
+        "101 s" * 2,
+        timedelta(days=99_999),
+    ],
+)
 def test_what_is_no_size_is_refused(size: Any) -> None:
     with pytest.raises(BadDuration, match="is no size of a window"):
         Tumbling(size)

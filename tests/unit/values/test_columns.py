@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import struct
 from typing import Any
 
 import pyarrow
@@ -29,7 +30,7 @@ DATA = encode_columns(BATCH)
 
 @pytest.mark.parametrize("batch", [BATCH, BATCH.slice(1, 1), BATCH.slice(0, 0), pyarrow.record_batch({"a": [None]})])
 def test_a_batch_comes_back_with_its_schema(batch: Any) -> None:
-    decoded = decode_columns(encode_columns(batch), thorough=True)
+    decoded = decode_columns(encode_columns(batch))
     assert decoded.equals(batch, check_metadata=True)
     assert decoded.schema.equals(batch.schema, check_metadata=True)
 
@@ -68,10 +69,29 @@ def test_aligned_bytes_are_not_copied() -> None:
 def test_damaged_bytes_are_malformed_or_another_batch(place: int, byte: int, cut: bool) -> None:
     data = DATA[:place] if cut else DATA[:place] + bytes([byte]) + DATA[place + 1 :]
     try:
-        decoded = decode_columns(data, thorough=True)
+        decoded = decode_columns(data)
     except ValueMalformed:
         return
     assert isinstance(decoded, pyarrow.RecordBatch)
+
+
+TEXTS = encode_columns(pyarrow.record_batch({"names": ["first", "second", "third"]}))
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        (struct.pack("<4i", 0, 5, 11, 16), struct.pack("<4i", 0, 5, 1 << 30, 16)),
+        (struct.pack("<4i", 0, 5, 11, 16), struct.pack("<4i", 0, 11, 5, 16)),
+        (b"firstsecond", b"first\xffecond"),
+        (b"names", b"\xff\xffmes"),
+    ],
+    ids=["an offset behind the texts", "offsets that go back", "a text that is no UTF-8", "a name that is none"],
+)
+def test_columns_that_would_lead_a_reader_astray_are_malformed(there: bytes, instead: bytes) -> None:
+    assert TEXTS.count(there) == 1
+    with pytest.raises(ValueMalformed):
+        decode_columns(TEXTS.replace(there, instead))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA])

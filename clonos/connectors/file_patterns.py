@@ -1,0 +1,84 @@
+"""Patterns of an input's files: what they find, and whether they could have found a path, which may be gone by now."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Callable, Sequence
+
+from clonos.connectors.faults import ConnectorMisused, InputMissing, InputUnreadable
+from clonos.connectors.output_parts import MANIFESTS, PART_NAME, PARTS
+
+HIDDEN = (".", "_")
+"""How names of files begin that are not read of a folder."""
+
+
+def find_files(
+    connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_miss: bool = False
+) -> list[str]:
+    """Absolute paths that the patterns name, each once; in the order of the patterns, then of the paths.
+
+    ``in_folder`` lists what is read of a folder. A pattern that names nothing raises ``InputMissing``, unless
+    ``may_miss``.
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if "://" in pattern:
+            raise ConnectorMisused(
+                connector, f"{pattern!r} is a URL", "Files are read from paths: mount it or copy it."
+            )
+        path = os.path.expanduser(pattern)
+        if os.path.isdir(path):
+            matches = in_folder(path)
+        elif os.path.exists(path):
+            matches = [path]
+        else:
+            matches = sorted(match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
+        if not matches and not may_miss:
+            raise InputMissing(pattern, os.getcwd(), _advice(path))
+        found.update((os.path.abspath(match), None) for match in matches)
+    for match in found:
+        _check_name(match)
+    return list(found)
+
+
+def _advice(path: str) -> str:
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    if os.path.isdir(os.path.join(folder, MANIFESTS)):
+        return f"{folder!r} holds the output of a job: give the folder itself to read what is committed there."
+    return ""
+
+
+def _check_name(path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputUnreadable(repr(path), "its name is not UTF-8") from None
+
+
+def could_find(patterns: Sequence[str], path: str) -> bool:
+    """Whether ``find_files`` may answer this path, by its text alone: also if its file is gone."""
+    folder, name = os.path.split(path)
+    if os.path.abspath(path) != path:
+        return False
+    for pattern in patterns:
+        wanted = os.path.abspath(os.path.expanduser(pattern))
+        is_part = folder == os.path.join(wanted, PARTS) and PART_NAME.fullmatch(name) is not None
+        in_folder = folder == wanted and not name.startswith(HIDDEN)
+        if path == wanted or is_part or in_folder or _matches(path.split("/"), wanted.split("/")):
+            return True
+    return False
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Part by part, as ``glob`` matches: ``**`` stands for any number of folders, and nothing but a dot for a dot."""
+    if not patterns:
+        return not names
+    if patterns[0] == "**" and _matches(names, patterns[1:]):
+        return True
+    if not names or (names[0].startswith(".") and not patterns[0].startswith(".")):
+        return False
+    if patterns[0] == "**":
+        return _matches(names[1:], patterns)
+    return fnmatch.fnmatchcase(names[0], patterns[0]) and _matches(names[1:], patterns[1:])

@@ -1,0 +1,196 @@
+"""What is checked of a decoded message before a machine acts on it: that all that it names can exist in this job.
+
+A type says what one field may be; here is what the plan says, and what fields say together. A peer that breaks it lies
+or runs another job: ``MessageMalformed``, which costs it the connection. Whether what it says is true is the handlers'
+to find out, from what they know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from clonos.core import messages as m
+from clonos.core.authorization import sender_name
+from clonos.core.deltas import COUNT_MAX
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
+from clonos.core.plan import Channel, Plan
+
+
+def check_for_slot(plan: Plan, sender: SlotId, message: m.Message) -> None:
+    """Raises ``MessageMalformed`` for what no slot of this job can be told."""
+    check = _FOR_SLOTS.get(type(message))
+    if check is not None:
+        _run(check, plan, sender, message)
+
+
+def check_for_coordinator(plan: Plan, sender: SlotId, message: m.Message) -> None:
+    """Raises ``MessageMalformed`` for what no coordinator of this job can be told."""
+    check = _FOR_COORDINATORS.get(type(message))
+    if check is None or sender <= COORDINATOR:
+        raise MessageMalformed(sender_name(sender), f"{type(message).__name__} is not for a coordinator")
+    _run(check, plan, sender, message)
+    if isinstance(message, _SPEAKS_FOR_ITSELF) and message.slot != sender:
+        raise MessageMalformed(sender_name(sender), f"{type(message).__name__} of slot {message.slot}")
+
+
+NO_JOURNAL: Final = 0
+"""No journal has the number of a task."""
+
+
+class _Wrong(Exception):
+    """What is wrong with a message."""
+
+
+def _run(check: Callable[[Plan, Any], None], plan: Plan, sender: SlotId, message: m.Message) -> None:
+    try:
+        check(plan, message)
+    except _Wrong as wrong:
+        raise MessageMalformed(sender_name(sender), f"{type(message).__name__} names {wrong}") from None
+
+
+def _channel(plan: Plan, number: int) -> Channel:
+    if not 0 <= number < len(plan.channels):
+        raise _Wrong(f"channel {number}, the plan has {len(plan.channels)}")
+    channel = plan.channels[number]
+    if channel.receiver == OUTSIDE:
+        raise _Wrong(f"channel {number} leads out of the job")
+    return channel
+
+
+def _tasks(plan: Plan, tasks: Iterable[int], journal: int = NO_JOURNAL) -> None:
+    count = len(plan.tasks)
+    for task in tasks:
+        if not 0 <= task < count and task != journal:
+            raise _Wrong(f"task {task}, the plan has {count}")
+
+
+def _deltas(plan: Plan, deltas: tuple[m.Delta, ...], journal: int = NO_JOURNAL) -> None:
+    _tasks(plan, [delta.task for delta in deltas], journal)
+    for delta in deltas:
+        if delta.offset_bytes + len(delta.data) > COUNT_MAX:
+            raise _Wrong(f"a log of more than {COUNT_MAX} bytes")
+
+
+def _elements(first_seq: int, count: int) -> None:
+    if first_seq + count > COUNT_MAX:
+        raise _Wrong(f"more than {COUNT_MAX} elements")
+
+
+# ------------------------------------------------------------------ for slots
+
+
+def _batch(plan: Plan, batch: m.Batch) -> None:
+    _elements(batch.first_seq, batch.count)
+    _position(plan, batch)
+
+
+def _position(plan: Plan, message: m.Position | m.Batch) -> None:
+    receiver = _channel(plan, message.channel).receiver
+    if message.deltas:
+        _deltas(plan, message.deltas)
+        if any(delta.task == receiver for delta in message.deltas):
+            raise _Wrong(f"the log of task {receiver}, which nobody but itself goes on writing")
+
+
+def _asked_under(view: int) -> None:
+    if view < 1:
+        raise _Wrong(f"view {view}, and the first one is 1")
+
+
+def _statement(plan: Plan, statement: m.Statement) -> None:
+    _asked_under(statement.view)
+    _channel(plan, statement.channel)
+    _tasks(plan, [length.task for length in statement.lengths])
+
+
+def _question(plan: Plan, question: m.Question) -> None:
+    _asked_under(question.view)
+    _tasks(plan, (question.task, question.holder))
+
+
+def _answer(plan: Plan, answer: m.Answer) -> None:
+    _tasks(plan, (answer.task, answer.holder))
+    _deltas(plan, answer.replicas, journal_of(answer.task))
+
+
+def _keep(plan: Plan, keep: m.Keep) -> None:
+    _tasks(plan, (keep.task,))
+    _deltas(plan, keep.deltas, journal_of(keep.task))
+
+
+def _kept(plan: Plan, kept: m.Kept) -> None:
+    _tasks(plan, (kept.task,))
+    _tasks(plan, [length.task for length in kept.lengths], journal_of(kept.task))
+
+
+def _follow(plan: Plan, follow: m.Follow) -> None:
+    _tasks(plan, (follow.task,))
+    _elements(follow.first_seq, follow.count)
+    _deltas(plan, follow.deltas)
+
+
+def _view(plan: Plan, view: m.View) -> None:
+    """One without placements is a question, or nothing yet: it has number 0."""
+    if not view.number and not view.placements:
+        return
+    if tuple([placement.task for placement in view.placements]) != plan.tasks:
+        raise _Wrong(f"{len(view.placements)} placements, not one for each of {len(plan.tasks)} tasks in their order")
+    for placement in view.placements:
+        if not 0 < placement.incarnation <= view.number:
+            raise _Wrong(f"incarnation {placement.incarnation} of task {placement.task} in view {view.number}")
+
+
+def _completed(plan: Plan, completed: m.Completed) -> None:
+    if tuple([task for task, _, _ in completed.tasks]) != plan.tasks:
+        raise _Wrong(f"{len(completed.tasks)} tasks, the plan has {len(plan.tasks)}")
+
+
+def _one_task(plan: Plan, message: Any) -> None:
+    _tasks(plan, (message.task,))
+
+
+_FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
+    m.Batch: _batch,
+    m.Position: _position,
+    m.Statement: _statement,
+    m.Question: _question,
+    m.Answer: _answer,
+    m.Keep: _keep,
+    m.Kept: _kept,
+    m.StandbyUpdate: _one_task,
+    m.Follow: _follow,
+    m.Following: _one_task,
+    m.View: _view,
+    m.Trigger: _one_task,
+    m.Completed: _completed,
+    m.Noted: _one_task,
+}
+
+
+# ------------------------------------------------------------------ for the coordinator
+
+
+def _status(plan: Plan, status: m.SlotStatus) -> None:
+    _tasks(plan, (said.task for said in status.tasks))
+    _tasks(plan, (task for task, _ in (*status.standbys, *status.keepers)))
+    _tasks(plan, status.shadows)
+
+
+def _anything(_plan: Plan, _message: object) -> None:
+    """It names nothing of the plan."""
+
+
+_SPEAKS_FOR_ITSELF: Final = (m.Register, m.SlotStatus, m.Accusation)
+
+_FOR_COORDINATORS: Final[dict[type, Callable[[Plan, Any], None]]] = {
+    m.Register: _anything,
+    m.SlotStatus: _status,
+    m.Snapshotted: _one_task,
+    m.LogLost: _one_task,
+    m.TaskFailed: _one_task,
+    m.Approaching: _one_task,
+    m.Accusation: _anything,
+    m.View: _view,
+}

@@ -1,0 +1,262 @@
+"""What a peer may name in a message is what its job has; a lie that gets by costs nobody but the liar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from clonos.core import messages as m
+from clonos.core.admission import check_for_coordinator, check_for_slot
+from clonos.core.deltas import COUNT_MAX
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, journal_of
+from tests.unit.core.plans import chain_of, number, placement, view
+from tests.unit.core.slot_dialogue import Dialogue
+
+PLAN = chain_of(3, is_journalled=True)
+LIFE = Incarnation(number(1))
+ONE = CheckpointId(1)
+PEER = SlotId(77)
+
+DELTA = m.Delta(TaskId(0), 5, False, b"\x80\x01")
+FOREIGN = m.Delta(TaskId(3), 5, False, b"")
+LONG = m.Delta(TaskId(0), COUNT_MAX, False, b"x")
+LENGTH = m.Length(TaskId(1), 9)
+BATCH = m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), (DELTA,))
+POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
+STATEMENT = m.Statement(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
+QUESTION = m.Question(TaskId(0), LIFE, number(1), TaskId(1), False)
+ANSWER = m.Answer(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
+KEEP = m.Keep(TaskId(0), LIFE, True, (DELTA,))
+KEPT = m.Kept(TaskId(0), LIFE, PEER, True, (LENGTH,))
+UPDATE = m.StandbyUpdate(TaskId(0), LIFE, ONE, CheckpointId(-1), ("a",))
+FOLLOW = m.Follow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, 0, 0, 0, CheckpointId(0), (DELTA,))
+FOLLOWING = m.Following(TaskId(0), LIFE, PEER, 1, 0)
+TRIGGER = m.Trigger(TaskId(0), LIFE, ONE, False)
+COMPLETED = m.Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
+NOTED = m.Noted(TaskId(0), LIFE, -1, 0)
+VIEW = view(1, [placement(task, LIFE, 1) for task in PLAN.tasks])
+OLD = Incarnation(0)
+
+STATUS = m.SlotStatus(PEER, number(1), ONE, (m.TaskStatus(TaskId(0), LIFE, "live", ()),), ((TaskId(1), ONE),), ())
+SNAPSHOTTED = m.Snapshotted(TaskId(0), LIFE, ONE, ("a",), 0, (), False)
+LOST = m.LogLost(TaskId(0), LIFE, ChannelId(-2), 0, 0)
+FAILED = m.TaskFailed(TaskId(0), LIFE, -1, 0, 1, "", "", "", "", False)
+APPROACHING = m.Approaching(TaskId(0), LIFE, -1, 0)
+ACCUSATION = m.Accusation(PEER, SlotId(1), number(1), True)
+REGISTER = m.Register(PEER, "d", "h", "", "", b"", "", 1, ())
+
+FOR_SLOTS = (
+    *(BATCH, POSITION, STATEMENT, QUESTION, ANSWER, KEEP, KEPT, UPDATE, FOLLOW, FOLLOWING, TRIGGER, COMPLETED),
+    *(NOTED, VIEW, m.Hold(PEER), m.Release(PEER, "")),
+)
+FOR_COORDINATORS = (REGISTER, STATUS, SNAPSHOTTED, LOST, FAILED, APPROACHING, ACCUSATION, VIEW)
+
+
+def named(found: object) -> str:
+    return type(found).__name__
+
+
+@pytest.mark.parametrize("message", FOR_SLOTS, ids=named)
+def test_what_slots_are_told_is_let_in(message: m.Message) -> None:
+    check_for_slot(PLAN, PEER, message)
+
+
+@pytest.mark.parametrize("message", FOR_COORDINATORS, ids=named)
+def test_what_a_coordinator_is_told_is_let_in(message: m.Message) -> None:
+    check_for_coordinator(PLAN, PEER, message)
+
+
+def test_a_view_of_number_0_is_a_question_and_names_nothing() -> None:
+    check_for_slot(PLAN, PEER, m.View(ViewNumber(0), 0, "", (), ()))
+
+
+OUT_OF_THE_PLAN = (3, -1, -2, 1 << 40, (1 << 64) - 1)
+
+
+@pytest.mark.parametrize("task", OUT_OF_THE_PLAN)
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        *((found, "task") for found in (QUESTION, ANSWER, KEEP, KEPT, UPDATE, FOLLOW, FOLLOWING, TRIGGER, NOTED)),
+        *((found, "holder") for found in (QUESTION, ANSWER)),
+    ],
+    ids=lambda found: found if isinstance(found, str) else named(found),
+)
+def test_a_task_that_the_plan_has_not_is_malformed(message: m.Message, field: str, task: int) -> None:
+    with pytest.raises(MessageMalformed, match=rf"slot 77 is malformed: {named(message)} names task {task}, the plan"):
+        check_for_slot(PLAN, PEER, msgspec.structs.replace(message, **{field: task}))
+
+
+@pytest.mark.parametrize("task", OUT_OF_THE_PLAN)
+@pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, FAILED, APPROACHING], ids=named)
+def test_so_it_is_for_a_coordinator(message: m.Message, task: int) -> None:
+    with pytest.raises(MessageMalformed, match=f"names task {task}"):
+        check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, task=task))
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (BATCH, {"channel": 3}),
+        (BATCH, {"channel": -1}),
+        (BATCH, {"channel": 2}),  # to the outside
+        (BATCH, {"first_seq": COUNT_MAX}),
+        (BATCH, {"deltas": (FOREIGN,)}),
+        (BATCH, {"deltas": (LONG,)}),
+        (BATCH, {"deltas": (m.Delta(TaskId(1), 0, True, b""),)}),  # its receiver's own log
+        (BATCH, {"deltas": (m.Delta(journal_of(0), 0, True, b""),)}),
+        (POSITION, {"channel": 2}),
+        (POSITION, {"deltas": (DELTA, FOREIGN)}),
+        (STATEMENT, {"channel": 2}),
+        (STATEMENT, {"view": 0}),
+        (STATEMENT, {"lengths": (m.Length(TaskId(3), 1),)}),
+        (QUESTION, {"view": 0}),
+        (QUESTION, {"view": -1}),
+        (ANSWER, {"replicas": (m.Delta(journal_of(1), 0, True, b""),)}),
+        (ANSWER, {"replicas": (LONG,)}),
+        (KEEP, {"deltas": (FOREIGN,)}),
+        (KEPT, {"lengths": (m.Length(journal_of(1), 1),)}),
+        (FOLLOW, {"first_seq": COUNT_MAX, "count": 1}),
+        (FOLLOW, {"deltas": (FOREIGN,)}),
+        (VIEW, {"placements": VIEW.placements[:2]}),
+        (VIEW, {"placements": (*VIEW.placements, VIEW.placements[2])}),
+        (VIEW, {"placements": VIEW.placements[::-1]}),
+        (VIEW, {"placements": ()}),
+        (VIEW, {"placements": (msgspec.structs.replace(VIEW.placements[0], incarnation=OLD), *VIEW.placements[1:])}),
+        (VIEW, {"number": number(1) - 1}),
+        (COMPLETED, {"tasks": COMPLETED.tasks[:2]}),
+        (COMPLETED, {"tasks": COMPLETED.tasks[::-1]}),
+    ],
+    ids=lambda found: named(found) if isinstance(found, msgspec.Struct) else None,
+)
+def test_what_fields_say_together_has_to_be_possible(message: m.Message, changes: dict[str, Any]) -> None:
+    with pytest.raises(MessageMalformed, match=f"slot 77 is malformed: {named(message)} names"):
+        check_for_slot(PLAN, PEER, msgspec.structs.replace(message, **changes))
+
+
+def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
+    journal = m.Delta(journal_of(0), 0, True, b"bytes")
+    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEEP, deltas=(DELTA, journal)))
+    check_for_slot(PLAN, PEER, msgspec.structs.replace(ANSWER, replicas=(journal,)))
+    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEPT, lengths=(m.Length(journal_of(0), 5),)))
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (STATUS, {"tasks": (m.TaskStatus(TaskId(3), LIFE, "live", ()),)}),
+        (STATUS, {"standbys": ((TaskId(3), ONE),)}),
+        (STATUS, {"keepers": ((TaskId(-1), LIFE),)}),
+        (STATUS, {"shadows": (TaskId(3),)}),
+        (STATUS, {"slot": SlotId(1)}),
+        (ACCUSATION, {"slot": SlotId(1)}),
+        (REGISTER, {"slot": SlotId(1)}),
+        (VIEW, {"placements": VIEW.placements[:2]}),
+    ],
+    ids=lambda found: named(found) if isinstance(found, msgspec.Struct) else None,
+)
+def test_a_coordinator_hears_of_its_own_job_and_of_each_slot_by_itself(
+    message: m.Message, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(MessageMalformed, match="slot 77"):
+        check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, **changes))
+
+
+@pytest.mark.parametrize("message", [BATCH, QUESTION, KEEP, TRIGGER, COMPLETED, m.Release(PEER, "")], ids=named)
+def test_what_is_for_slots_is_malformed_for_a_coordinator(message: m.Message) -> None:
+    with pytest.raises(MessageMalformed, match="is not for a coordinator"):
+        check_for_coordinator(PLAN, PEER, message)
+
+
+def test_nobody_speaks_to_a_coordinator_as_a_coordinator() -> None:
+    with pytest.raises(MessageMalformed):
+        check_for_coordinator(PLAN, COORDINATOR, msgspec.structs.replace(REGISTER, slot=COORDINATOR))
+
+
+# ------------------------------------------------------------------ what only the machine can know
+
+
+def test_a_slot_without_a_view_answers_no_question() -> None:
+    dialogue = Dialogue()
+    dialogue.run("slot 2")
+    with pytest.raises(MessageMalformed, match="view 0"):
+        dialogue.slot.on_message(PEER, msgspec.structs.replace(QUESTION, view=ViewNumber(0)))
+
+
+def _sender_of_c() -> Dialogue:
+    """b lives here: it has sent three elements, of which a checkpoint covers two."""
+    dialogue = Dialogue()
+    for command in (
+        "slot 2",
+        "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
+        "statement b->c",
+        "emission b out=x",
+        "emission b log=s1 out=y snapshot=1 on=-1 in=1 out_at=3",
+        "written snapshots/1/000000000001-100000001-full",
+        "emission b out=z",
+        "completed 1 b=2",
+    ):
+        dialogue.run(command)
+    return dialogue
+
+
+def test_a_receiver_that_asks_for_what_a_checkpoint_covers_is_malformed() -> None:
+    dialogue = _sender_of_c()
+    with pytest.raises(MessageMalformed, match=r"channel 1 .* asks for element 0, the log begins with 3"):
+        dialogue.run("statement b->c session=2 next=0")
+    assert dialogue.run("statement b->c session=3 next=3")[0].endswith("z (1) from 3 with b[2!]")
+
+
+def test_such_a_statement_that_came_early_is_passed_over() -> None:
+    dialogue = Dialogue()
+    for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3", "read task b.2 1 in=4 out=3"):
+        dialogue.run(command)
+    dialogue.run("statement b->c next=1 claim=1")
+    dialogue.run("answer b.2 c from=3 has=b[7!:s1]")
+    assert dialogue.run("statement b->c session=2 next=3 claim=3")[-1].endswith("b.2 replaying")
+
+
+def test_a_checkpoint_that_is_called_complete_too_early_ends_the_session_of_who_lacks_it() -> None:
+    dialogue = Dialogue()
+    for command in (
+        "slot 2",
+        "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
+        "statement b->c credit=0",
+        "emission b out=x",
+        "emission b log=s1 out=y snapshot=1 on=-1 in=1 out_at=3",
+        "written snapshots/1/000000000001-100000001-full",
+        "completed 1 b=2",
+    ):
+        dialogue.run(command)
+    dialogue.run("statement b->c credit=1000")
+    assert not dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)].session
+
+
+def test_a_holder_whose_copy_begins_behind_the_checkpoint_is_malformed() -> None:
+    dialogue = Dialogue()
+    for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3"):
+        dialogue.run(command)
+    with pytest.raises(MessageMalformed, match=r"slot 3 .* begins at 8, behind 7"):
+        dialogue.run("answer b.2 c from=3 has=b[8!:s1]")
+    assert dialogue.run("answer b.2 c from=3 has=b[7!:s1]") == []
+
+
+@pytest.mark.parametrize("payload", [b"\xc1", b"\x91\xc4\x01\x00", b"\x91" * 5_000])
+def test_a_standby_that_was_sent_no_snapshot_fetches_it_from_the_store(payload: bytes) -> None:
+    dialogue = Dialogue()
+    for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh"):
+        dialogue.run(command)
+    dialogue.slot.on_message(SlotId(2), m.StandbyUpdate(TaskId(1), LIFE, ONE, CheckpointId(-1), ("object-1",)), payload)
+    assert dialogue.run("completed 1 b=7")[0] == "read for the standby b.1: object-1"
+
+
+def test_a_standby_that_was_sent_another_snapshot_fetches_its_own_from_the_store() -> None:
+    dialogue = Dialogue()
+    for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh", "update b.1 1"):
+        dialogue.run(command)
+    (update, data), *_ = dialogue.slot.standbys[TaskId(1)].held
+    dialogue.slot.standbys[TaskId(1)].held = [(msgspec.structs.replace(update, checkpoint=CheckpointId(2)), data)]
+    assert dialogue.run("completed 2 b=7")[0] == "read for the standby b.1: object-1"

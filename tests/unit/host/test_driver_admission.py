@@ -1,0 +1,79 @@
+"""What a driver lets through to its coordinator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+from clonos.core import coordination as c
+from clonos.core import messages as m
+from clonos.core.errors import MessageMalformed
+from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.io.binding import Binding
+from clonos.io.store import CheckpointStore
+from clonos_standby.birth import SlotBirth
+from clonos_standby.driver import Driver, DriverPlan
+from tests.unit.host.lone_slot import small_image
+
+
+class NoSlots:
+    """Starts none."""
+
+    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+        return 1
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    os.chmod(tmp_path, 0o700)
+    birth = SlotBirth("", b"", "", b"", str(tmp_path), Binding(folder="ipc"))
+    plan = DriverPlan(
+        image=small_image(),
+        begin=c.Begin(1, "job-1"),
+        store=CheckpointStore(str(tmp_path)),
+        birth=birth,
+        binding=Binding(folder=str(tmp_path)),
+        provider=lambda listener: NoSlots(),
+        listener=lambda progress: None,
+    )
+    made = Driver(plan)
+    yield made
+    made.close()
+
+
+LIFE = Incarnation(1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), ()),
+        m.Question(TaskId(0), LIFE, ViewNumber(1), TaskId(0), False),
+        m.Release(SlotId(7), ""),
+        m.Snapshotted(TaskId(9), LIFE, CheckpointId(1), ("a",), 0, (), False),
+        m.SlotStatus(SlotId(8), ViewNumber(1), CheckpointId(0), (), (), ()),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_what_no_slot_tells_a_coordinator_costs_the_connection_and_not_the_job(
+    driver: Driver, message: m.Message
+) -> None:
+    with pytest.raises(MessageMalformed, match="slot 7"):
+        driver.on_message(SlotId(7), message, b"")
+    assert driver._events == []
+
+
+def test_what_slots_tell_a_coordinator_is_let_through(driver: Driver) -> None:
+    status = m.SlotStatus(SlotId(7), ViewNumber(1), CheckpointId(0), (), (), ())
+    driver.on_message(SlotId(7), status, b"")
+    driver.on_message(SlotId(7), m.Logged(SlotId(7), 10, "clonos.job", "a line"), b"")
+    driver.on_message(SlotId(7), m.Warned(SlotId(7), "a warning", ()), b"")
+    (event,) = driver._events
+    assert isinstance(event, c.Received)
+    assert event.message == status

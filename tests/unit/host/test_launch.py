@@ -1,0 +1,29 @@
+"""What a job is resumed from is its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clonos.core.ids import CheckpointId
+from clonos.core.metadata import MetadataMalformed, encode_metadata, metadata_of_start
+from clonos.io.store import CheckpointStore
+from clonos.job.launch import _metadata
+from tests.unit.host.lone_slot import small_image
+
+
+def test_metadata_of_another_job_is_refused_by_name(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    record = store.open_job("small")
+    metadata = metadata_of_start(small_image().plan, record.job_id, 1)
+    store.append_checkpoint(1, encode_metadata(msgspec.structs.replace(metadata, checkpoint=CheckpointId(1))))
+    found = CheckpointStore(str(tmp_path))
+    found.find_job()
+    assert _metadata(found, record).checkpoint == 1
+    other = msgspec.structs.replace(metadata, checkpoint=CheckpointId(2), job_id="other-1")
+    store.append_checkpoint(2, encode_metadata(other))
+    found.find_job()
+    with pytest.raises(MetadataMalformed, match="checkpoint 2 is of the job other-1, not small-"):
+        _metadata(found, record)

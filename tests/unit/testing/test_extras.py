@@ -1,0 +1,39 @@
+"""What needs more libraries than a job says which, and how they are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from clonos.core.errors import ExtraMissing
+from tests.tidy.source import PACKAGE_FOLDERS
+
+WITHOUT = "import sys; sys.modules[sys.argv[1]] = None; "
+
+
+def _run_without(module: str, program: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(f.parent) for f in PACKAGE_FOLDERS.values())}
+    command = [sys.executable, "-c", WITHOUT + program, module]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_crash_test_without_greenlet_says_what_to_install() -> None:
+    ended = _run_without("greenlet", "from clonos.testing import crash_test")
+    sentence = str(ExtraMissing("clonos.testing.crash_test", "greenlet", "testing"))
+    assert ended.stderr.splitlines()[-1] == f"clonos.core.errors.ExtraMissing: {sentence}"
+    assert sentence.endswith("is not installed: pip install 'clonos[testing]'.")
+
+
+@pytest.mark.parametrize("module", ["greenlet", "psutil"])
+def test_failure_injection_without_its_libraries_is_one_line_and_the_environments_fault(module: str) -> None:
+    ended = _run_without(module, "from clonos.cli import main; sys.exit(main(['chaos', 'seeds', '--to', '0']))")
+    expected = f"clonos: {ExtraMissing('clonos chaos seeds', module, 'chaos')}\n"
+    assert (ended.returncode, ended.stderr) == (3, expected)
+
+
+def test_a_job_needs_none_of_them() -> None:
+    program = "sys.modules['msgpack'] = None; import clonos, clonos.job, clonos_standby.host, clonos.demo.show"
+    assert _run_without("greenlet", program).returncode == 0
