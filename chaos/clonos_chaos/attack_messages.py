@@ -138,7 +138,7 @@ def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:
 
 def lie(loot: Loot, job: Job, until_s: float, count: Callable[[], None]) -> None:
     """With a slot's key: whatever a slot may not say, by a new connection each, in any order."""
-    luck, liar = random.Random(loot.slot), SlotId(loot.slot)
+    order, liar = random.Random(loot.slot), SlotId(loot.slot)
     while time.monotonic() < until_s:
         lies: list[tuple[Peer, list[bytes]]] = []
         for peer in loot.peers.values():
@@ -146,7 +146,7 @@ def lie(loot: Loot, job: Job, until_s: float, count: Callable[[], None]) -> None
             if peer.slot == COORDINATOR:
                 told = lies_to_coordinator(liar, job)
             lies += [(peer, frames) for frames in _frames_of(liar, told)]
-        luck.shuffle(lies)
+        order.shuffle(lies)
         for first in range(0, len(lies), LIES_AT_ONCE):
             _tell(loot, lies[first : first + LIES_AT_ONCE], until_s, count)
 

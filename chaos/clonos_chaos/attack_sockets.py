@@ -48,7 +48,7 @@ def half_handshakes(ports: list[int], until_s: float, count: Callable[[], None])
 
 
 def crowd(ports: list[int], until_s: float, in_all: int, at_once: int, count: Callable[[], None]) -> None:
-    """Opens so many connections: half of them idle, half of them send their greeting byte by byte."""
+    """Opens ``in_all`` connections: half of them stay idle, half of them send their greeting byte by byte."""
     slow = greeting(b"CURVE")
     beginnings = cycle((b"", slow[:1]))
     _keep_open(ports, until_s, at_once, lambda: next(beginnings), count, in_all, slow)

@@ -1,6 +1,6 @@
 """The process that attacks: ``python -m clonos_chaos.attacker SPEC``. It writes how often it has struck with what.
 
-It has file descriptors of its own, and ends when its standard input does.
+It has its own limit of file descriptors, and ends when its standard input does.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Attack:
 
 
 _ALL: Final[list[Weapon]] = [weapon for weapon in Weapon if weapon not in (Weapon.ALL, Weapon.FULL_TABLE)]
-"""A full table is an attack of its own: a driver that may open nothing does not do what the others are to disturb."""
+"""A full table is a separate attack: a driver that may open nothing does not do what the others are to disturb."""
 
 
 def _ports(pids: Collection[int]) -> list[int]:

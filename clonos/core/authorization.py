@@ -1,6 +1,6 @@
 """Which sender may say what: a slot speaks for the lives that the view puts there, the coordinator for views.
 
-Whoever has the key of a slot may send any message as that slot. What it says of others costs its connection.
+The holder of a slot's key may send any message as that slot. What it says of other slots costs its connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_lengths(sender: SlotId, lengths: Sequence[Length], plan: Plan) -> None
 
 
 def check_life(sender: SlotId, task: TaskId, incarnation: int, view: View) -> None:
-    """Looks whether ``sender`` may speak for an incarnation. One that the view does not name has no say anyway.
+    """Checks that ``sender`` may speak for an incarnation. One that the view does not name is ignored elsewhere.
 
     Raises: MessageMalformed, if the view puts it into another slot.
     """

@@ -15,7 +15,7 @@ from clonos.io.frames import FRAME_BYTES_MAX
 
 SOCKET_PATH_BYTES_MAX = 100
 HANDSHAKE_MS = 2_000
-"""Whoever connects and has not shown a key by then is dropped."""
+"""Time that a connection has to finish its handshake; then it is dropped."""
 
 UNREAD_MESSAGES_MAX = 1 << 14
 """Of one connection; its sender has to wait then. Credit bounds what an honest one sends."""

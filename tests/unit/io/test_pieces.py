@@ -229,7 +229,7 @@ def test_one_that_sees_whether_a_connection_is_there_does_not_end_it(stations: A
 # ------------------------------------------------------------------ how much
 
 
-def test_a_message_has_so_many_pieces_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pieces_of_a_message_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "PIECES_MAX", 3)
     transfer = Transfers(1 << 20).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE), PIECE)
@@ -239,7 +239,7 @@ def test_a_message_has_so_many_pieces_at_most(monkeypatch: pytest.MonkeyPatch) -
         transfer.add(head, PIECE)
 
 
-def test_a_message_without_its_payload_has_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_of_a_message_without_its_payload_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "MESSAGE_BYTES_MAX", 2 * len(PIECE))
     transfer = Transfers(1 << 20).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE | OF_MESSAGE), PIECE)
@@ -249,7 +249,7 @@ def test_a_message_without_its_payload_has_so_many_bytes_at_most(monkeypatch: py
         transfer.add(head, PIECE)
 
 
-def test_whoever_holds_most_loses_it_where_a_process_holds_too_much() -> None:
+def test_the_sender_that_holds_most_loses_it_where_a_process_holds_too_much() -> None:
     taken = Transfers(5 * len(PIECE))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE), PIECE)
     hoarder, same, modest = taken.begin(SlotId(1)), taken.begin(SlotId(1)), taken.begin(SlotId(2))
