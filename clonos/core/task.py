@@ -174,8 +174,6 @@ class Task:
         self.log.open_calls.begin()
         while (command := self.port.receive(0)) is not None:
             self.take(command)
-            if self.is_final or (self.is_source and isinstance(command, Triggered)):
-                return
         room_bytes = self.port.room_bytes()
         if room_bytes <= 0:
             self.take(self.port.receive(None))

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from clonos.core import coordination as c
 from clonos.core.ids import SlotId
 from clonos.core.messages import BACKLOG_ELEMENTS, Register, SlotStatus, Trigger
@@ -20,6 +18,7 @@ from clonos.core.options import Options
 from clonos.core.plan import Edge, Partitioning, Plan, Vertex
 from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, DeskSlot, sent
 
+TASKS = 2_000
 HEARTBEAT_NS = 100 * MILLISECOND_NS
 TICK_LINES_MAX = 4
 """Of a heartbeat at which nothing is to do, for each task."""
@@ -34,14 +33,14 @@ STATUS_LINES_MAX = 100
 """Of a slot's heartbeat, however many tasks there are."""
 
 
-def _wide_desk(tasks: int, **options: int) -> Desk:
+def _wide_desk(**options: int) -> Desk:
     """Four vertices of equal width, a slot for each task."""
-    vertices = tuple(Vertex(f"v{i}", tasks // 4, is_source=i == 0, has_effects=i == 3) for i in range(4))
+    vertices = tuple(Vertex(f"v{i}", TASKS // 4, is_source=i == 0, has_effects=i == 3) for i in range(4))
     edges = tuple(Edge(i, i + 1, Partitioning.FORWARD, 0) for i in range(3))
     plan = Plan("wide", vertices, (*edges, Edge(3, -1, Partitioning.OUTSIDE, 0)))
     desk = Desk(plan, Options(**options))  # type: ignore[arg-type]
     desk.begin()
-    for number in range(1, tasks + 1):
+    for number in range(1, TASKS + 1):
         slot = desk.slots[SlotId(number)] = DeskSlot(SlotId(number), f"domain{number % 100}")
         desk.say(number, Register(slot.slot, slot.domain, f"host{number % 25}", "", "", b"", "", 1, ()))
     assert desk.coordinator.phase == "running"
@@ -77,31 +76,27 @@ def test_lines_are_counted_in_loops_and_in_comprehensions() -> None:
     assert 1_000 < _lines_of(lambda: [number + 1 for number in numbers]) < 1_020
 
 
-@pytest.mark.parametrize("tasks", [500, 2_000])
-def test_a_tick_costs_a_few_lines_a_task(tasks: int) -> None:
-    desk = _wide_desk(tasks)
-    assert _lines_of(lambda: _tick(desk)) < TICK_LINES_MAX * tasks
+def test_a_tick_costs_a_few_lines_a_task() -> None:
+    desk = _wide_desk()
+    assert _lines_of(lambda: _tick(desk)) < TICK_LINES_MAX * TASKS
 
 
-@pytest.mark.parametrize("tasks", [500, 2_000])
-def test_a_tick_at_which_a_checkpoint_begins_costs_a_few_lines_a_task(tasks: int) -> None:
-    desk = _wide_desk(tasks, checkpoint_every_ms=50)
+def test_a_tick_at_which_a_checkpoint_begins_costs_a_few_lines_a_task() -> None:
+    desk = _wide_desk(checkpoint_every_ms=50)
     effects: list[c.Effect] = []
-    assert _lines_of(lambda: effects.extend(_tick(desk))) < TRIGGERING_LINES_MAX * tasks
-    assert len(sent(effects, Trigger)) == tasks // 4
+    assert _lines_of(lambda: effects.extend(_tick(desk))) < TRIGGERING_LINES_MAX * TASKS
+    assert len(sent(effects, Trigger)) == TASKS // 4
 
 
-@pytest.mark.parametrize("tasks", [500, 2_000])
-def test_the_view_after_a_death_costs_some_lines_a_task(tasks: int) -> None:
-    desk = _wide_desk(tasks)
+def test_the_view_after_a_death_costs_some_lines_a_task() -> None:
+    desk = _wide_desk()
     before = desk.number
-    assert _lines_of(lambda: desk.coordinator.handle(c.SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * tasks
+    assert _lines_of(lambda: desk.coordinator.handle(c.SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * TASKS
     assert desk.number > before
 
 
-@pytest.mark.parametrize("tasks", [500, 2_000])
-def test_a_slots_heartbeat_costs_the_same_however_many_tasks_there_are(tasks: int) -> None:
-    desk = _wide_desk(tasks)
+def test_a_slots_heartbeat_costs_the_same_however_many_tasks_there_are() -> None:
+    desk = _wide_desk()
     desk.slots[SlotId(7)].counters = ((BACKLOG_ELEMENTS, 5), ("records_in", 12))
     heartbeat = c.Received(SlotId(7), desk.slots[SlotId(7)].status())
     assert isinstance(heartbeat.message, SlotStatus)

@@ -88,5 +88,7 @@ def test_tests_that_use_a_module_are_known_by_their_imports() -> None:
     patterns = list(imported_as("clonos/core/channel/sender.py"))
     for text in ("from clonos.core.channel.sender import Sender", "from clonos.core.channel import receiver, sender"):
         assert any(pattern.search(text) for pattern in patterns), text
-    for text in ("from clonos.core.channel.senders import x", "from clonos.core.channel import receiver"):
+    assert any(pattern.search("from clonos.core.channel import Sender") for pattern in patterns)  # by its package
+    for text in ("from clonos.core.channel.senders import x", "from clonos.core import channels"):
         assert not any(pattern.search(text) for pattern in patterns), text
+    assert not any(pattern.search("from clonos.core import slot") for pattern in imported_as("clonos/core/task.py"))

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import itertools
 from collections import OrderedDict, defaultdict, namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.unit.values.golden import VALUES
 from tests.unit.values.samples import (
     STEADY,
     Frozen,
+    Pair,
     Point,
     Remembering,
     Unregistered,
@@ -149,18 +151,28 @@ def test_a_field_without_a_value_is_refused() -> None:
         encode_value(value)
 
 
-def nested(depth: int) -> Any:
+CONTAINERS: dict[str, Callable[[Any], Any]] = {
+    "list": lambda value: [value],
+    "tuple": lambda value: (value,),
+    "value of a dict": lambda value: {"key": value},
+    "key of a dict": lambda value: {value: 1},
+    "set": lambda value: {value},
+    "frozenset": lambda value: frozenset((value,)),
+    "record": lambda value: Pair(value, 1),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_deepest_value_travels_and_one_deeper_is_refused(container: str) -> None:
+    """Within as many containers as may be, the outermost of this kind; all others can be in any of them."""
     value: Any = ()
-    for _ in range(depth - 1):
-        value = (value,)
-    return value
-
-
-def test_the_deepest_value_travels_and_one_deeper_is_refused() -> None:
-    deepest = nested(limits.VALUE_DEPTH_MAX)
-    assert decode_value(encode_value(deepest)) == deepest
+    for _ in range(limits.VALUE_DEPTH_MAX - 2):
+        value = frozenset((value,))
+    deepest = CONTAINERS[container](value)
+    again = decode_value(encode_value(deepest))
+    assert same(again, deepest)
     with pytest.raises(ValueBeyondLimit, match="depth"):
-        encode_value(nested(limits.VALUE_DEPTH_MAX + 1))
+        encode_value(CONTAINERS[container](frozenset((value,))))
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
