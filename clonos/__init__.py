@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from clonos.operators.connect import OutsideFenced as OutsideFenced
     from clonos.operators.connect import OutsideIdentity as OutsideIdentity
     from clonos.operators.connect import PushedSource as PushedSource
+    from clonos.operators.connect import Registration as Registration
     from clonos.operators.connect import Source as Source
     from clonos.operators.connect import SplitReader as SplitReader
     from clonos.operators.connect import TransactionalSink as TransactionalSink
@@ -83,7 +84,7 @@ _NAMES = {
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connect": (
         *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
-        *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "PushedSource", "Feed"),
+        *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "Registration", "PushedSource", "Feed"),
     ),
     "clonos.core.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
     "clonos.core.outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos.core import checkpoints, forming, ledger, recoveries, running, succession, views
-from clonos.core.coordinator_state import CoordinatorState
+from clonos.core import checkpoints, coordinator, forming, ledger, recoveries, running, succession, views
+from clonos.core.coordinator_state import CoordinatorState, Running
 from clonos.core.hosted import Hosted
+from clonos.core.messages import Register
 from clonos.core.metadata import CheckpointMetadata
 from clonos_chaos.planting import Planting, mutant
 from clonos_chaos.sim_coordinator import SimCoordinator
@@ -277,6 +278,18 @@ def terms_are_not_claimed(planting: Planting) -> None:
 def new_coordinators_ask_nobody(planting: Planting) -> None:
     """A new coordinator asks whoever it hears for its view, and waits for that."""
     planting.swap(forming, "_ask_for_view", lambda state, phase, slot: False)
+
+
+@mutant("6.9")
+def slots_that_come_are_not_used(planting: Planting) -> None:
+    """Whoever lacks a standby or a keeper in another process gets it as soon as there is a slot."""
+
+    def register(state: CoordinatorState, event: Any) -> None:
+        is_due = state.is_mending_due
+        forming.register(state, event)
+        state.is_mending_due = is_due
+
+    planting.swap_entry(coordinator.HANDLERS, (Running, Register), register)
 
 
 @mutant("9")

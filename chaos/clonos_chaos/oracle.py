@@ -19,6 +19,7 @@ from clonos.core.recoveries import DEATHS_OF_POISON
 from clonos_chaos.channel_watch import ChannelWatch
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.log_watch import LogWatch
+from clonos_chaos.seat_watch import SeatWatch
 from clonos_chaos.situations import Situations
 from clonos_chaos.survival import Survival
 
@@ -39,6 +40,7 @@ class Oracle:
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
         self.survival = Survival(world)
+        self.seats = SeatWatch(world)
         self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
@@ -157,6 +159,7 @@ class Oracle:
             self.logs.look(self.view)
             self.channels.look(self.view)
             self.survival.look(self.view)
+            self.seats.look()
 
     def _count(self, what: str) -> None:
         reached = self.world.outcome.reached

@@ -1,4 +1,4 @@
-"""Aimed cases 22 and 28 to 30 of the conformance list: deaths within the sharing depth, and sinks by their kind."""
+"""Aimed cases 22, 28 to 30 and 37 of the conformance list: deaths within the sharing depth, and what befalls sinks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from clonos_chaos.stage import (
     Scene,
     along,
     kills,
+    kills_all_but,
     kills_with_keepers,
     line,
     scene,
@@ -32,6 +33,13 @@ def _within_the_depth(seed: int) -> World:
         [Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
         options={"sharing_depth": 2},
     )
+
+
+@scene("37 all processes but one die, and others come")
+def _all_but_one(seed: int) -> World:
+    """The sink lives on and has the logs of all. Tasks crowd in what is left, until there are other processes."""
+    aim = Aim("outside written", kills_all_but("sink/0"), nth=20)
+    return stage(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [aim], records=150)
 
 
 @scene("29 writer of a table dies")

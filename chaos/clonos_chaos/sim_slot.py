@@ -18,7 +18,7 @@ from clonos_chaos.outsides import Fenced
 from clonos_chaos.pushers import SimIntakes
 from clonos_chaos.sim_spill import SimSpill
 from clonos_chaos.sim_task import SimTask
-from clonos_chaos.situations import FENCED_AT_SINK, HOT_TAKEOVER
+from clonos_chaos.situations import FENCED_AT_SINK, HOT_TAKEOVER, WITHDRAWN
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World
@@ -194,11 +194,15 @@ class SimSlot:
 
     def _register_outside(self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int) -> None:
         # A request that has left reaches the outside even if the process has died since.
+        outside = self.world.outsides[task]
+        withdrawn = outside.withdrawn
         try:
-            number, superseded = self.world.outsides[task].register(generation, incarnation, restored_number)
+            number, superseded = outside.register(generation, incarnation, restored_number)
         except Fenced as fenced:
             self._refused(task, incarnation, fenced)
             return
+        if outside.withdrawn > withdrawn:
+            self.world.oracle.situations.reach(WITHDRAWN)
         self.world.reach("outside opened", task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),

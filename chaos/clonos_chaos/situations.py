@@ -27,6 +27,7 @@ LATE_DELTA = "late delta"  # it comes with a message of a session that is over, 
 SUBSTITUTE = "checkpoint completed by a substitute"  # begun with an incarnation, completed with its successor
 
 HOT_TAKEOVER = "hot standby took over"  # and went live
+WITHDRAWN = "rows withdrawn from a table"
 
 SITUATIONS = (
     RECOVERY_IN_RECOVERY,
@@ -37,6 +38,7 @@ SITUATIONS = (
     LATE_DELTA,
     SUBSTITUTE,
     HOT_TAKEOVER,
+    WITHDRAWN,
 )
 
 _NOT_CAUGHT_UP = (Recovering, Connecting, Replaying, Stalled)

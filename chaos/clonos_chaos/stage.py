@@ -213,6 +213,16 @@ def kills_with_keepers(name: str) -> Strike:
     return strike
 
 
+def kills_all_but(name: str) -> Strike:
+    """One process is left: that of a task."""
+
+    def strike(world: World, reached: Reached) -> None:
+        left = world.slot_of(_task(world, name))
+        world.faults.kill_together([slot for slot in world.living() if slot is not left])
+
+    return strike
+
+
 def kills_standbys(name: str, with_task: bool = False) -> Strike:
     """The slots of a task's standbys die, perhaps with its own."""
 

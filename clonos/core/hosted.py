@@ -95,8 +95,7 @@ class Hosted:
 
     def advance(self, event: recovery.Event) -> None:
         """One step of the table, and what it asks for."""
-        before = self.state
-        self.state, effects = recovery.step(self.state, event)
+        before, (self.state, effects) = self.state, recovery.step(self.state, event)
         if type(before) is not type(self.state):
             self.slot.status_is_due = True
         for effect in effects:
@@ -209,8 +208,8 @@ class Hosted:
 
     def stated(self) -> None:
         """A claim has come, or a receiver has been replaced: the table decides."""
-        missing = any(sending.claim is None for sending in self.sendings.values())
-        self.advance(recovery.Stated(missing or self.effects.is_unregistered))
+        is_missing = any(sending.claim is None for sending in self.sendings.values()) or self.effects.is_unregistered
+        self.advance(recovery.Stated(is_missing))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """The lost-log rule: no new determinant while a receiver, a holder or the outside has more than is here."""

@@ -65,6 +65,21 @@ def test_g36_a_log_that_is_really_lost_ends_in_a_rollback_with_an_alarm_in_numbe
         assert all(fields["position"] < fields["claim"] for fields in lost)
 
 
+def test_g37_standbys_and_keepers_sit_in_whatever_process_comes_and_tasks_stay_where_they_are() -> None:
+    for world in played(37, "all processes but one die, and others come"):
+        assert is_done(world)
+        assert world.outcome.rollbacks == 0
+        first, last = world.oracle.views[0], world.oracle.views[-1]
+        sink = world.job.task("sink/0")  # type: ignore[union-attr]
+        assert last.placements[sink].slot == first.placements[sink].slot
+        for placement in last.placements:
+            began = next(view for view in world.oracle.views if int(view.number) == placement.incarnation)
+            assert placement.slot == began.placements[placement.task].slot
+            assert len(placement.standbys) == 1
+            assert placement.slot not in (*placement.standbys, *placement.keepers)
+        assert last.placements[sink].keepers
+
+
 def test_g37_a_sink_and_its_keeper_that_die_together_roll_the_job_back() -> None:
     for world in played(37, "sink and keeper die together"):
         assert world.outcome.rollbacks >= 1

@@ -124,6 +124,33 @@ def test_a_new_slot_joins_the_next_view_and_gets_missing_riders() -> None:
     assert all(p.standbys == (9,) for p in desk.view.placements)  # ready, so those in the own domain have gone
 
 
+def test_the_view_that_answers_a_loss_names_new_standbys_and_keepers_in_other_processes() -> None:
+    desk = _desk(has_effects=True, domains="abcabc")
+    before = desk.of(4)
+    desk.gone(before.keepers[0])  # its standby sat there too
+    after = desk.of(4)
+    assert after.slot == before.slot
+    assert after.incarnation == before.incarnation
+    assert after.keepers == after.standbys
+    assert {after.slot, before.keepers[0]}.isdisjoint(after.keepers)
+    assert all(p.slot not in (*p.standbys, *p.keepers) for p in desk.view.placements if p.incarnation < desk.number)
+
+
+def test_the_last_process_shares_its_tasks_logs_with_the_next_that_comes_and_they_stay_in_it() -> None:
+    desk = Desk(chain_plan(1, has_effects=True), Options(standbys=1))
+    desk.form("abc", slots=3)
+    desk.gone(1, 2)
+    assert {p.slot for p in desk.view.placements} == {3}
+    desk.register(9, "d")
+    desk.tick(50, step_ms=50)
+    assert {p.slot for p in desk.view.placements} == {3}
+    assert all(9 in p.standbys for p in desk.view.placements)
+    assert 9 in desk.of(2).keepers
+    desk.tick(200)
+    assert desk.of(2).keepers == (9,)
+    assert {p.slot for p in desk.view.placements} == {3}
+
+
 def test_a_keeper_is_changed_in_two_phases() -> None:
     desk = _desk(has_effects=True, domains="abcabc")
     sink = desk.of(4)
