@@ -1,4 +1,4 @@
-"""Tables after a rollback: what a restart makes again is withdrawn first, and what is not ours stays as it is."""
+"""Tables after a rollback: what a restart makes again is withdrawn first, or told by number."""
 
 from __future__ import annotations
 
@@ -9,55 +9,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.faults import ConnectorMisused, RowNotWritable, TableRefused, TableUnavailable
-from clonos.connectors.tables import TableSink
+from clonos.connectors.faults import ConnectorMisused, TableUnavailable
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
-from tests.unit.connectors import strict_driver
-
-JOB = "wordcount-0123456789abcdef"
-COLUMNS = {"word": "TEXT", "seen": "INTEGER"}
-
-
-def by_path(path: Path, **options: Any) -> TableSink:
-    return sqlite(path, "words", COLUMNS, **options)
-
-
-def by_driver(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: sqlite3.connect(path), "words", COLUMNS, **options)
-
-
-def by_strict_driver(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: strict_driver.connect(path), "words", COLUMNS, paramstyle="pyformat", quote="`", **options)
-
-
-def by_places(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: strict_driver.connect(path), "words", COLUMNS, paramstyle="format", quote="`", **options)
-
-
-MAKERS = [by_path, by_driver, by_strict_driver, by_places]
-Make = Callable[..., TableSink]
-
-
-def identity(incarnation: int, generation: int, index: int = 0) -> OutsideIdentity:
-    return OutsideIdentity(JOB, f"words/{index}", generation, incarnation)
-
-
-def run(path: Path, sql: str) -> list[Any]:
-    connection = sqlite3.connect(path)
-    try:
-        found = connection.execute(sql).fetchall()
-        connection.commit()
-        return found
-    finally:
-        connection.close()
-
-
-def rows_in(path: Path) -> list[Any]:
-    return run(path, "SELECT word, seen FROM words ORDER BY rowid")
+from tests.unit.connectors.table_samples import (
+    COLUMNS,
+    JOB,
+    MAKERS,
+    Make,
+    Unruly,
+    by_driver,
+    by_path,
+    identity,
+    run,
+    words_in,
+)
 
 
 @pytest.fixture
@@ -73,13 +40,13 @@ def test_rows_behind_the_restored_checkpoint_are_withdrawn_before_new_ones_are_w
         assert early.register(identity(1, 1), 0) == (0, None)
         assert early.write(0, [("a", 1), ("b", 2), ("c", 3)]) == 3
         assert late.register(identity(2, 2), 1) == (1, None)  # no alarm: nothing is left that may come again
-        assert rows_in(file) == [("a", 1)]
+        assert words_in(file) == [("a", 1)]
         with pytest.raises(OutsideFenced):
             early.write(3, [("of a dead generation", 4)])
         assert late.write(1, [("B", 2)]) == 2
         early.close()
         late.close()
-        assert rows_in(file) == [("a", 1), ("B", 2)]
+        assert words_in(file) == [("a", 1), ("B", 2)]
 
 
 def test_a_row_bears_its_job_and_task_and_its_number(path: Path) -> None:
@@ -105,7 +72,7 @@ def test_only_the_rows_of_the_task_that_registers_are_withdrawn(path: Path) -> N
     for outside in (first, second, other):
         outside.close()
     expected = [("words/0", 1), ("words/1", 1), ("words/1", 2), ("of an earlier start", 1), ("of an earlier start", 2)]
-    assert rows_in(path) == expected
+    assert words_in(path) == expected
 
 
 def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> None:
@@ -118,21 +85,7 @@ def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> No
         assert late.register(identity(2, 1), 1) == (2, None)
         early.close()
         late.close()
-        assert rows_in(file) == [("a", 1), ("b", 2)]
-
-
-class Unruly(sqlite3.Connection):
-    """A connection of SQLite whose commits fail: before they take place, or after."""
-
-    faults: ClassVar[list[str]] = []
-
-    def commit(self) -> None:
-        fault = self.faults.pop() if self.faults else ""
-        if fault == "before":
-            raise sqlite3.OperationalError("the connection broke before the commit")
-        super().commit()
-        if fault == "after":
-            raise sqlite3.OperationalError("the connection broke after the commit")
+        assert words_in(file) == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize("key", [None, "word"])
@@ -149,7 +102,7 @@ def test_a_withdrawal_of_unknown_outcome_is_tried_again_and_withdraws_once(
     assert late.register(identity(2, 2), 1) == (1, None)
     assert not Unruly.faults
     late.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 class Overtaken(sqlite3.Connection):
@@ -192,7 +145,7 @@ def test_a_life_that_writes_on_does_not_keep_the_next_one_from_registering(path:
         early.write(2, [("c", 3)])
     early.close()
     late.close()
-    assert len(rows_in(path)) == answer[0]
+    assert len(words_in(path)) == answer[0]
 
 
 # ------------------------------------------------------------------ tables that others have made
@@ -219,7 +172,7 @@ def test_a_table_without_the_columns_keeps_the_alarm_and_says_so_once_at_the_sta
     late.write(1, [("B", 2)])
     for outside in (first, second, late):
         outside.close()
-    assert rows_in(path) == [("a", 1), ("b", 2), ("B", 2)]
+    assert words_in(path) == [("a", 1), ("b", 2), ("B", 2)]
 
 
 def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
@@ -230,7 +183,7 @@ def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
     outside.write(0, [("a", 1), ("b", 2)])
     assert outside.register(identity(2, 2), 1) == (1, None)
     outside.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) -> None:
@@ -245,7 +198,7 @@ def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) 
     outside.register(identity(2, 1), 0)
     outside.write(2, [("c", 3), ("d", 4)])
     assert outside.register(identity(3, 2), 1) == Registration(1, 2)  # number 1 stays
-    assert rows_in(path) == [("a", 1), ("b", 2)]
+    assert words_in(path) == [("a", 1), ("b", 2)]
     outside.write(1, [("B", 2), ("C", 3)])
     outside.close()
 
@@ -258,7 +211,7 @@ def test_rows_that_others_have_taken_out_of_the_table_are_told_as_what_may_come_
     run(path, "DELETE FROM words WHERE word = 'c'")
     assert outside.register(identity(2, 2), 1) == (1, 4)
     outside.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(path: Path) -> None:
@@ -274,7 +227,7 @@ def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(pa
     run(path, "ALTER TABLE elsewhere RENAME TO words")
     assert late.register(identity(2, 2), 1) == (1, None)
     late.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_a_field_with_the_name_of_one_of_our_columns_is_refused(path: Path) -> None:
@@ -283,223 +236,3 @@ def test_a_field_with_the_name_of_one_of_our_columns_is_refused(path: Path) -> N
     with pytest.raises(ConnectorMisused, match="a field clonos_number"):
         outside.write(0, [{"word": "a", "clonos_number": 1}])
     outside.close()
-
-
-# ------------------------------------------------------------------ rows under a key
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_row_replaces_the_one_with_its_key_and_a_restart_puts_back_what_was_there(path: Path, make: Make) -> None:
-    sink = make(path, upsert="word")
-    early, late = sink.outside(), sink.outside()
-    early.register(identity(1, 1), 0)
-    early.write(0, [("a", 1), ("b", 1), ("a", 2)])
-    assert sorted(rows_in(path)) == [("a", 2), ("b", 1)]
-    early.write(3, [("a", 3), ("c", 1), ("a", 4), ("b", 2)])
-    assert sorted(rows_in(path)) == [("a", 4), ("b", 2), ("c", 1)]
-    # Back into the midst of a batch: behind ("a", 3).
-    assert late.register(identity(2, 2), 4) == (4, None)
-    assert sorted(rows_in(path)) == [("a", 3), ("b", 1)]
-    assert late.write(4, [("c", 7)]) == 5
-    assert late.register(identity(3, 3), 1) == (1, None)
-    assert rows_in(path) == [("a", 1)]
-    early.close()
-    late.close()
-
-
-@pytest.mark.parametrize("make", [by_path, by_strict_driver])
-def test_a_row_that_somebody_else_has_changed_since_stays_as_it_is(
-    path: Path, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = make(path, upsert=["word"])
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [(word, 1) for word in "abcd"])
-    outside.write(4, [(word, 2) for word in "abcd"] + [("e", 1)])
-    run(path, "UPDATE words SET seen = 90 WHERE word = 'b'")
-    run(path, "DELETE FROM words WHERE word = 'c'")
-    run(path, "UPDATE words SET seen = 91 WHERE word = 'e'")
-    assert outside.register(identity(2, 2), 4) == (4, None)
-    outside.close()
-    assert sorted(rows_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
-    assert "3 rows of the table words were changed by others and stay" in caplog.messages
-
-
-@pytest.mark.parametrize("make", [by_path, by_strict_driver])
-def test_an_existing_table_with_a_key_needs_no_columns_of_ours(path: Path, make: Make) -> None:
-    run(path, "CREATE TABLE words (word TEXT PRIMARY KEY, seen TEXT, more TEXT DEFAULT 'more')")
-    run(path, "INSERT INTO words VALUES ('a', 'old', 'of others'), ('z', 'old', 'of others')")
-    outside = make(path, upsert="word").outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1), ("b", 1)])  # the database makes texts of them
-    assert run(path, "SELECT * FROM words ORDER BY word") == [
-        ("a", "1", "of others"),
-        ("b", "1", "more"),
-        ("z", "old", "of others"),
-    ]
-    assert outside.register(identity(2, 2), 0) == (0, None)
-    outside.close()
-    assert run(path, "SELECT * FROM words ORDER BY word") == [("a", "old", "of others"), ("z", "old", "of others")]
-
-
-def test_what_no_checkpoint_needs_is_forgotten_and_going_back_behind_it_is_told(path: Path) -> None:
-    sink = by_path(path, upsert="word")
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    for number in range(10):
-        outside.write(number, [("ab"[number % 2], number)])
-    outside.forget(4)
-    assert run(path, "SELECT MIN(number), COUNT(*) FROM clonos_previous") == [(4, 6)]
-    assert outside.register(identity(2, 2), 2) == (2, 4)  # numbers 2 and 3 are as they were left
-    assert sorted(rows_in(path)) == [("a", 2), ("b", 3)]
-    assert run(path, "SELECT COUNT(*) FROM clonos_previous") == [(0,)]
-    outside.close()
-
-
-def test_a_life_that_is_over_makes_nothing_be_forgotten(path: Path) -> None:
-    sink = by_path(path, upsert="word")
-    early, late = sink.outside(), sink.outside()
-    early.register(identity(1, 1), 0)
-    early.write(0, [("a", 1), ("a", 2)])
-    late.register(identity(2, 2), 1)
-    late.write(1, [("a", 3)])
-    early.forget(2)
-    assert late.register(identity(3, 3), 1) == (1, None)
-    early.close()
-    late.close()
-    assert rows_in(path) == [("a", 1)]
-
-
-def test_values_come_back_as_they_were(path: Path) -> None:
-    columns = {"key": "INTEGER", "half": "REAL", "raw": "BLOB", "text": "TEXT"}
-    values = [(1, 1.5, b"\x00\xff", "a'b"), (2, None, None, None), (3, -0.0, b"", "")]
-    for number, sink in enumerate(
-        (
-            sqlite(path, "words", columns, upsert="key"),
-            dbapi(
-                lambda: strict_driver.connect(path), "others", columns, upsert="key", paramstyle="pyformat", quote="`"
-            ),
-        )
-    ):
-        outside = sink.outside()
-        outside.register(identity(1, 1, index=number), 0)
-        outside.write(0, list(values))
-        outside.write(3, [(key, 9.0, b"9", "9") for key in (1, 2, 3)])
-        outside.register(identity(2, 2, index=number), 3)
-        outside.close()
-        assert run(path, f"SELECT * FROM {sink.table} ORDER BY key") == values
-
-
-def test_many_keys_are_looked_for_a_few_at_a_time(path: Path) -> None:
-    outside = by_strict_driver(path, upsert=["word", "seen"]).outside()
-    outside.register(identity(1, 1), 0)
-    rows = [(f"word {number}", number % 3) for number in range(333)]
-    outside.write(0, list(rows))
-    outside.write(333, list(rows))
-    assert sorted(rows_in(path)) == sorted(rows)
-    outside.register(identity(2, 2), 100)
-    outside.close()
-    assert sorted(rows_in(path)) == sorted(rows[:100])
-
-
-@pytest.mark.parametrize("key", [None, [1]])
-def test_a_row_whose_key_is_none_is_refused(path: Path, key: object) -> None:
-    outside = by_driver(path, upsert="word").outside()
-    outside.register(identity(1, 1), 0)
-    with pytest.raises((RowNotWritable, TableRefused)) as refused:
-        outside.write(0, [("a", 1), (key, 1)] if key is None else [("a", 1), (bytearray(b"x"), 1)])
-    assert "its key (word)" in str(refused.value)
-    outside.close()
-    assert rows_in(path) == []
-
-
-def test_a_table_with_several_rows_under_a_key_is_refused(path: Path) -> None:
-    run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
-    run(path, "INSERT INTO words VALUES ('a', 1), ('a', 2)")
-    outside = by_path(path, upsert="word").outside()
-    outside.register(identity(1, 1), 0)
-    with pytest.raises(TableRefused, match="it has several rows whose word is 'a'"):
-        outside.write(0, [("a", 3)])
-    outside.close()
-
-
-@pytest.mark.parametrize(
-    ("columns", "upsert"),
-    [(None, "word"), (["word"], "other"), (["word"], []), (["word", "seen"], ["word", "word"])],
-)
-def test_a_key_that_is_not_among_the_columns_is_refused_at_once(columns: Any, upsert: Any) -> None:
-    with pytest.raises(ConnectorMisused, match="Name the columns of the key"):
-        sqlite("out.db", "words", columns, upsert=upsert)
-
-
-# ------------------------------------------------------------------ any order
-
-STEP: st.SearchStrategy[tuple[str, list[int]]] = st.one_of(
-    st.tuples(st.just("write"), st.lists(st.integers(0, 3), min_size=1, max_size=5)),
-    st.tuples(st.just("checkpoint"), st.lists(st.integers(0, 6), min_size=1, max_size=1)),
-    st.tuples(st.just("replace"), st.just([])),
-    st.tuples(st.just("roll back"), st.lists(st.integers(0, 1), min_size=1, max_size=1)),
-)
-
-
-class InMemory(sqlite3.Connection):
-    """A database that lives as long as this object; a connection that is closed is lent again."""
-
-    def close(self) -> None:
-        if self.in_transaction:
-            self.rollback()
-
-
-def strictly(memory: InMemory, key: str | None) -> TableSink:
-    return dbapi(
-        lambda: strict_driver.Connection(memory), "words", COLUMNS, upsert=key, paramstyle="pyformat", quote="`"
-    )
-
-
-def plainly(memory: InMemory, key: str | None) -> TableSink:
-    sink = sqlite(":memory:", "words", COLUMNS, upsert=key)
-    sink.connect = lambda: memory
-    return sink
-
-
-@pytest.mark.parametrize("make", [plainly, strictly])
-@pytest.mark.parametrize("key", [None, "word"])
-@given(steps=st.lists(STEP, max_size=14))
-def test_after_any_writes_deaths_and_rollbacks_the_table_is_that_of_what_counts(
-    make: Callable[..., TableSink], key: str | None, steps: list[tuple[str, list[int]]]
-) -> None:
-    memory = sqlite3.connect(":memory:", factory=InMemory, isolation_level=None)
-    sink = make(memory, key)
-    outside = sink.outside()
-    life, generation = 1, 1
-    outside.register(identity(life, generation), 0)
-    counting: list[tuple[str, int]] = []  # rows that count, by number
-    kept = [0, 0]  # how many there were at the two checkpoints that are kept
-    for serial, (what, numbers) in enumerate(steps):
-        if what == "write":
-            rows = [("abcd"[number], 10 * serial + place) for place, number in enumerate(numbers)]
-            outside.write(len(counting), list(rows))
-            counting += rows
-        elif what == "checkpoint":
-            outside.forget(kept[1])
-            kept = [kept[1], max(kept[1], len(counting) - numbers[0])]  # a barrier may lie in the midst of a write
-        else:
-            outside.close()
-            outside = sink.outside()
-            life += 1
-            if what == "roll back":
-                generation += 1
-                kept = [kept[0], kept[numbers[0]]]
-                del counting[kept[1] :]
-            assert outside.register(identity(life, generation), kept[1]) == (len(counting), None)
-        assert_holds(memory, counting, key)
-    sqlite3.Connection.close(memory)
-
-
-def assert_holds(memory: sqlite3.Connection, counting: list[tuple[str, int]], key: str | None) -> None:
-    if counting:
-        found = memory.execute("SELECT word, seen FROM words ORDER BY rowid").fetchall()
-        if key:
-            assert sorted(found) == sorted(dict(counting).items())
-        else:
-            assert found == counting

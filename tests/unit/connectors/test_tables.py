@@ -5,7 +5,7 @@ import subprocess
 import sys
 from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import cloudpickle
@@ -19,17 +19,12 @@ from clonos.connectors.table_statements import Dialect
 from clonos.core.errors import InternalError
 from clonos.operators.connect import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
 from tests.tidy.source import ROOT
-
-JOB = "wordcount-0123456789abcdef"
+from tests.unit.connectors.table_samples import JOB, Unruly, identity
 
 
 class Seen(NamedTuple):
     word: str
     end: int
-
-
-def identity(incarnation: int, generation: int = 0, index: int = 0) -> OutsideIdentity:
-    return OutsideIdentity(JOB, f"words/{index}", generation, incarnation)
 
 
 def rows_in(path: Path, table: str = "words") -> list[Any]:
@@ -180,20 +175,6 @@ def test_any_order_of_writes_repeats_and_deaths_gives_each_row_once(
         life.close()
     if written:
         assert rows_in(path) == [(number,) for number in range(written)]
-
-
-class Unruly(sqlite3.Connection):
-    """A connection of SQLite whose commits fail: before they take place, or after."""
-
-    faults: ClassVar[list[str]] = []
-
-    def commit(self) -> None:
-        fault = self.faults.pop() if self.faults else ""
-        if fault == "before":
-            raise sqlite3.OperationalError("the connection broke before the commit")
-        super().commit()
-        if fault == "after":
-            raise sqlite3.OperationalError("the connection broke after the commit")
 
 
 @pytest.mark.parametrize("faults", [["before"], ["after"], ["after", "before"]])
