@@ -38,8 +38,10 @@ class OutsideKind(StrEnum):
     DBAPI_UPSERT = "dbapi upsert"
 
 
-def draw_kind(seed: int) -> OutsideKind:
-    """By luck of its own, so that all else in the world of a seed stays what it was."""
+def kind_of(seed: int, job: object | None) -> OutsideKind:
+    """That of a job that was built to order; drawn without one, by luck of its own: all else stays what it was."""
+    if job is not None:
+        return getattr(job, "outside_kind", OutsideKind.ALARMING)
     return Random(f"outsides of {seed}").choice(tuple(OutsideKind))
 
 
@@ -71,18 +73,17 @@ class Memory:
             self._connection.end()
 
 
-class Outsides:
+class Outsides(dict[TaskId, SimOutside]):
     """What lives beyond a job's immediate sinks, by task."""
 
     def __init__(self, plan: Plan, kind: OutsideKind) -> None:
         writers = [task for task in plan.tasks if any(channel.receiver < 0 for channel in plan.outputs[task])]
         self._memory = Memory("DEFERRED" if kind in (OutsideKind.DBAPI, OutsideKind.DBAPI_UPSERT) else None)
-        self.by_task: dict[TaskId, SimOutside] = {}
-        if kind is OutsideKind.ALARMING:
-            self.by_task = {task: SimOutside(plan.task_name(task)) for task in writers}
-        else:
-            sink = _sink(kind, self._memory)
-            self.by_task = {task: SimTable(plan.task_name(task), sink, self._memory) for task in writers}
+        sink = None if kind is OutsideKind.ALARMING else _sink(kind, self._memory)
+        super().__init__(
+            (task, SimOutside(name) if sink is None else SimTable(name, sink, self._memory))
+            for task, name in ((task, plan.task_name(task)) for task in writers)
+        )
 
     def close(self) -> None:
         """The world is over."""

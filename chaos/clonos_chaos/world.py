@@ -32,7 +32,7 @@ from clonos_chaos.pushed_jobs import PushedJob
 from clonos_chaos.sim_coordinator import SimCoordinator
 from clonos_chaos.sim_slot import SimSlot
 from clonos_chaos.sim_spill import DiskWeather, draw_budgets
-from clonos_chaos.sim_tables import OutsideKind, Outsides, draw_kind
+from clonos_chaos.sim_tables import Outsides, kind_of
 from clonos_chaos.verdict import complaints_of
 
 if TYPE_CHECKING:
@@ -182,9 +182,7 @@ class World:
         self.chain: dict[int, CheckpointMetadata] = {}
         self.store_term = 0  # the highest that was claimed
         self.slots: dict[SlotId, SimSlot] = {}
-        kind = draw_kind(seed) if job is None else getattr(self.job, "outside_kind", OutsideKind.ALARMING)
-        self._outsides = Outsides(self.plan, kind)
-        self.outsides = self._outsides.by_task
+        self.outsides = Outsides(self.plan, kind_of(seed, None if job is None else self.job))
         self.committed: dict[int, list[Any]] = {}
         self.committed_up_to = self._domain_turn = 0
         self.network = Network(
@@ -218,7 +216,7 @@ class World:
         finally:
             for slot in self.slots.values():
                 slot.kill()
-            self._outsides.close()
+            self.outsides.close()
 
     def _run(self) -> Outcome:
         for _ in range(self.slots_needed):

@@ -72,7 +72,6 @@ FULL_WORDS = {
     "res": "result",
     "resp": "response or reply",
     "ret": "result",
-    "rng": "random",
     "srv": "server",
     "src": "sender or source",
     "svc": "service",

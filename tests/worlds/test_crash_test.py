@@ -113,9 +113,7 @@ def test_an_immediate_sink_that_withdraws_is_held_to_it() -> None:
         return lambda: jobs.spread(lambda number: number, sink(), checkpoint_every="20ms")
 
     rollbacks: list[int] = []
-    crash_test(
-        with_sink(jobs.WithdrawingTable), seeds=range(60), check=lambda outputs: rollbacks.append(outputs.rollbacks)
-    )
+    crash_test(with_sink(jobs.WithdrawingTable), seeds=SEEDS, check=lambda outputs: rollbacks.append(outputs.rollbacks))
     assert sum(rollbacks) > 0
     assert "of what LeavingTable.rows holds" in failing(with_sink(jobs.LeavingTable)).complaint
     assert "and says by is_withdrawing that it withdraws" in failing(with_sink(jobs.BoastingTable)).complaint

@@ -1,9 +1,7 @@
-"""Tables whose rows have a key: a row replaces the one under its key, and a restart puts back what was there."""
+"""Tables of one row a key: a row replaces the one before it, and a rollback puts that back if nobody has changed it."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,58 +9,22 @@ import pytest
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.faults import ConnectorMisused, RowNotWritable, TableRefused
-from clonos.connectors.tables import TableSink
-from clonos.operators.connect import OutsideIdentity
 from tests.unit.connectors import strict_driver
-
-JOB = "wordcount-0123456789abcdef"
-COLUMNS = {"word": "TEXT", "seen": "INTEGER"}
-
-
-def by_path(path: Path, **options: Any) -> TableSink:
-    return sqlite(path, "words", COLUMNS, **options)
-
-
-def by_driver(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: sqlite3.connect(path), "words", COLUMNS, **options)
-
-
-def by_strict_driver(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: strict_driver.connect(path), "words", COLUMNS, paramstyle="pyformat", quote="`", **options)
-
-
-def by_places(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: strict_driver.connect(path), "words", COLUMNS, paramstyle="format", quote="`", **options)
-
-
-MAKERS = [by_path, by_driver, by_strict_driver, by_places]
-Make = Callable[..., TableSink]
-
-
-def identity(incarnation: int, generation: int, index: int = 0) -> OutsideIdentity:
-    return OutsideIdentity(JOB, f"words/{index}", generation, incarnation)
-
-
-def run(path: Path, sql: str) -> list[Any]:
-    connection = sqlite3.connect(path)
-    try:
-        found = connection.execute(sql).fetchall()
-        connection.commit()
-        return found
-    finally:
-        connection.close()
-
-
-def rows_in(path: Path) -> list[Any]:
-    return run(path, "SELECT word, seen FROM words ORDER BY rowid")
+from tests.unit.connectors.table_samples import (
+    MAKERS,
+    Make,
+    by_driver,
+    by_path,
+    by_strict_driver,
+    identity,
+    run,
+    words_in,
+)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "out.db"
-
-
-# ------------------------------------------------------------------ rows under a key
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -71,15 +33,15 @@ def test_a_row_replaces_the_one_with_its_key_and_a_restart_puts_back_what_was_th
     early, late = sink.outside(), sink.outside()
     early.register(identity(1, 1), 0)
     early.write(0, [("a", 1), ("b", 1), ("a", 2)])
-    assert sorted(rows_in(path)) == [("a", 2), ("b", 1)]
+    assert sorted(words_in(path)) == [("a", 2), ("b", 1)]
     early.write(3, [("a", 3), ("c", 1), ("a", 4), ("b", 2)])
-    assert sorted(rows_in(path)) == [("a", 4), ("b", 2), ("c", 1)]
+    assert sorted(words_in(path)) == [("a", 4), ("b", 2), ("c", 1)]
     # Back into the midst of a batch: behind ("a", 3).
     assert late.register(identity(2, 2), 4) == (4, None)
-    assert sorted(rows_in(path)) == [("a", 3), ("b", 1)]
+    assert sorted(words_in(path)) == [("a", 3), ("b", 1)]
     assert late.write(4, [("c", 7)]) == 5
     assert late.register(identity(3, 3), 1) == (1, None)
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
     early.close()
     late.close()
 
@@ -98,7 +60,7 @@ def test_a_row_that_somebody_else_has_changed_since_stays_as_it_is(
     run(path, "UPDATE words SET seen = 91 WHERE word = 'e'")
     assert outside.register(identity(2, 2), 4) == (4, None)
     outside.close()
-    assert sorted(rows_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
+    assert sorted(words_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
     assert "3 rows of the table words were changed by others and stay" in caplog.messages
 
 
@@ -128,7 +90,7 @@ def test_what_no_checkpoint_needs_is_forgotten_and_going_back_behind_it_is_told(
     outside.forget(4)
     assert run(path, "SELECT MIN(number), COUNT(*) FROM clonos_previous") == [(4, 6)]
     assert outside.register(identity(2, 2), 2) == (2, 4)  # numbers 2 and 3 are as they were left
-    assert sorted(rows_in(path)) == [("a", 2), ("b", 3)]
+    assert sorted(words_in(path)) == [("a", 2), ("b", 3)]
     assert run(path, "SELECT COUNT(*) FROM clonos_previous") == [(0,)]
     outside.close()
 
@@ -144,7 +106,7 @@ def test_a_life_that_is_over_makes_nothing_be_forgotten(path: Path) -> None:
     assert late.register(identity(3, 3), 1) == (1, None)
     early.close()
     late.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_values_come_back_as_they_were(path: Path) -> None:
@@ -173,10 +135,10 @@ def test_many_keys_are_looked_for_a_few_at_a_time(path: Path) -> None:
     rows = [(f"word {number}", number % 3) for number in range(333)]
     outside.write(0, list(rows))
     outside.write(333, list(rows))
-    assert sorted(rows_in(path)) == sorted(rows)
+    assert sorted(words_in(path)) == sorted(rows)
     outside.register(identity(2, 2), 100)
     outside.close()
-    assert sorted(rows_in(path)) == sorted(rows[:100])
+    assert sorted(words_in(path)) == sorted(rows[:100])
 
 
 @pytest.mark.parametrize("key", [None, [1]])
@@ -187,7 +149,7 @@ def test_a_row_whose_key_is_none_is_refused(path: Path, key: object) -> None:
         outside.write(0, [("a", 1), (key, 1)] if key is None else [("a", 1), (bytearray(b"x"), 1)])
     assert "its key (word)" in str(refused.value)
     outside.close()
-    assert rows_in(path) == []
+    assert words_in(path) == []
 
 
 def test_a_table_with_several_rows_under_a_key_is_refused(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables after a rollback: what a restart makes again is withdrawn first, and what is not ours stays as it is."""
+"""Tables after a rollback: what a restart makes again is withdrawn first, or told by number."""
 
 from __future__ import annotations
 
@@ -12,50 +12,19 @@ import pytest
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.faults import ConnectorMisused, TableUnavailable
-from clonos.connectors.tables import TableSink
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
-from tests.unit.connectors import strict_driver
-
-JOB = "wordcount-0123456789abcdef"
-COLUMNS = {"word": "TEXT", "seen": "INTEGER"}
-
-
-def by_path(path: Path, **options: Any) -> TableSink:
-    return sqlite(path, "words", COLUMNS, **options)
-
-
-def by_driver(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: sqlite3.connect(path), "words", COLUMNS, **options)
-
-
-def by_strict_driver(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: strict_driver.connect(path), "words", COLUMNS, paramstyle="pyformat", quote="`", **options)
-
-
-def by_places(path: Path, **options: Any) -> TableSink:
-    return dbapi(lambda: strict_driver.connect(path), "words", COLUMNS, paramstyle="format", quote="`", **options)
-
-
-MAKERS = [by_path, by_driver, by_strict_driver, by_places]
-Make = Callable[..., TableSink]
-
-
-def identity(incarnation: int, generation: int, index: int = 0) -> OutsideIdentity:
-    return OutsideIdentity(JOB, f"words/{index}", generation, incarnation)
-
-
-def run(path: Path, sql: str) -> list[Any]:
-    connection = sqlite3.connect(path)
-    try:
-        found = connection.execute(sql).fetchall()
-        connection.commit()
-        return found
-    finally:
-        connection.close()
-
-
-def rows_in(path: Path) -> list[Any]:
-    return run(path, "SELECT word, seen FROM words ORDER BY rowid")
+from tests.unit.connectors.table_samples import (
+    COLUMNS,
+    JOB,
+    MAKERS,
+    Make,
+    Unruly,
+    by_driver,
+    by_path,
+    identity,
+    run,
+    words_in,
+)
 
 
 @pytest.fixture
@@ -71,13 +40,13 @@ def test_rows_behind_the_restored_checkpoint_are_withdrawn_before_new_ones_are_w
         assert early.register(identity(1, 1), 0) == (0, None)
         assert early.write(0, [("a", 1), ("b", 2), ("c", 3)]) == 3
         assert late.register(identity(2, 2), 1) == (1, None)  # no alarm: nothing is left that may come again
-        assert rows_in(file) == [("a", 1)]
+        assert words_in(file) == [("a", 1)]
         with pytest.raises(OutsideFenced):
             early.write(3, [("of a dead generation", 4)])
         assert late.write(1, [("B", 2)]) == 2
         early.close()
         late.close()
-        assert rows_in(file) == [("a", 1), ("B", 2)]
+        assert words_in(file) == [("a", 1), ("B", 2)]
 
 
 def test_a_row_bears_its_job_and_task_and_its_number(path: Path) -> None:
@@ -103,7 +72,7 @@ def test_only_the_rows_of_the_task_that_registers_are_withdrawn(path: Path) -> N
     for outside in (first, second, other):
         outside.close()
     expected = [("words/0", 1), ("words/1", 1), ("words/1", 2), ("of an earlier start", 1), ("of an earlier start", 2)]
-    assert rows_in(path) == expected
+    assert words_in(path) == expected
 
 
 def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> None:
@@ -116,21 +85,7 @@ def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> No
         assert late.register(identity(2, 1), 1) == (2, None)
         early.close()
         late.close()
-        assert rows_in(file) == [("a", 1), ("b", 2)]
-
-
-class Unruly(sqlite3.Connection):
-    """A connection of SQLite whose commits fail: before they take place, or after."""
-
-    faults: ClassVar[list[str]] = []
-
-    def commit(self) -> None:
-        fault = self.faults.pop() if self.faults else ""
-        if fault == "before":
-            raise sqlite3.OperationalError("the connection broke before the commit")
-        super().commit()
-        if fault == "after":
-            raise sqlite3.OperationalError("the connection broke after the commit")
+        assert words_in(file) == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize("key", [None, "word"])
@@ -147,7 +102,7 @@ def test_a_withdrawal_of_unknown_outcome_is_tried_again_and_withdraws_once(
     assert late.register(identity(2, 2), 1) == (1, None)
     assert not Unruly.faults
     late.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 class Overtaken(sqlite3.Connection):
@@ -190,7 +145,7 @@ def test_a_life_that_writes_on_does_not_keep_the_next_one_from_registering(path:
         early.write(2, [("c", 3)])
     early.close()
     late.close()
-    assert len(rows_in(path)) == answer[0]
+    assert len(words_in(path)) == answer[0]
 
 
 # ------------------------------------------------------------------ tables that others have made
@@ -217,7 +172,7 @@ def test_a_table_without_the_columns_keeps_the_alarm_and_says_so_once_at_the_sta
     late.write(1, [("B", 2)])
     for outside in (first, second, late):
         outside.close()
-    assert rows_in(path) == [("a", 1), ("b", 2), ("B", 2)]
+    assert words_in(path) == [("a", 1), ("b", 2), ("B", 2)]
 
 
 def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
@@ -228,7 +183,7 @@ def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
     outside.write(0, [("a", 1), ("b", 2)])
     assert outside.register(identity(2, 2), 1) == (1, None)
     outside.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) -> None:
@@ -243,7 +198,7 @@ def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) 
     outside.register(identity(2, 1), 0)
     outside.write(2, [("c", 3), ("d", 4)])
     assert outside.register(identity(3, 2), 1) == Registration(1, 2)  # number 1 stays
-    assert rows_in(path) == [("a", 1), ("b", 2)]
+    assert words_in(path) == [("a", 1), ("b", 2)]
     outside.write(1, [("B", 2), ("C", 3)])
     outside.close()
 
@@ -256,7 +211,7 @@ def test_rows_that_others_have_taken_out_of_the_table_are_told_as_what_may_come_
     run(path, "DELETE FROM words WHERE word = 'c'")
     assert outside.register(identity(2, 2), 1) == (1, 4)
     outside.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(path: Path) -> None:
@@ -272,7 +227,7 @@ def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(pa
     run(path, "ALTER TABLE elsewhere RENAME TO words")
     assert late.register(identity(2, 2), 1) == (1, None)
     late.close()
-    assert rows_in(path) == [("a", 1)]
+    assert words_in(path) == [("a", 1)]
 
 
 def test_a_field_with_the_name_of_one_of_our_columns_is_refused(path: Path) -> None:

@@ -1,9 +1,11 @@
 """Tables as an immediate sink: each row once, by number; what is fenced or dies in mid-transaction writes nothing."""
 
 import sqlite3
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import cloudpickle
@@ -16,17 +18,13 @@ from clonos.connectors.faults import ConnectorMisused, RowNotWritable, TableRefu
 from clonos.connectors.table_statements import Dialect
 from clonos.core.errors import InternalError
 from clonos.operators.connect import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
-
-JOB = "wordcount-0123456789abcdef"
+from tests.tidy.source import ROOT
+from tests.unit.connectors.table_samples import JOB, Unruly, identity
 
 
 class Seen(NamedTuple):
     word: str
     end: int
-
-
-def identity(incarnation: int, generation: int = 0, index: int = 0) -> OutsideIdentity:
-    return OutsideIdentity(JOB, f"words/{index}", generation, incarnation)
 
 
 def rows_in(path: Path, table: str = "words") -> list[Any]:
@@ -177,20 +175,6 @@ def test_any_order_of_writes_repeats_and_deaths_gives_each_row_once(
         life.close()
     if written:
         assert rows_in(path) == [(number,) for number in range(written)]
-
-
-class Unruly(sqlite3.Connection):
-    """A connection of SQLite whose commits fail: before they take place, or after."""
-
-    faults: ClassVar[list[str]] = []
-
-    def commit(self) -> None:
-        fault = self.faults.pop() if self.faults else ""
-        if fault == "before":
-            raise sqlite3.OperationalError("the connection broke before the commit")
-        super().commit()
-        if fault == "after":
-            raise sqlite3.OperationalError("the connection broke after the commit")
 
 
 @pytest.mark.parametrize("faults", [["before"], ["after"], ["after", "before"]])
@@ -355,3 +339,49 @@ def test_a_table_sink_travels_and_keeps_the_protocol(path: Path) -> None:
     outside = sink.outside()
     assert outside.register(identity(1), 0).next_number == 0
     outside.close()
+
+
+KILLED_IN_MID_TRANSACTION = """
+import sqlite3, sys, time
+from clonos.connectors import dbapi
+from clonos.operators.connect import OutsideIdentity
+
+class StopsBeforeCommit(sqlite3.Connection):
+    stops = False
+    def commit(self):
+        if self.stops:
+            print("rows are written, the commit is not", flush=True)
+            sys.stdin.read()
+        super().commit()
+
+connections = []
+def connect():
+    connections.append(sqlite3.connect(sys.argv[1], factory=StopsBeforeCommit))
+    return connections[-1]
+
+outside = dbapi(connect, "words", {"word": "TEXT"}).outside()
+outside.register(OutsideIdentity(sys.argv[2], "words/0", 0, 1), 0)
+outside.write(0, ["a"])
+connections[-1].stops = True
+outside.write(1, ["b", "c"])
+"""
+
+
+@pytest.mark.processes
+def test_a_process_killed_in_mid_transaction_leaves_no_part_of_it(path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED_IN_MID_TRANSACTION, str(path), JOB],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "rows are written, the commit is not\n"
+        child.kill()
+    successor = dbapi(lambda: sqlite3.connect(path), "words", {"word": "TEXT"}).outside()
+    assert successor.register(identity(2), 0).next_number == 1
+    assert successor.write(1, ["b", "c"]) == 3
+    successor.close()
+    assert rows_in(path) == [("a",), ("b",), ("c",)]
