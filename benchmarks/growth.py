@@ -21,9 +21,9 @@ from benchmarks.tally import WrongResult
 from clonos.core import coordination as c
 from clonos.core import messages as m
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import CheckpointId, SlotId
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.ids import CheckpointId, SlotId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work
 from clonos_chaos.fuzz_jobs import FuzzJob

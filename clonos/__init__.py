@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from clonos.connectors import sqlite as sqlite
     from clonos.connectors import stdout as stdout
     from clonos.connectors import values as values
-    from clonos.core.errors import ClonosError as ClonosError
-    from clonos.core.errors import EnvironmentFault as EnvironmentFault
-    from clonos.core.errors import InternalError as InternalError
-    from clonos.core.errors import JobError as JobError
-    from clonos.core.errors import PeerError as PeerError
+    from clonos.core.model.errors import ClonosError as ClonosError
+    from clonos.core.model.errors import EnvironmentFault as EnvironmentFault
+    from clonos.core.model.errors import InternalError as InternalError
+    from clonos.core.model.errors import JobError as JobError
+    from clonos.core.model.errors import PeerError as PeerError
     from clonos.core.outcomes import CallInDoubt as CallInDoubt
     from clonos.core.outcomes import CallNeverHappened as CallNeverHappened
     from clonos.core.outcomes import RecordedError as RecordedError
@@ -86,7 +86,7 @@ _NAMES = {
         *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "Registration", "PushedSource", "Feed"),
     ),
-    "clonos.core.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
+    "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
     "clonos.core.outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
 }
 """All other public names, by the module that they are in."""

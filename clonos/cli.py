@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import clonos
-from clonos.core.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
+from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 
 if TYPE_CHECKING:
     from clonos.job import Job

@@ -21,8 +21,8 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.core.errors import EnvironmentFault, JobError
-from clonos.core.options import Options
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.options import Options
 
 FILE_NAME: Final = "clonos.toml"
 NO_FILE: Final = Path("/nonexistent", FILE_NAME)

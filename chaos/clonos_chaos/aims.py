@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from clonos.core.chain import Kind
-from clonos.core.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.messages import Batch, Message
+from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World

@@ -12,7 +12,7 @@ from types import FrameType
 
 import msgspec
 
-from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.io.transport import Transport
 
 

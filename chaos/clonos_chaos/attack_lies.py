@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from clonos.core import messages as m
 from clonos.core.chain import Kind
 from clonos.core.deltas import Delta, Length
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 
 FAR: Final = 1 << 40
 """A number that nothing of the job has reached."""

@@ -12,7 +12,7 @@ from typing import Final
 import zmq
 
 from clonos.core import messages as m
-from clonos.core.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire import encode_message
 from clonos.io.curve import new_keys
 from clonos.io.frames import FRAME_BYTES_MAX, IS_PIECE, OF_MESSAGE, PIECE_BYTES, pack

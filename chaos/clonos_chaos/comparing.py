@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.user_sinks import differences, identity_of
 from clonos_chaos.user_world import Outputs
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.core.errors import ClonosError, EnvironmentFault
+from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.io.wall_clock import wall_ns
 from clonos.spark.java import check_java
 from clonos_chaos.failing_seed import told_of_seed

@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos.toxiproxy_server import CACHE_VARIABLE
 
 FILE_VARIABLE: Final = "CLONOS_FALSE_CLOCK"

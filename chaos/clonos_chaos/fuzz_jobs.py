@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from clonos.core.chain import Chain, Mirror
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
 from clonos_chaos.outsides import SimService

@@ -17,9 +17,9 @@ from typing import Any, Final, Self
 from clonos.api.stream import Stream
 from clonos.connectors import collect, values
 from clonos.core.chain import Chain, Kind, StepFailed
-from clonos.core.errors import JobError, ReplayDiverged
-from clonos.core.ids import ChannelId, CheckpointId
-from clonos.core.options import Options
+from clonos.core.model.errors import JobError, ReplayDiverged
+from clonos.core.model.ids import ChannelId, CheckpointId
+from clonos.core.model.options import Options
 from clonos.core.ports import Activation, Delivered
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.values import decode_columns, decode_rows, encode_rows, encode_value

@@ -12,8 +12,8 @@ import sys
 from random import Random
 from typing import Any, NamedTuple
 
-from clonos.core.ids import CheckpointId
-from clonos.core.options import Options
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.options import Options
 from clonos.core.ports import Activation, Delivered
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.operators.chain import OperatorChain

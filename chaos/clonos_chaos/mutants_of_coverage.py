@@ -7,9 +7,9 @@ from typing import Any
 from clonos.core import gather
 from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
-from clonos.core.ids import journal_of
 from clonos.core.keeping import Keeper
 from clonos.core.messages import Delta
+from clonos.core.model.ids import journal_of
 from clonos_chaos.planting import Planting, mutant
 
 

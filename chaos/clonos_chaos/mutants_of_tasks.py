@@ -6,7 +6,7 @@ from typing import Any
 
 from clonos.core import determinants as d
 from clonos.core import task_io
-from clonos.core.ids import CheckpointId
+from clonos.core.model.ids import CheckpointId
 from clonos.core.snapshots import Snapshot
 from clonos.core.task import Task
 from clonos.core.task_log import TaskLog

@@ -7,7 +7,7 @@ from typing import Any
 
 from clonos.core import messages as m
 from clonos.core import wire
-from clonos.core.ids import SlotId
+from clonos.core.model.ids import SlotId
 from clonos_chaos.clockwork import MILLISECOND_NS, Clockwork
 
 Deliver = Callable[[SlotId, SlotId, m.Message, Any], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES, draw_job
 from clonos_chaos.world import Settings, World

@@ -10,7 +10,7 @@ from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from clonos.core.ids import Incarnation, TaskId
+from clonos.core.model.ids import Incarnation, TaskId
 from clonos.operators.journal import END_OF_JOURNAL
 from clonos_chaos.clockwork import MILLISECOND_NS
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 
 CHUNK_BYTES: Final = 1 << 16
 ASK_TIMEOUT_S: Final = 5.0

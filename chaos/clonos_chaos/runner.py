@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.runner_processes import ProcessRun
 from clonos_chaos.runner_record import Record
 from clonos_chaos.runner_simulated import refusal, run_simulated

@@ -25,7 +25,7 @@ import psutil
 from clonos.config import Settings, SlotKind, settle_alone
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.errors import ClonosError
+from clonos.core.model.errors import ClonosError
 from clonos.io.binding import Binding
 from clonos.io.transport import AddressRewriter
 from clonos.job.endings import error_of

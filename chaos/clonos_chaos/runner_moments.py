@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.fault_points import Reached
 from clonos.status import Status
 from clonos_chaos.aims import POINTS, is_of_message

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.local_folder import default_root, sweep
 from clonos.io.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status

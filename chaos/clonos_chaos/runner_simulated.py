@@ -11,9 +11,9 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from clonos.core.errors import JobError
-from clonos.core.ids import TaskId
-from clonos.core.plan import Partitioning
+from clonos.core.model.errors import JobError
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Partitioning
 from clonos_chaos.aims import POINTS, Aim, Reached, is_of_message
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work

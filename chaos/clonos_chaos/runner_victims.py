@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.scenario import Fault, Pattern
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from clonos.config import duration_ns, settle_alone
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.scenario import COUNTED, KEYS_OF, Expected, Fault, Kind, Limits, Moment, Scenario
 
 SHIPPED_FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from clonos.api.windows import Tumbling
 from clonos.connectors import files, sqlite
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.job import Job
 from clonos.operators.windows import WindowResult
 from clonos_chaos.scenario_gate import Gated

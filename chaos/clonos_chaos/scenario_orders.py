@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clonos.connectors import files
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.core.outcomes import CallInDoubt, CallNeverHappened
 from clonos.job import Job
 from clonos_chaos.scenario_gate import SOURCES, Gated

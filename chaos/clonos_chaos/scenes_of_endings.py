@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos.core.ids import SlotId
-from clonos.core.options import SpillPolicy
+from clonos.core.model.ids import SlotId
+from clonos.core.model.options import SpillPolicy
 from clonos_chaos.aims import Aim, Reached
 from clonos_chaos.fuzz_jobs import FuzzJob
 from clonos_chaos.sim_slot import SimSlot

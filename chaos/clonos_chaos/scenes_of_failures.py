@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core.ids import SlotId
-from clonos.core.plan import Partitioning
+from clonos.core.model.ids import SlotId
+from clonos.core.model.plan import Partitioning
 from clonos_chaos.aims import Aim, Reached
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_jobs import FuzzJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos.core.plan import Partitioning
+from clonos.core.model.plan import Partitioning
 from clonos_chaos.aims import Aim, Reached, Where
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.stage import (

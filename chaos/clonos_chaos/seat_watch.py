@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core import checkpoints
 from clonos.core.coordinator_state import CoordinatorState
-from clonos.core.ids import SlotId
+from clonos.core.model.ids import SlotId
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

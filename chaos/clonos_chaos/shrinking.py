@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.faults import Luck, Struck
 from clonos_chaos.world import World, WorldFailed
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.core import messages as m
 from clonos.core.chain import Mirror, Pieces
-from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports import Activation, TaskHandle
 from clonos.core.room import UNLIMITED
 from clonos.core.slot import Slot

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from clonos.core.options import Options, SpillPolicy
+from clonos.core.model.options import Options, SpillPolicy
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.table_outside import TableOutside
 from clonos.connectors.tables import TableSink
-from clonos.core.ids import TaskId
-from clonos.core.plan import Plan
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value
 from clonos.operators.connect import OutsideFenced, OutsideIdentity
 from clonos_chaos.outsides import JOB_ID, Fenced, SimOutside

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from clonos.config import settle_alone
-from clonos.core.errors import JobError
-from clonos.core.options import Options, StandbyKind
-from clonos.core.plan import Plan
+from clonos.core.model.errors import JobError
+from clonos.core.model.options import Options, StandbyKind
+from clonos.core.model.plan import Plan
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.scenario import Scenario
 from clonos_chaos.scenario_job import described

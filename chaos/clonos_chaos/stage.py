@@ -7,9 +7,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Partitioning
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Partitioning
 from clonos.core.recovery import Recovering
 from clonos_chaos.aims import Aim, Reached, Strike, Where, loses
 from clonos_chaos.clockwork import MILLISECOND_NS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from clonos.core.ids import ChannelId, TaskId
+from clonos.core.model.ids import ChannelId, TaskId
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World

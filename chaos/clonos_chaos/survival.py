@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.hosted import Hosted
-from clonos.core.ids import Incarnation, SlotId, TaskId
 from clonos.core.messages import View
+from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.recovery import Recovering
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos.last_words import last_words
 from clonos_chaos.scenario import Fault, Kind
 

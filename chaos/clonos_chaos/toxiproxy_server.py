@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 
 VERSION: Final = "2.12.0"
 PROGRAM: Final = "toxiproxy-server"

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from clonos.core.chain import ChainContext
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.core.recorder import Recorder
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services.calls import Asking, Perform, watched_by

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, Final
 
 from clonos.core.chain import Chain, ChainContext, ChainSnapshot, Mirror
-from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import ChannelId, TaskId
 from clonos.core.metadata import VertexParts
-from clonos.core.options import Options
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import ChannelId, TaskId
+from clonos.core.model.options import Options
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks

@@ -14,11 +14,11 @@ from greenlet import getcurrent
 from clonos.core import coordination as c
 from clonos.core import messages as m
 from clonos.core.chain import StepFailed
-from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.metadata import CheckpointMetadata, VertexParts
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows
 from clonos_chaos.aims import NOBODY, Aim, Reached
 from clonos_chaos.api_jobs import ApiJob

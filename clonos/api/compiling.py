@@ -17,9 +17,9 @@ from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
 from clonos.api.hot import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, refuse_key
-from clonos.core.ids import OUTSIDE
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.ids import OUTSIDE
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
 from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, check_split, look_every_ns
 from clonos.operators.edges import (

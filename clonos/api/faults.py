@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 
 
 class GraphRefused(JobError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from clonos.api.faults import GraphRefused
 from clonos.api.hot import check_standby
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink
 from clonos.operators.image import JobImage
 from clonos.operators.operator import Operator

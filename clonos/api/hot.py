@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clonos.api.faults import GraphRefused
-from clonos.core.options import StandbyKind
+from clonos.core.model.options import StandbyKind
 from clonos.operators.connect import PushedSource
 
 if TYPE_CHECKING:

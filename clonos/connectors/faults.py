@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.errors import EnvironmentFault, InternalError, JobError
+from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 
 RECORD_CHARACTERS_MAX = 200
 

@@ -10,7 +10,7 @@ import msgspec
 from clonos.connectors.durable import WRITING, DurableFile
 from clonos.connectors.faults import OutputCorrupt
 from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.errors import InternalError
+from clonos.core.model.errors import InternalError
 from clonos.operators.connect import WriterContext
 
 OUTPUT_FORMAT = 1

@@ -15,7 +15,7 @@ import socket
 
 from clonos.connectors.faults import ConnectorMisused
 from clonos.connectors.line_files import check_encoding, encoding_of_text
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 
 RECEIVE_BYTES = 256 << 10
 CONNECT_TIMEOUT_MS = 10_000

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from clonos.connectors.faults import ConnectorMisused, TableRefused, TableUnavailable
 from clonos.connectors.table_statements import Dialect, Statement
-from clonos.core.errors import InternalError, JobError
+from clonos.core.model.errors import InternalError, JobError
 from clonos.operators.connect import OutsideFenced
 
 ATTEMPTS_MAX = 3

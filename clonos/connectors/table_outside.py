@@ -16,7 +16,7 @@ from clonos.connectors.table_appends import AppendedRows
 from clonos.connectors.table_database import Database, Overtaken, TableDescription
 from clonos.connectors.table_statements import Statement
 from clonos.connectors.table_upserts import UpsertedRows
-from clonos.core.errors import InternalError
+from clonos.core.model.errors import InternalError
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
 
 logger = logging.getLogger("clonos.slot")

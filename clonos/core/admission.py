@@ -13,9 +13,9 @@ from typing import Any, Final
 from clonos.core import messages as m
 from clonos.core.authorization import sender_name
 from clonos.core.deltas import COUNT_MAX
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
-from clonos.core.plan import Channel, Plan
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
+from clonos.core.model.plan import Channel, Plan
 
 
 def check_for_slot(plan: Plan, sender: SlotId, message: m.Message) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, SlotId, TaskId, view_name
 from clonos.core.messages import Length, View
-from clonos.core.plan import Plan
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import COORDINATOR, SlotId, TaskId, view_name
+from clonos.core.model.plan import Plan
 
 
 def sender_name(sender: SlotId) -> str:

@@ -27,8 +27,6 @@ from clonos.core.coordination import (
     StoodDown,
     WriteMetadata,
 )
-from clonos.core.errors import InternalError
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ledger import (
     NOBODY,
     Ledger,
@@ -41,6 +39,8 @@ from clonos.core.ledger import (
 )
 from clonos.core.messages import Snapshotted
 from clonos.core.metadata import CheckpointMetadata, parts_by_vertex
+from clonos.core.model.errors import InternalError
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 
 PENDING_MAX = 8
 """Checkpoints begun and not complete: at the limit no further one is begun until one completes or times out."""

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 import msgspec
 
-from clonos.core.ids import CheckpointId, SlotId
 from clonos.core.messages import (
     Accusation,
     Approaching,
@@ -24,6 +23,7 @@ from clonos.core.messages import (
     View,
 )
 from clonos.core.metadata import CheckpointMetadata, VertexParts
+from clonos.core.model.ids import CheckpointId, SlotId
 
 # ------------------------------------------------------------------ events
 
@@ -242,7 +242,7 @@ class JobDone:
 
 
 class Fault(StrEnum):
-    """Whose fault a failed job is; see ``clonos.core.errors``."""
+    """Whose fault a failed job is; see ``clonos.core.model.errors``."""
 
     JOB = "job"
     ENVIRONMENT = "environment"

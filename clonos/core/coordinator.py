@@ -39,8 +39,6 @@ from clonos.core.coordinator_state import (
     Replaced,
     Running,
 )
-from clonos.core.errors import InternalError, MessageMalformed
-from clonos.core.ids import CheckpointId, SlotId, TaskId
 from clonos.core.messages import (
     Accusation,
     Approaching,
@@ -53,8 +51,10 @@ from clonos.core.messages import (
     View,
 )
 from clonos.core.metadata import CheckpointMetadata
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.errors import InternalError, MessageMalformed
+from clonos.core.model.ids import CheckpointId, SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.recoveries import Recovery
 from clonos.core.views import Standing
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.ids import SlotId, TaskId
 from clonos.core.messages import Delta, View
-from clonos.core.plan import Plan
+from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.model.plan import Plan
 
 if TYPE_CHECKING:
     from clonos.core.keeping import KeeperLink

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from clonos.core.ids import TaskId
+from clonos.core.model.ids import TaskId
 
 COUNT_MAX: Final = (1 << 62) - 1
 """Of what grows: sums of two are within 64 bits."""

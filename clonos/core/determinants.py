@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clonos.core.errors import LogMalformed
+from clonos.core.model.errors import LogMalformed
 
 READ: Final = 1  # (split, n): a source takes n records
 END: Final = 2  # a source decides that its input has ended

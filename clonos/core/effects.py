@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core import recovery
-from clonos.core.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.inflight_log import InflightLog
 from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
 from clonos.core.messages import Kept
+from clonos.core.model.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.ports import Output
 from clonos.core.snapshots import Snapshot
 

@@ -22,11 +22,11 @@ from clonos.core.coordination import (
     Ticked,
 )
 from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
-from clonos.core.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Register, Release, SlotAddress, SlotStatus, View
 from clonos.core.metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
+from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.placement import NO_SEATS, Readiness, place
 from clonos.core.succession import (
     fall,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clonos.core.causal_log import check_overlap
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import SlotId, TaskId, ViewNumber
 from clonos.core.messages import Answer, Delta, View
-from clonos.core.plan import Plan
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import SlotId, TaskId, ViewNumber
+from clonos.core.model.plan import Plan
 
 
 class Holder(NamedTuple):

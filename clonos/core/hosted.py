@@ -17,9 +17,7 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
-from clonos.core.errors import MessageMalformed
 from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
-from clonos.core.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
@@ -36,6 +34,8 @@ from clonos.core.messages import (
     TaskFailed,
     View,
 )
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.ports import Command, Emission, TaskHandle, Triggered
 from clonos.core.room import UNLIMITED
 from clonos.core.sessions import Sending, compare_claims, forget_output

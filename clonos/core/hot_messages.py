@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.deltas import Count, Delta
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 
 
 class Follow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):

@@ -17,7 +17,7 @@ from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING
 
-from clonos.core.options import Options, SpillPolicy
+from clonos.core.model.options import Options, SpillPolicy
 from clonos.core.segments import Chunk, Phase, Segment
 
 if TYPE_CHECKING:

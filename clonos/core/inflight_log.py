@@ -11,7 +11,7 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from clonos.core.ids import ChannelId, CheckpointId
+from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.segments import CHUNK_OVERHEAD_BYTES, Chunk, Segment
 
 if TYPE_CHECKING:

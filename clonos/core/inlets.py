@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.determinants import claims_of
-from clonos.core.ids import ChannelId, SlotId
 from clonos.core.messages import Batch, Delta, Length, Position, View
+from clonos.core.model.ids import ChannelId, SlotId
 from clonos.core.ports import Delivered
 from clonos.core.sessions import Receiving
 from clonos.core.snapshots import Snapshot

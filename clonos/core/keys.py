@@ -20,7 +20,7 @@ from uuid import UUID
 
 from xxhash import xxh3_64_intdigest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.core.values import ValueBeyondLimit, ValueMalformed
 from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clonos.core.deltas import Delta
 from clonos.core.hot_messages import Follow, Following
-from clonos.core.ids import ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.messages import Batch
+from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.ports import Emission
 from clonos.core.recovery import Live
 from clonos.core.sessions import cost_bytes

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from clonos.core.errors import EnvironmentFault
-from clonos.core.options import Options
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.options import Options
 
 SOFT_PERCENT = 80
 """Of ``inflight_disk_bytes`` and ``log_memory_bytes``: the soft limit; the hard one is at all of it."""

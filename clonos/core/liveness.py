@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from clonos.core.errors import InternalError
-from clonos.core.ids import COORDINATOR, SlotId
-from clonos.core.options import Options
+from clonos.core.model.errors import InternalError
+from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.model.options import Options
 
 GRACE_HEARTBEATS = 3
 """A slot whose connection to somebody broke and that is silent for so long is gone; a living one is heard before."""

@@ -12,8 +12,8 @@ import msgspec
 from clonos.core import messages as m
 from clonos.core.chain import Pieces
 from clonos.core.hosted import Hosted
-from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.journal import Journal
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports import Emission
 from clonos.core.shadow import Shadow
 from clonos.core.snapshots import Snapshot

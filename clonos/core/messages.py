@@ -16,7 +16,7 @@ from clonos.core.deltas import Delta as Delta
 from clonos.core.deltas import Length as Length
 from clonos.core.hot_messages import Follow as Follow
 from clonos.core.hot_messages import Following as Following
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]

@@ -13,9 +13,9 @@ import msgspec
 
 from clonos.core.decoding import DECODE_ERRORS, ObjectName
 from clonos.core.deltas import NUMBER, Count
-from clonos.core.errors import EnvironmentFault, JobError
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.plan import Plan
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.plan import Plan
 
 METADATA_FORMAT = 1
 """Format number of these bytes: an older one is read, a newer one is refused by name."""

@@ -15,8 +15,8 @@ import sys
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
-from clonos.core.errors import EnvironmentFault, JobError, PeerError
-from clonos.core.places import place_of
+from clonos.core.model.code_location import place_of
+from clonos.core.model.errors import EnvironmentFault, JobError, PeerError
 from clonos.core.values import decode_value, encode_value
 
 OUTCOME_BYTES_MAX: Final = 16 << 20

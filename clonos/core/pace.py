@@ -6,8 +6,8 @@ beforehand, so that a process which dies of its input names the element.
 
 from __future__ import annotations
 
-from clonos.core.ids import ChannelId
-from clonos.core.options import Options
+from clonos.core.model.ids import ChannelId
+from clonos.core.model.options import Options
 from clonos.core.ports import TaskPort
 
 COLUMNS_COST = 4

@@ -13,8 +13,8 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import NamedTuple
 
-from clonos.core.ids import CheckpointId, Incarnation, SlotId, TaskId
-from clonos.core.plan import Plan
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.plan import Plan
 
 NOWHERE = SlotId(-1)
 """The slot of a task that waits for one."""

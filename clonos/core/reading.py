@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 from clonos.core import determinants as d
 from clonos.core.chain import JournalledChain, WatchingChain
-from clonos.core.ids import ChannelId
 from clonos.core.journal import JournalReading
 from clonos.core.linger import Linger
-from clonos.core.plan import Vertex
+from clonos.core.model.ids import ChannelId
+from clonos.core.model.plan import Vertex
 from clonos.core.snapshots import Snapshot
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from contextvars import ContextVar, Token
 from hashlib import blake2b
 from typing import Protocol
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 
 
 class Recorder(Protocol):

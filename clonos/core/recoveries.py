@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clonos.core.coordination import Fault, JobFailed, Milestone
-from clonos.core.errors import InternalError
-from clonos.core.ids import Incarnation, TaskId
 from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskFailed, TaskStatus
+from clonos.core.model.errors import InternalError
+from clonos.core.model.ids import Incarnation, TaskId
 
 RAISED_MAX = 8
 """Exceptions that are remembered per task, latest last, to know a poison record again."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from clonos.core import messages as m
 from clonos.core.authorization import check_life, sender_name
 from clonos.core.chain import Kind
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import SlotId, TaskId
 from clonos.core.keeping import Keeper
 from clonos.core.mirrors import Standby
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.ports import SlotShell
 from clonos.core.shadow import Shadow
 

@@ -21,7 +21,6 @@ from clonos.core.coordination import (
 )
 from clonos.core.coordinator_state import CoordinatorState, Replaced
 from clonos.core.forming import check_slots, refuse
-from clonos.core.ids import COORDINATOR, FENCED, ViewNumber, term_of
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import (
     Accusation,
@@ -36,6 +35,7 @@ from clonos.core.messages import (
     Trigger,
     View,
 )
+from clonos.core.model.ids import COORDINATOR, FENCED, ViewNumber, term_of
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
     advance_checkpoints,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.ids import ChannelId, CheckpointId
+from clonos.core.model.ids import ChannelId, CheckpointId
 
 if TYPE_CHECKING:
     from clonos.core.inflight_log import InflightLog

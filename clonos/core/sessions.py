@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.coverage import Coverage
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.messages import Batch, Delta, Length, Position, Statement
-from clonos.core.plan import Channel
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
+from clonos.core.model.plan import Channel
 from clonos.core.snapshots import Snapshot
 
 MESSAGE_OVERHEAD_BYTES = 64

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec import structs
 
 from clonos.core.chain import Pieces
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import Snapshotted, StandbyUpdate
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.snapshots import Snapshot
 
 

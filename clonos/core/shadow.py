@@ -18,9 +18,9 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Pieces
 from clonos.core.deltas import Delta
 from clonos.core.hot_messages import Follow, Following
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId
 from clonos.core.inflight_log import InflightLog
 from clonos.core.messages import Completed, Placement, StandbyUpdate, TaskFailed
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId
 from clonos.core.ports import Activation, Delivered, Emission, Followed, TaskHandle
 from clonos.core.sessions import Receiving, cost_bytes
 from clonos.core.snapshots import Restored, Snapshot

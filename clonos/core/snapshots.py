@@ -10,8 +10,8 @@ from msgspec import structs
 
 from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.deltas import Count
-from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 
 if TYPE_CHECKING:
     from clonos.core.chain import Mirror

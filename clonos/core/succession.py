@@ -14,10 +14,10 @@ from clonos.core import checkpoints, liveness, recoveries, views
 from clonos.core.coordination import Alarm, Fault, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.domains import depth_problem, what_is_not_survived
-from clonos.core.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.ledger import NOBODY
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.messages import Approaching, LogLost, TaskFailed, TaskStatus, View
+from clonos.core.model.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
 
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000

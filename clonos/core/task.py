@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, cast
 
 from clonos.core import determinants as d
 from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.options import Options
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.pace import Pace
-from clonos.core.plan import Plan
 from clonos.core.ports import Activation, Delivered, Emission, Finished, Followed, Journalled, TaskPort, Triggered
 from clonos.core.reading import Reading
 from clonos.core.recorder import running

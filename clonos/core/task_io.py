@@ -10,9 +10,9 @@ from typing import Any
 from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
 from clonos.core.column_keys import split_columns
-from clonos.core.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.keys import Router
-from clonos.core.plan import Channel, Edge, Partitioning, Plan
+from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
+from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports import Delivered, Output
 from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import Snapshot

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.errors import MessageMalformed
 from clonos.core.messages import Message
+from clonos.core.model.errors import MessageMalformed
 
 MESSAGE_BYTES_MAX = 512 << 20
 """Limit of an encoded message without its payload."""

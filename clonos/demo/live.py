@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clonos.core.ids import view_name
+from clonos.core.model.ids import view_name
 from clonos.demo.kills import step_of
 from clonos.demo.wordcount import ASK
 from clonos.status import Status

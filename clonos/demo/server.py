@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 
 BANNED_SHARE = 0.3
 HEAD_BYTES_MAX = 64 << 10

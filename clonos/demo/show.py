@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.demo.kills import Kill, Kills, Kind
 from clonos.demo.live import Display
 from clonos.demo.report import Outputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json

@@ -9,7 +9,7 @@ from socket import AF_INET, AF_INET6, SOCK_DGRAM, gethostbyname, gethostname, so
 
 import zmq
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.curve import ZAP_DOMAIN, KeyPair
 from clonos.io.frames import FRAME_BYTES_MAX
 

@@ -6,8 +6,8 @@ import struct
 
 import lz4.block
 
-from clonos.core.errors import MessageMalformed
-from clonos.core.options import Compression
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.options import Compression
 
 IS_COMPRESSED = 1 << 7
 """Flag of a frame whose payload is compressed."""

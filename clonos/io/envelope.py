@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 
 OBJECT_FORMAT = 1

@@ -14,7 +14,7 @@ import socket
 
 import msgspec
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 
 CONNECT_TIMEOUT_S = 1.0
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, SlotId
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.values.limits import BATCH_BYTES_MAX
 from clonos.core.wire import MESSAGE_BYTES_MAX, WIRE_FORMAT
 

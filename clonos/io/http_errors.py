@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 
 SHOWN_CHARACTERS_MAX: Final = 500
 

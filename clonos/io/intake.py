@@ -13,9 +13,9 @@ from typing import Protocol
 
 import zmq
 
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import SlotId
 from clonos.core.messages import Message, Register
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import SlotId
 from clonos.core.wire import decode_message
 from clonos.io.compression import IS_COMPRESSED, decompress
 from clonos.io.connection import PROBE

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from clonos.core.ids import SlotId
+from clonos.core.model.ids import SlotId
 from clonos.io.connection import Change, Connection, Phase
 from clonos.io.frames import Packet, slot_name
 from clonos.io.rate_limited_log import RateLimitedLog

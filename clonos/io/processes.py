@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.nursery import HEADER
 from clonos.io.providers import Listener, SlotEnded
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import cloudpickle
 import msgspec
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.struct_classes import reduce_struct
 
 UNPICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError)

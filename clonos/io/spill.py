@@ -20,7 +20,7 @@ from typing import Final
 
 import xxhash
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.fault_points import FaultPoints
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 

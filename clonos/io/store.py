@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.cloud_files import CloudFiles
 from clonos.io.entropy import random_bytes, random_hash_seed
 from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces

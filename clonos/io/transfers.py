@@ -5,8 +5,8 @@ Pieces are held for known senders only (``Intake`` asks first), and until their 
 
 from __future__ import annotations
 
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import SlotId
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import SlotId
 from clonos.core.wire import MESSAGE_BYTES_MAX
 from clonos.io.frames import OF_MESSAGE, PIECES_MAX, Head, slot_name
 

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import zmq
 
-from clonos.core.ids import SlotId
 from clonos.core.messages import Answer, Batch, Follow, Following, Message, Position, StandbyUpdate, Statement
-from clonos.core.options import Compression
+from clonos.core.model.ids import SlotId
+from clonos.core.model.options import Compression
 from clonos.core.wire import encode_message
 from clonos.io.binding import Binding, BindingRefused, bind_router
 from clonos.io.compression import Compressor, applies_between

@@ -13,10 +13,10 @@ import msgspec
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions, Settings
 from clonos.core import coordination as c
-from clonos.core.errors import JobError
-from clonos.core.ids import CheckpointId
 from clonos.core.metadata import CheckpointMetadata, MetadataMalformed, check_resumable, decode_metadata
-from clonos.core.plan import Plan
+from clonos.core.model.errors import JobError
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.plan import Plan
 from clonos.io.entropy import random_hash_seed
 from clonos.io.fault_points import armed
 from clonos.io.object_files import ObjectMissing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.wall_clock import wall_ns
 from clonos.status import Status
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import TaskId
-from clonos.core.plan import Plan
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Plan
 from clonos.core.recoveries import Recovery
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.config import RunOptions, Settings, SlotKind
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.binding import Binding
 from clonos.io.entropy import random_bytes
 from clonos.io.local_folder import LocalFolder, default_root, sweep

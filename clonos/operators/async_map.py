@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, cast
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.core.outcomes import decode_outcome
 from clonos.core.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.errors import EnvironmentFault, JobError
 from clonos.core.keys import EncodedKey, key_of, state_keys
+from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.values import Column, column_of, decode_rows, rows_of
 
 CHANGES_FORMAT: Final = 2

@@ -12,8 +12,8 @@ from clonos.core.chain import ChainContext, Collector
 from clonos.core.column_keys import keys_of
 from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.deltas import Count
-from clonos.core.errors import InternalError
 from clonos.core.keys import KeyUnsupported, encode_key
+from clonos.core.model.errors import InternalError
 from clonos.core.values import ValueBeyondLimit
 from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
 from clonos.operators.operator import Operator, Scope

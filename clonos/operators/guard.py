@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from clonos.core.chain import Collector, FailedAt, StepFailed
-from clonos.core.errors import ClonosError, EnvironmentFault
-from clonos.core.places import place_of
+from clonos.core.model.code_location import place_of
+from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 
 RECORD_CHARACTERS_MAX: Final = 500

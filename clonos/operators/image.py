@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.values import register, registered
 from clonos.io.shipping import pickled
 from clonos.operators.chain import OperatorChain, VertexImage

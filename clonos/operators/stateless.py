@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.operators.connect import RecordBatch
 from clonos.operators.guard import RAISED
 from clonos.operators.operator import Operator

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Final
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 
 JAVA_NEEDED: Final = 17
 ANSWER_TIMEOUT_S: Final = 60.0

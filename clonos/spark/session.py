@@ -25,7 +25,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.entropy import random_bytes
 from clonos.spark.java import check_java
 

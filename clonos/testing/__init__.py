@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.core.errors import ExtraMissing
+from clonos.core.model.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from clonos.testing.crashes import crash_test as crash_test

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypedDict, Unpack, cast
 from urllib.parse import urlencode, urljoin, urlsplit
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
 from clonos.io.http_errors import HttpRequestInvalid, shown_url
 from clonos.io.http_requests import SAFE_METHODS

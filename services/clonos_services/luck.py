@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.core.recorder import Recorder
 
 NAMES_PER_EPOCH_MAX: Final = 100_000

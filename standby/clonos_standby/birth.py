@@ -9,7 +9,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from clonos.core.ids import SlotId
+from clonos.core.model.ids import SlotId
 from clonos.core.wire import WIRE_FORMAT
 from clonos.io.binding import Binding
 

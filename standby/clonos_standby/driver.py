@@ -21,9 +21,9 @@ import cloudpickle
 from clonos.core import coordination as c
 from clonos.core.admission import check_for_coordinator
 from clonos.core.coordinator import Coordinator
-from clonos.core.errors import EnvironmentFault
-from clonos.core.ids import COORDINATOR, SlotId
 from clonos.core.messages import Logged, Message, Register, Warned
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.printable import escaped, indented
 from clonos.io.binding import Binding
 from clonos.io.curve import new_keys

@@ -18,8 +18,8 @@ from clonos.core.coordination import (
     WriteMetadata,
     WriteOutcome,
 )
-from clonos.core.errors import EnvironmentFault
 from clonos.core.metadata import encode_metadata
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import StoreFailed
 from clonos.io.store import CheckpointStore

@@ -21,7 +21,6 @@ from threading import Thread
 
 from clonos.core.admission import check_for_slot
 from clonos.core.chain import Mirror, Pieces
-from clonos.core.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.messages import (
     Batch,
     Keep,
@@ -34,6 +33,7 @@ from clonos.core.messages import (
     View,
     Warned,
 )
+from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
 from clonos.core.recorder import confined_services
 from clonos.core.slot import Slot

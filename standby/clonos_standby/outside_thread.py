@@ -13,10 +13,10 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 
 from clonos.core.chain import Kind
-from clonos.core.errors import ClonosError, EnvironmentFault
 from clonos.core.failures import failure_of
-from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.messages import TaskFailed
+from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.recorder import Suspended
 from clonos.core.slot import Slot
 from clonos.core.values import decode_columns, decode_rows

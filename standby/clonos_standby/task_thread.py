@@ -14,8 +14,8 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from clonos.core.failures import describe_failure, failure_of
-from clonos.core.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.messages import TaskFailed
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.ports import Activation, Command, Emission, Finished, GateMoved, Stopped, TaskStopped
 from clonos.core.room import Room
 from clonos.core.slot import Slot

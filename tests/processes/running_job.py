@@ -12,9 +12,9 @@ from pathlib import Path
 from clonos.api.graph import JobGraph
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import TaskId
 from clonos.core.metadata import decode_metadata
-from clonos.core.options import Options
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
 from clonos.io.binding import Binding
 from clonos.io.local_folder import LocalFolder
 from clonos.io.processes import ProcessSlots

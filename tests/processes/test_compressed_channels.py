@@ -12,7 +12,7 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, values
 from clonos.core import coordination as c
-from clonos.core.options import Compression, Options
+from clonos.core.model.options import Compression, Options
 from tests.processes.cutting_proxy import Proxy
 from tests.processes.running_job import running
 

@@ -22,8 +22,8 @@ from clonos.api.windows import Tumbling
 from clonos.connectors import collect, sqlite
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
 from clonos.operators.descriptors import ValueState
 from clonos.operators.process import Context
 from clonos_chaos.ambush import Ambush, Trap

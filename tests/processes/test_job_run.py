@@ -13,7 +13,7 @@ import pytest
 
 from clonos.connectors import collect, files, values
 from clonos.core.coordination import Ending
-from clonos.core.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.store import NothingToResume, StoreInUse
 from clonos.job import Job, JobCrashed
 from clonos.status import Phase

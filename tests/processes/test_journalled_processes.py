@@ -16,8 +16,8 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import collect, sockets, sqlite
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
 from tests.processes.line_server import LineServer
 from tests.processes.running_job import RunningJob, running
 

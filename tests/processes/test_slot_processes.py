@@ -19,9 +19,9 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import collect, files, sqlite, values
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import TaskId
 from clonos.core.liveness import NANOSECONDS, Alive
-from clonos.core.options import Options
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
 from clonos_services import random
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import RunningJob, running

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clonos.core import coordination as c
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from tests.processes.cutting_proxy import through_proxy
 from tests.processes.running_job import running
 from tests.processes.test_slot_processes import DrawingJob, is_calm, wait_for_checkpoint

@@ -12,8 +12,8 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
 from clonos.core import coordination as c
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
 from clonos.io.object_files import LocalFiles
 from clonos_chaos.ambush import Ambush
 from tests.processes.gated_source import Gate, GatedNumbers

@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 from pyspark import SparkContext
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.providers import SlotEnded
 from clonos.spark.session import OwnContext, context_of
 from clonos.spark.slots import SparkSlots

@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 
-from clonos.core.errors import ClonosError, EnvironmentFault, InternalError, JobError, PeerError
+from clonos.core.model.errors import ClonosError, EnvironmentFault, InternalError, JobError, PeerError
 from tests.tidy.source import PACKAGE_FOLDERS
 
 BASES = (JobError, EnvironmentFault, PeerError, InternalError)

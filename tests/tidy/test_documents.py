@@ -22,7 +22,7 @@ import pytest
 
 import clonos
 from clonos import cli, config
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from tests.tidy.error_classes import error_classes
 from tests.tidy.source import ROOT, sources
 

@@ -10,7 +10,7 @@ import pytest
 from clonos.core import hosted as hosted_module
 from clonos.core.coordination import Milestone
 from clonos.core.hosted import Hosted
-from clonos.core.ids import ChannelId, TaskId
+from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports import Emission
 from clonos_chaos.aims import Aim
 from clonos_chaos.clockwork import MILLISECOND_NS

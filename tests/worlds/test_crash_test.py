@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, sqlite, values
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
 from clonos_chaos import user_world
 from tests.tidy.source import PACKAGE_FOLDERS

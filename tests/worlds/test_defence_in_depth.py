@@ -15,8 +15,8 @@ import pytest
 
 from clonos.core.gather import Gathering, Holder
 from clonos.core.hosted import Hosted
-from clonos.core.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.messages import Answer, Batch, Delta, Position, Question, View
+from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.recovery import Live, Recovering, Replaying, Stalled
 from clonos.core.sessions import Receiving
 from clonos.core.values import encode_rows

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.leads import Leads
 from clonos.core.messages import Completed, Follow, View
+from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.ports import Emission
 from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow

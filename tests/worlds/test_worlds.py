@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.ids import SlotId
+from clonos.core.model.ids import SlotId
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.seeds import Tally
 from clonos_chaos.sim_slot import SimSlot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.errors import JobError, PeerError
+from clonos.core.model.errors import JobError, PeerError
 
 
 class ValueUnsupported(JobError):

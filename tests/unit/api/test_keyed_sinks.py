@@ -11,8 +11,8 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import KeyedStream, Stream
 from clonos.api.windows import Tumbling
 from clonos.connectors import sqlite
-from clonos.core.options import Options
-from clonos.core.plan import Partitioning, Plan
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Partitioning, Plan
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.samples import ColumnsGiven
 

@@ -14,8 +14,8 @@ from clonos.api.windows import Tumbling
 from clonos.connectors import files
 from clonos.connectors.faults import InputForeign
 from clonos.connectors.file_splits import decode_split, encode_split
-from clonos.core.options import Options, StandbyKind
-from clonos.core.plan import Plan
+from clonos.core.model.options import Options, StandbyKind
+from clonos.core.model.plan import Plan
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.samples import ColumnsGiven, Files
 

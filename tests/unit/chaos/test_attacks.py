@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from clonos.core import wire
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, SlotId
 from clonos.core.messages import Logged, Message, SlotStatus, Warned
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.io.curve import KeyPair
 from clonos_chaos.attack_keys import Peer, Thief, read_loot
 from clonos_chaos.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot

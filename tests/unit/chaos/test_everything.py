@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos import everything
 from clonos_chaos.cli import everything as run_command
 from clonos_chaos.everything import RUNS_FILE, SUMMARY_FILE, Wanted, run_everything, tasks_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.hosts import Hosts, HostsRefused
 from clonos_chaos.runner_processes import ProcessRun
 from clonos_chaos.scenario_file import find_scenario, read_scenarios

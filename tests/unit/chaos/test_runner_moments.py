@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.fault_points import FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
 from clonos_chaos.ambush import Ambush

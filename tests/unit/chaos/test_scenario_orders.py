@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.scenario_job import make_job
 from clonos_chaos.scenario_orders import IN_DOUBT, judge
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.runner_processes import ProcessRun
 from clonos_chaos.runner_simulated import refusal, run_simulated
 from clonos_chaos.scenario import Scenario

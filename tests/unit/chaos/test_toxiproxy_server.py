@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos import toxiproxy_server
 from clonos_chaos.toxiproxy_server import (
     CACHE_VARIABLE,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos_chaos.runner_victims import Shape, choose, steps_of
 from clonos_chaos.scenario import Fault, Kind, Moment, Pattern
 

@@ -7,7 +7,7 @@ import pytest
 
 import clonos
 from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, load_job, main
-from clonos.core.errors import EnvironmentFault, InternalError, JobError, PeerError
+from clonos.core.model.errors import EnvironmentFault, InternalError, JobError, PeerError
 from clonos.job import Job
 
 ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"

@@ -20,8 +20,8 @@ from clonos.config import (
     settle,
     size_bytes,
 )
-from clonos.core.errors import JobError
-from clonos.core.options import Compression, Options, SpillPolicy
+from clonos.core.model.errors import JobError
+from clonos.core.model.options import Compression, Options, SpillPolicy
 
 NO_FILE = Path("no-such-file.toml")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.io.shipping import own_modules, pack
 
 ROOT = Path(__file__).parents[3]

@@ -21,7 +21,7 @@ from clonos.connectors.faults import (
 )
 from clonos.connectors.file_sinks import FileSink
 from clonos.connectors.json_files import JsonFiles
-from clonos.core.errors import InternalError
+from clonos.core.model.errors import InternalError
 from clonos.operators.connect import ImmediateSink, TransactionalSink
 from tests.unit.connectors.reading import read_all
 from tests.unit.connectors.writing import JOB, part_of, writer_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clonos.connectors import dbapi, sqlite, tables
 from clonos.connectors.faults import ConnectorMisused, RowNotWritable, TableRefused, TableUnavailable
 from clonos.connectors.table_statements import Dialect
-from clonos.core.errors import InternalError
+from clonos.core.model.errors import InternalError
 from clonos.operators.connect import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
 from tests.tidy.source import ROOT
 from tests.unit.connectors.table_samples import JOB, Unruly, identity

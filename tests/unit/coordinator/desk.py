@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.messages import (
     Accusation,
     Completed,
@@ -23,8 +22,9 @@ from clonos.core.messages import (
     View,
 )
 from clonos.core.metadata import CheckpointMetadata
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 
 MILLISECOND_NS = 1_000_000
 EffectKind = TypeVar("EffectKind")

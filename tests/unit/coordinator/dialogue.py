@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clonos.core import coordination as c
-from clonos.core.ids import CheckpointId, SlotId, view_name
 from clonos.core.messages import Completed, Hold, Message, Placement, Release, Trigger, View
-from clonos.core.options import Options
+from clonos.core.model.ids import CheckpointId, SlotId, view_name
+from clonos.core.model.options import Options
 from clonos.core.wire import decode_message, encode_message
 from tests.unit.coordinator.desk import Desk, chain_plan
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.ids import CheckpointId, SlotId, TaskId
 from clonos.core.messages import (
     Accusation,
     Completed,
@@ -28,8 +27,9 @@ from clonos.core.messages import (
     View,
 )
 from clonos.core.metadata import CheckpointMetadata
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.ids import CheckpointId, SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from tests.unit.coordinator.desk import NO_VIEW, START, chain_plan
 
 MILLISECOND_NS = 1_000_000

@@ -7,9 +7,9 @@ import pytest
 
 from clonos.core import coordination as c
 from clonos.core import messages as m
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
-from clonos.core.options import Options
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
+from clonos.core.model.options import Options
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind
 
 LIFE = Incarnation(view_number(1, 1))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.metadata import (
     METADATA_FORMAT,
     CheckpointMetadata,
@@ -20,6 +19,7 @@ from clonos.core.metadata import (
     metadata_of_start,
     plan_fingerprint,
 )
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from tests.unit.coordinator.desk import chain_plan
 
 NAMES_ASTRAY = (

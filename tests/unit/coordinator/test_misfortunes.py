@@ -6,9 +6,9 @@ import pytest
 from msgspec import structs
 
 from clonos.core import coordination as c
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, Approaching, Noted
-from clonos.core.options import Options
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.options import Options
 from clonos.core.recoveries import (
     BACKLOGS_REMEMBERED,
     DEATHS_OF_POISON,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core import coordination as c
-from clonos.core.ids import FENCED, Incarnation, SlotId, term_of, view_number
 from clonos.core.messages import LogLost, Register, Release
-from clonos.core.options import Options
+from clonos.core.model.ids import FENCED, Incarnation, SlotId, term_of, view_number
+from clonos.core.model.options import Options
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 

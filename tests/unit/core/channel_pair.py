@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Kind
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.inflight_log import InflightLog
 from clonos.core.messages import Batch, Position, Statement
-from clonos.core.options import Options
-from clonos.core.plan import Channel
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Channel
 from clonos.core.ports import SpillStore
 from clonos.core.sessions import Receiving, Sending, cost_bytes
 from tests.unit.core.plans import number

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from clonos.core.chain import Kind
 from clonos.core.determinants import LogReader
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.ports import Activation, Command, Delivered, Emission, Finished, TaskPort, TaskStopped, Triggered
 from clonos.core.room import UNLIMITED
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot

@@ -6,8 +6,8 @@ from clonos.core import messages as m
 from clonos.core import wire
 from clonos.core.chain import Kind, Mirror, Pieces
 from clonos.core.determinants import NAMES, LogReader
-from clonos.core.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
-from clonos.core.plan import Plan
+from clonos.core.model.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.model.plan import Plan
 from clonos.core.ports import Activation, Command, Delivered, Intakes, Journalled, SlotShell, SpillStore, TaskHandle
 from clonos.core.snapshots import Snapshot, decode_snapshot
 from tests.unit.core.channel_pair import NoDisk

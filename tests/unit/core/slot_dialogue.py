@@ -18,8 +18,8 @@ from clonos.core import determinants as d
 from clonos.core import messages as m
 from clonos.core import wire
 from clonos.core.chain import Kind
-from clonos.core.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
-from clonos.core.options import Options
+from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.model.options import Options
 from clonos.core.ports import Emission, Output
 from clonos.core.slot import Slot
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload

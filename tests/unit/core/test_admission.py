@@ -10,8 +10,17 @@ import pytest
 from clonos.core import messages as m
 from clonos.core.admission import check_for_coordinator, check_for_slot
 from clonos.core.deltas import COUNT_MAX
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, journal_of
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import (
+    COORDINATOR,
+    ChannelId,
+    CheckpointId,
+    Incarnation,
+    SlotId,
+    TaskId,
+    ViewNumber,
+    journal_of,
+)
 from tests.unit.core.plans import chain_of, number, placement, view
 from tests.unit.core.slot_dialogue import Dialogue
 

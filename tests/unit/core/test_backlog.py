@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.ids import ChannelId, CheckpointId, SlotId
 from clonos.core.messages import BACKLOG_ELEMENTS
-from clonos.core.options import Options
+from clonos.core.model.ids import ChannelId, CheckpointId, SlotId
+from clonos.core.model.options import Options
 from clonos.core.ports import Emission
 from clonos.core.sessions import cost_bytes
 from tests.unit.core.plans import shuffle

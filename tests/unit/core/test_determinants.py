@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core import determinants as d
-from clonos.core.errors import LogMalformed
+from clonos.core.model.errors import LogMalformed
 
 INPUTS_MAX: Final = 40_000
 

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from clonos.core.coordination import Fault, JobFailed
-from clonos.core.errors import ClonosError
+from clonos.core.model.errors import ClonosError
 from tests.tidy.error_classes import error_classes
 
 SAMPLES: dict[str, object] = {

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from clonos.core.chain import FailedAt, StepFailed
-from clonos.core.errors import ClonosError, EnvironmentFault, JobError
 from clonos.core.failures import (
     ERROR_CHARACTERS_MAX,
     NOWHERE,
@@ -16,7 +15,8 @@ from clonos.core.failures import (
     describe_failure,
     failure_of,
 )
-from clonos.core.ids import Incarnation, TaskId
+from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
+from clonos.core.model.ids import Incarnation, TaskId
 
 LIFE = TaskId(3), Incarnation(7)
 STEP = (2, 100, 10)  # of channel 2, ten elements from number 100 on

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow
 import pytest
 
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos.core.pace import Pace
 from clonos.core.room import UNLIMITED, Room
 from clonos.core.sessions import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from clonos.core.errors import LogDiverged
 from clonos.core.gather import (
     Gathering,
     Holder,
@@ -18,8 +17,9 @@ from clonos.core.gather import (
     join_pieces,
     recovered_logs,
 )
-from clonos.core.ids import SlotId, TaskId
 from clonos.core.messages import Delta, View
+from clonos.core.model.errors import LogDiverged
+from clonos.core.model.ids import SlotId, TaskId
 from tests.unit.core.plans import chain_of, number, placement, view
 
 PLAN = chain_of(4)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.ids import Incarnation, SlotId, TaskId
 from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd, Requirement
 from clonos.core.messages import Keep, Kept, Length
+from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from tests.unit.core.channel_pair import inflight_log
 from tests.unit.core.plans import chain_of
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.ids import ChannelId, Incarnation, TaskId
 from clonos.core.messages import TaskFailed
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports import Emission
 from clonos.core.slot import Slot
 from tests.unit.core.plans import number

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from clonos.core import messages as m
 from clonos.core import wire
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from tests.unit.coordinator.test_metadata import NAMES_ASTRAY
 
 KINDS: tuple[type[m.Message], ...] = get_args(m.Message)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.slot import Slot
 from tests.unit.core.plans import number, placement, view
 from tests.unit.core.recording_shell import RecordingShell

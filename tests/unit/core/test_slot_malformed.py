@@ -9,8 +9,8 @@ import pytest
 
 from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from tests.unit.core.plans import number
 from tests.unit.core.slot_dialogue import Dialogue
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.snapshots import (
     SNAPSHOT_FORMAT,
     Snapshot,

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from clonos.core import determinants as d
-from clonos.core.errors import ReplayDiverged
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.errors import ReplayDiverged
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from tests.unit.core.lives import (
     END,
     Job,

@@ -12,9 +12,9 @@ import pytest
 
 from clonos.core import determinants as d
 from clonos.core.chain import ChainContext, Mirror
-from clonos.core.ids import TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.task_log import ServiceWhileOpening
 from tests.unit.core.lives import (
     END,

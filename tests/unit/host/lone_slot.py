@@ -7,8 +7,8 @@ from typing import Any
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, values
-from clonos.core.ids import SlotId
-from clonos.core.options import Options
+from clonos.core.model.ids import SlotId
+from clonos.core.model.options import Options
 from clonos.core.slot import Slot
 from clonos.operators.image import JobImage
 from clonos_standby.inbox import Inbox

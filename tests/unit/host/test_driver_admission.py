@@ -10,8 +10,8 @@ import pytest
 
 from clonos.core import coordination as c
 from clonos.core import messages as m
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.io.binding import Binding
 from clonos.io.store import CheckpointStore
 from clonos_standby.birth import SlotBirth

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clonos.core.ids import CheckpointId
 from clonos.core.metadata import MetadataMalformed, encode_metadata, metadata_of_start
+from clonos.core.model.ids import CheckpointId
 from clonos.io.store import CheckpointStore
 from clonos.job.launch import _metadata
 from tests.unit.host.lone_slot import small_image

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from clonos.core.chain import Kind
-from clonos.core.errors import EnvironmentFault, JobError
-from clonos.core.ids import ChannelId, TaskId
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.recorder import confined_services
 from clonos.core.values import encode_rows
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration

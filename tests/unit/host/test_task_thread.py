@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports import Activation, GateMoved, TaskStopped, Triggered
 from clonos.io.wall_clock import SlewedClock
 from clonos_standby import task_thread

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from clonos.core.ids import ChannelId
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.inflight_log import Chunk, InflightLog
-from clonos.core.options import Options, SpillPolicy
+from clonos.core.model.ids import ChannelId
+from clonos.core.model.options import Options, SpillPolicy
 
 Work = tuple[str, int, list[bytes]]
 

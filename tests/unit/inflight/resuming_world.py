@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from clonos.core import coordination as c
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES
 from clonos_chaos.sim_coordinator import SimCoordinator
 from clonos_chaos.world import World, draw_options

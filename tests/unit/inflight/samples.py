@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
-from clonos.core.options import Options
-from clonos.core.plan import Plan
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.ports import Emission, Output, SpillStore
 from clonos.core.slot import Slot
 from tests.unit.core.plans import number, placement, shuffle, view

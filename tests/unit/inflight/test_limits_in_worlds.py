@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from clonos.core.options import SpillPolicy
+from clonos.core.model.options import SpillPolicy
 from clonos_chaos.world import WorldFailed
 from tests.unit.inflight.resuming_world import ResumingWorld
 

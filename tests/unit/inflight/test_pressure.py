@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core import messages as m
-from clonos.core.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.limits import HEADROOM_BYTES
-from clonos.core.options import SpillPolicy
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
+from clonos.core.model.options import SpillPolicy
 from clonos.core.ports import Emission, Output
 from clonos.core.pressure import HOLD_HEARTBEATS
 from tests.unit.core.plans import chain_of, placement, view

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.ids import ChannelId, CheckpointId
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.inflight_log import InflightLog
-from clonos.core.options import SpillPolicy
+from clonos.core.model.ids import ChannelId, CheckpointId
+from clonos.core.model.options import SpillPolicy
 from clonos.io.fault_points import FaultPoints
 from clonos.io.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
 from clonos_chaos.ambush import Ambush

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.core import wire
-from clonos.core.errors import MessageMalformed
 from clonos.core.messages import Batch
-from clonos.core.options import Compression
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.options import Compression
 from clonos.io.compression import (
     COMPRESSED_BYTES_MIN,
     CONTENT_BYTES_MAX,

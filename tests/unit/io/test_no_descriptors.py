@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clonos.core import messages as m
-from clonos.core.ids import SlotId, ViewNumber
+from clonos.core.model.ids import SlotId, ViewNumber
 from tests.unit.io.transports import poll_turns, poll_until
 
 

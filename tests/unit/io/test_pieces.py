@@ -13,8 +13,8 @@ import zmq
 
 from clonos.core import messages as m
 from clonos.core import wire
-from clonos.core.errors import MessageMalformed
-from clonos.core.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.io import frames, transfers, transport
 from clonos.io.curve import KeyPair, new_keys
 from clonos.io.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack

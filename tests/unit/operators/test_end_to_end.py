@@ -13,7 +13,7 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks
 from clonos.operators.process import Context

@@ -10,7 +10,7 @@ import pytest
 from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.core.chain import StepFailed
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos.operators.changes import StateUnsupported
 from clonos.operators.descriptors import BadStateName, ListState, ValueState
 from clonos.operators.instants import BadInstant, from_instant, to_instant

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos.operators.descriptors import ListState, MapState, ValueState
 from clonos.operators.instants import from_instant
 from clonos.operators.process import Context

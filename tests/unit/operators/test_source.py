@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.chain import ChainContext
-from clonos.core.errors import EnvironmentFault, InternalError
+from clonos.core.model.errors import EnvironmentFault, InternalError
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.source import (
     ALL_READ,

@@ -16,7 +16,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
-from clonos.core.options import Options
+from clonos.core.model.options import Options
 from clonos.operators.instants import from_instant
 from clonos.operators.windows import WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from clonos.core.errors import JobError
+from clonos.core.model.errors import JobError
 from clonos.core.recorder import running
 from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
 from clonos.io.http_errors import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis.errors import InvalidArgument
 
 from clonos.core import outcomes
-from clonos.core.errors import ReplayDiverged
+from clonos.core.model.errors import ReplayDiverged
 from clonos.core.outcomes import (
     CallInDoubt,
     OutcomeMalformed,

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from clonos.core.errors import ExtraMissing
+from clonos.core.model.errors import ExtraMissing
 from tests.tidy.source import PACKAGE_FOLDERS
 
 WITHOUT = "import sys; sys.modules[sys.argv[1]] = None; "
@@ -23,7 +23,7 @@ def _run_without(module: str, program: str) -> subprocess.CompletedProcess[str]:
 def test_a_crash_test_without_greenlet_says_what_to_install() -> None:
     ended = _run_without("greenlet", "from clonos.testing import crash_test")
     sentence = str(ExtraMissing("clonos.testing.crash_test", "greenlet", "testing"))
-    assert ended.stderr.splitlines()[-1] == f"clonos.core.errors.ExtraMissing: {sentence}"
+    assert ended.stderr.splitlines()[-1] == f"clonos.core.model.errors.ExtraMissing: {sentence}"
     assert sentence.endswith("is not installed: pip install 'clonos[testing]'.")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clonos import CallInDoubt, Tumbling, ValueState, clock, http, random, service
-from clonos.core.errors import ReplayDiverged
+from clonos.core.model.errors import ReplayDiverged
 from clonos.testing import Harness, HarnessMisused, OutputDiverged
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from clonos.core.ids import OUTSIDE, ChannelId, TaskId
+from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId
 
 
 class Partitioning(StrEnum):
