@@ -19,11 +19,14 @@ from benchmarks import plots
 from benchmarks.comparing import Session
 from benchmarks.tally import WrongResult
 from clonos.core import coordination as c
-from clonos.core import messages as m
 from clonos.core.coordinator import Coordinator
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.wire.channel_messages import Batch, Position
+from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, TaskStatus, View
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Question
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work
 from clonos_chaos.fuzz_jobs import FuzzJob
@@ -39,7 +42,7 @@ KILL_NS: Final = 300 * MILLISECOND_NS
 TASKS_OF_TICK: Final = 2_000
 TICKS: Final = 80
 TICK_NS: Final = 100 * MILLISECOND_NS
-RECOVERY_MESSAGES: Final = (m.Question, m.Answer, m.View)
+RECOVERY_MESSAGES: Final = (Question, Answer, View)
 SETTINGS: Final = Settings(
     step_ns_max=20 * MILLISECOND_NS,
     network_ns_max=MILLISECOND_NS // 5,
@@ -133,9 +136,9 @@ def _listen(world: World, counted: Counted) -> None:
     machine = world.coordinator.machine
     send, handle = world.network.send, machine.handle
 
-    def counting(sender: int, receiver: int, message: m.Message, payload: Any) -> None:
+    def counting(sender: int, receiver: int, message: Message, payload: Any) -> None:
         counted.messages[type(message).__name__] += 1
-        if isinstance(message, m.Batch | m.Position):
+        if isinstance(message, Batch | Position):
             counted.delta_bytes += sum(len(delta.data) for delta in message.deltas)
         if counted.killed_ns and not counted.replayed_ns:
             counted.recovery_messages += isinstance(message, RECOVERY_MESSAGES)
@@ -177,7 +180,7 @@ def _beats_ms() -> tuple[list[float], list[float]]:
     machine = Coordinator(Plan("growth", vertices, edges, TASKS_OF_TICK, 1), Options())
     machine.handle(c.Begin(1, "growth", TASKS_OF_TICK))
     for slot in map(SlotId, range(1, TASKS_OF_TICK + 1)):
-        register = m.Register(slot, f"domain{slot}", "host", "", "", b"", "", slot, ())
+        register = Register(slot, f"domain{slot}", "host", "", "", b"", "", slot, ())
         machine.handle(c.Received(slot, register, 1))
     view = machine.view
     assert view is not None, "all slots that are needed have registered"
@@ -197,13 +200,11 @@ def _beats_ms() -> tuple[list[float], list[float]]:
     return statuses_ms, ticks_ms
 
 
-def _statuses(view: m.View) -> list[m.SlotStatus]:
+def _statuses(view: View) -> list[SlotStatus]:
     """Of all slots, when each has what the view says."""
-    said = {
-        address.slot: m.SlotStatus(address.slot, view.number, CheckpointId(0), (), (), ()) for address in view.slots
-    }
+    said = {address.slot: SlotStatus(address.slot, view.number, CheckpointId(0), (), (), ()) for address in view.slots}
     for one in view.placements:
-        task = m.TaskStatus(one.task, one.incarnation, "live", ((m.BACKLOG_ELEMENTS, 0),))
+        task = TaskStatus(one.task, one.incarnation, "live", ((BACKLOG_ELEMENTS, 0),))
         said[one.slot] = replace(said[one.slot], tasks=(*said[one.slot].tasks, task))
         for slot in one.standbys:
             said[slot] = replace(said[slot], standbys=(*said[slot].standbys, (one.task, CheckpointId(0))))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from clonos.core.chain import Kind
-from clonos.core.messages import Batch, Message
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.messages import Message
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World

@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.deltas import Delta, Length
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import (
+    Accusation,
+    Completed,
+    Hold,
+    Logged,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    TaskStatus,
+    Trigger,
+    View,
+    Warned,
+)
+from clonos.core.wire.log_delta import Delta, Length
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 
 FAR: Final = 1 << 40
 """A number that nothing of the job has reached."""
@@ -32,30 +50,30 @@ class Job(NamedTuple):
     channels: list[tuple[int, int]]
 
 
-def lies_to_slot(liar: SlotId, victim: SlotId, job: Job) -> Iterator[m.Message]:
+def lies_to_slot(liar: SlotId, victim: SlotId, job: Job) -> Iterator[Message]:
     """What only a coordinator says, what other slots say, and what nobody says.
 
     Nothing about the liar's own tasks: what a slot says of those is believed.
     """
-    yield m.Release(victim, "your neighbour says so")
-    yield m.View(view_number(LATER_TERM, 1), 1, "job", (), ())
-    yield m.Completed(CheckpointId(FAR), 1, ())
-    yield m.Hold(liar)
-    yield m.SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
+    yield Release(victim, "your neighbour says so")
+    yield View(view_number(LATER_TERM, 1), 1, "job", (), ())
+    yield Completed(CheckpointId(FAR), 1, ())
+    yield Hold(liar)
+    yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
     for seat in job.seats:
         task, life = TaskId(seat.task), Incarnation(seat.incarnation)
-        yield m.Trigger(task, life, CheckpointId(FAR), True)
-        yield m.Noted(task, life, 0, 0)
+        yield Trigger(task, life, CheckpointId(FAR), True)
+        yield Noted(task, life, 0, 0)
         if seat.slot == liar:
             continue
         delta = (Delta(task, 0, True, b"\xff" * 100),)
-        yield m.Question(task, life, ViewNumber(1), task, False)
-        yield m.Answer(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
-        yield m.Keep(task, life, True, delta)
-        yield m.Kept(task, life, SlotId(seat.slot), True, (Length(task, FAR),))
-        yield m.StandbyUpdate(task, life, CheckpointId(FAR), CheckpointId(-1), ())
-        yield m.Follow(task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), delta)
-        yield m.Following(task, life, SlotId(seat.slot), FAR, FAR)
+        yield Question(task, life, ViewNumber(1), task, False)
+        yield Answer(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
+        yield Keep(task, life, True, delta)
+        yield Kept(task, life, SlotId(seat.slot), True, (Length(task, FAR),))
+        yield StandbyUpdate(task, life, CheckpointId(FAR), CheckpointId(-1), ())
+        yield Follow(task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), delta)
+        yield Following(task, life, SlotId(seat.slot), FAR, FAR)
     for number, (sender, receiver) in enumerate(job.channels):
         channel = ChannelId(number)
         if job.seats[sender].slot != liar:
@@ -66,40 +84,40 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: Job) -> Iterator[m.Message]:
         yield from _as_sender(ChannelId(number), 1)
         yield _as_receiver(ChannelId(number), 1)
     lengths = tuple(Length(TaskId(number), FAR) for number in range(10_000))
-    yield m.Statement(ChannelId(0), ViewNumber(FAR), Incarnation(1), Incarnation(1), 1, 0, 0, 0, lengths)
+    yield Statement(ChannelId(0), ViewNumber(FAR), Incarnation(1), Incarnation(1), 1, 0, 0, 0, lengths)
 
 
-def _as_sender(channel: ChannelId, incarnation: int) -> Iterator[m.Message]:
+def _as_sender(channel: ChannelId, incarnation: int) -> Iterator[Message]:
     life = Incarnation(incarnation)
-    yield m.Batch(channel, life, life, 1, 0, 0, int(Kind.END), 1, CheckpointId(0), ())
-    yield m.Position(channel, life, life, 1, 0, FAR, FAR, ())
+    yield Batch(channel, life, life, 1, 0, 0, int(Kind.END), 1, CheckpointId(0), ())
+    yield Position(channel, life, life, 1, 0, FAR, FAR, ())
 
 
-def _as_receiver(channel: ChannelId, incarnation: int) -> m.Message:
+def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
     life = Incarnation(incarnation)
-    return m.Statement(channel, ViewNumber(1), life, life, FAR, FAR, FAR, FAR, ())
+    return Statement(channel, ViewNumber(1), life, life, FAR, FAR, FAR, FAR, ())
 
 
-def lies_to_coordinator(liar: SlotId, job: Job) -> Iterator[m.Message]:
+def lies_to_coordinator(liar: SlotId, job: Job) -> Iterator[Message]:
     """What slots say to each other, what other slots say, and what nobody says."""
-    yield m.Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, 0, 1, CheckpointId(0), ())
-    yield m.Release(liar, "to whom it may concern")
-    yield m.Completed(CheckpointId(FAR), 1, ())
-    yield m.Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
-    yield m.Warned(liar, FORGED, (("field", FORGED),))
-    yield m.Logged(liar, FAR, "no.logger.of.ours", FORGED)
+    yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, 0, 1, CheckpointId(0), ())
+    yield Release(liar, "to whom it may concern")
+    yield Completed(CheckpointId(FAR), 1, ())
+    yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
+    yield Warned(liar, FORGED, (("field", FORGED),))
+    yield Logged(liar, FAR, "no.logger.of.ours", FORGED)
     nowhere = ((TaskId(FAR), Incarnation(1)), (TaskId(-1), Incarnation(1)))
     riders = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)
-    yield m.SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), riders, nowhere, False, (TaskId(FAR),))
+    yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), riders, nowhere, False, (TaskId(FAR),))
     for seat in job.seats:
         task, life = TaskId(seat.task), Incarnation(seat.incarnation)
         if seat.slot == liar:
             continue
-        told = (m.TaskStatus(task, life, "lost", (("records_in", FAR),)),)
-        yield m.SlotStatus(liar, ViewNumber(1), CheckpointId(0), told, (), ())
-        yield m.Snapshotted(task, life, CheckpointId(FAR), ("../../etc/passwd",), FAR, (), True)
-        yield m.LogLost(task, life, ChannelId(0), 0, FAR)
-        yield m.TaskFailed(task, life, 0, 0, 1, "step", FORGED, FORGED, FORGED, True)
-        yield m.Approaching(task, life, 0, FAR)
-    yield m.Accusation(SlotId(FAR), SlotId(FAR), ViewNumber(1), True)
-    yield m.TaskFailed(TaskId(FAR), Incarnation(1), 0, 0, 1, "", "", "", "", True)
+        told = (TaskStatus(task, life, "lost", (("records_in", FAR),)),)
+        yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), told, (), ())
+        yield Snapshotted(task, life, CheckpointId(FAR), ("../../etc/passwd",), FAR, (), True)
+        yield LogLost(task, life, ChannelId(0), 0, FAR)
+        yield TaskFailed(task, life, 0, 0, 1, "step", FORGED, FORGED, FORGED, True)
+        yield Approaching(task, life, 0, FAR)
+    yield Accusation(SlotId(FAR), SlotId(FAR), ViewNumber(1), True)
+    yield TaskFailed(TaskId(FAR), Incarnation(1), 0, 0, 1, "", "", "", "", True)

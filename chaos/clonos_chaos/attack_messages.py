@@ -11,9 +11,11 @@ from typing import Final
 
 import zmq
 
-from clonos.core import messages as m
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
-from clonos.core.wire import encode_message
+from clonos.core.wire.codec import encode_message
+from clonos.core.wire.control_messages import Accusation, Register, Release
+from clonos.core.wire.messages import Message
+from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.curve import new_keys
 from clonos.io.frames import FRAME_BYTES_MAX, IS_PIECE, OF_MESSAGE, PIECE_BYTES, pack
 from clonos_chaos.attack_keys import Loot, Peer
@@ -63,7 +65,7 @@ def _connect(context: Context, address: str, server: bytes, public: bytes, secre
 def refused(addresses: list[str], until_s: float, server: bytes, count: Callable[[], None]) -> None:
     """Connects with this server key, empty for none at all, and goes on trying; each refusal counts."""
     keys = new_keys() if server else (b"", b"")
-    message = encode_message(m.Accusation(STRANGER, STRANGER, ViewNumber(1), True))
+    message = encode_message(Accusation(STRANGER, STRANGER, ViewNumber(1), True))
     with zmq.Context() as context, _connected(context, addresses, server, *keys) as sockets:
         monitors = [each.get_monitor_socket(REFUSALS) for each in sockets]
         poller = zmq.Poller()
@@ -96,8 +98,8 @@ def flood(driver: Peer, loot: Loot, until_s: float, count: Callable[[], None]) -
 
 
 def _flood_of(sender: SlotId) -> Iterator[list[bytes]]:
-    register = m.Register(sender, "domain", "host\nforged", "tcp://127.0.0.1:1", "tcp://x", b"", "token", 1, ())
-    accusation = m.Accusation(sender, STRANGER, ViewNumber(1), True)
+    register = Register(sender, "domain", "host\nforged", "tcp://127.0.0.1:1", "tcp://x", b"", "token", 1, ())
+    accusation = Accusation(sender, STRANGER, ViewNumber(1), True)
     piece = JUNK[: 1 << 20]
     yield [pack(sender, encode_message(accusation), b"")]
     yield [pack(sender, encode_message(register), b"")]
@@ -163,15 +165,15 @@ def _tell(loot: Loot, lies: list[tuple[Peer, list[bytes]]], until_s: float, coun
                 count()
 
 
-def _frames_of(liar: SlotId, lies: Iterable[m.Message]) -> Iterator[list[bytes]]:
+def _frames_of(liar: SlotId, lies: Iterable[Message]) -> Iterator[list[bytes]]:
     for message in lies:
         yield [pack(liar, encode_message(message), b"")]
-    good = pack(liar, encode_message(m.Accusation(liar, liar, ViewNumber(1), False)), b"")
+    good = pack(liar, encode_message(Accusation(liar, liar, ViewNumber(1), False)), b"")
     yield [good[:-1] + bytes([good[-1] ^ 1])]
     yield [good, b"one frame", b"and another"]
-    yield [pack(SlotId(liar ^ 1), encode_message(m.Release(liar, "")), b"")]
-    yield [pack(COORDINATOR, encode_message(m.Release(liar, "")), b"")]
+    yield [pack(SlotId(liar ^ 1), encode_message(Release(liar, "")), b"")]
+    yield [pack(COORDINATOR, encode_message(Release(liar, "")), b"")]
     yield [pack(liar, b"", b"piece", IS_PIECE, 9), b"piece"]
     yield [pack(liar, b"\x93" * 10_000, b"")]
-    nested = m.StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("x" * 1_000,) * 1_000)
+    nested = StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("x" * 1_000,) * 1_000)
     yield [pack(liar, encode_message(nested), b"")]

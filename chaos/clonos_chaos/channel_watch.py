@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clonos.core.chain import Kind
 from clonos.core.hosted import Hosted
 from clonos.core.inflight_log import Chunk
-from clonos.core.messages import Batch, View
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.sessions import Receiving
 from clonos.core.values import decode_columns, decode_rows
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.control_messages import View
 from clonos_chaos.situations import LATE_DELTA
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from clonos.core import coordination as c
-from clonos.core.messages import Message
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
+from clonos.core.wire.messages import Message
 from clonos_chaos.aims import DRAWN, NOBODY, Aim, Reached, task_of, word_of
 from clonos_chaos.clockwork import MILLISECOND_NS
 

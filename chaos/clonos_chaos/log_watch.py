@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from clonos.core.causal_log import Replica
 from clonos.core.hosted import Hosted
-from clonos.core.messages import View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
 from clonos.core.recovery import Recovering
 from clonos.core.snapshots import decode_snapshot
+from clonos.core.wire.control_messages import View
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

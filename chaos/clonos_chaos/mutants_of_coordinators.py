@@ -8,8 +8,8 @@ from typing import Any
 from clonos.core import checkpoints, coordinator, forming, ledger, recoveries, running, succession, views
 from clonos.core.coordinator_state import CoordinatorState, Running
 from clonos.core.hosted import Hosted
-from clonos.core.messages import Register
 from clonos.core.metadata import CheckpointMetadata
+from clonos.core.wire.control_messages import Register
 from clonos_chaos.planting import Planting, mutant
 from clonos_chaos.sim_coordinator import SimCoordinator
 
@@ -94,7 +94,7 @@ class _AlmostAll(dict[Any, Any]):
         return super().__len__() + 1
 
     def __missing__(self, task: Any) -> Any:
-        from clonos.core.messages import Snapshotted
+        from clonos.core.wire.control_messages import Snapshotted
 
         some: Snapshotted = next(iter(self.values()))
         return Snapshotted(task, some.incarnation, some.checkpoint, (), 0, (), False)
@@ -198,7 +198,7 @@ def lost_is_ignored(planting: Planting) -> None:
     """A new generation begins when a task reports LOST."""
     from clonos.core.coordinator import HANDLERS
     from clonos.core.coordinator_state import Running
-    from clonos.core.messages import LogLost
+    from clonos.core.wire.recovery_messages import LogLost
 
     planting.swap_entry(HANDLERS, (Running, LogLost), lambda state, event: None)
 

@@ -8,8 +8,8 @@ from clonos.core import gather
 from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
 from clonos.core.keeping import Keeper
-from clonos.core.messages import Delta
 from clonos.core.model.ids import journal_of
+from clonos.core.wire.log_delta import Delta
 from clonos_chaos.planting import Planting, mutant
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from clonos.core import hosted as hosted_module
 from clonos.core import succeeding
-from clonos.core.deltas import Delta
 from clonos.core.hosted import Hosted
 from clonos.core.leads import Lead
 from clonos.core.model.ids import CheckpointId
 from clonos.core.recovery import Recovering
 from clonos.core.shadow import Shadow
+from clonos.core.wire.log_delta import Delta
 from clonos_chaos.planting import Planting, mutant
 
 

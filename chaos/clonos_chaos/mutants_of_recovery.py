@@ -89,7 +89,7 @@ def holders_answer_before_they_have_installed_the_view(planting: Planting) -> No
             return bool(right(self, sender, message))
         holder = self.hosted.get(message.holder)
         if holder is not None and not message.is_keeper:
-            from clonos.core.messages import Answer
+            from clonos.core.wire.recovery_messages import Answer
 
             replicas = holder.question(message.task)
             answer = Answer(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)

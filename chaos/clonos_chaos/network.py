@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clonos.core import messages as m
-from clonos.core import wire
 from clonos.core.model.ids import SlotId
+from clonos.core.wire import codec
+from clonos.core.wire.control_messages import (
+    Accusation,
+    Completed,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    Trigger,
+    View,
+)
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, LogLost, Question
+from clonos.core.wire.replication_messages import Keep, Kept
 from clonos_chaos.clockwork import MILLISECOND_NS, Clockwork
 
-Deliver = Callable[[SlotId, SlotId, m.Message, Any], None]
-Watch = Callable[[str, SlotId, SlotId, m.Message], bool]
+Deliver = Callable[[SlotId, SlotId, Message, Any], None]
+Watch = Callable[[str, SlotId, SlotId, Message], bool]
 """Told of each message ``sent`` and ``delivered``; True: a message that was sent is lost."""
 
 CONTROL = frozenset(
     {
-        *(m.Question, m.Answer, m.View, m.Trigger, m.Completed, m.Snapshotted, m.SlotStatus, m.Keep, m.Kept),
-        *(m.Register, m.LogLost, m.Accusation, m.Release),
+        *(Question, Answer, View, Trigger, Completed, Snapshotted, SlotStatus, Keep, Kept),
+        *(Register, LogLost, Accusation, Release),
     }
 )
 """What is repeated until answered, so that any of them may be lost without a connection breaking."""
@@ -54,7 +66,7 @@ class Network:
     def _way(self, sender: SlotId, receiver: SlotId) -> _Way:
         return self._ways.get((sender, receiver)) or self._ways.setdefault((sender, receiver), _Way(sender, receiver))
 
-    def send(self, sender: SlotId, receiver: SlotId, message: m.Message, payload: Any) -> None:
+    def send(self, sender: SlotId, receiver: SlotId, message: Message, payload: Any) -> None:
         """Puts a message on its way."""
         way = self._ways.get((sender, receiver)) or self._way(sender, receiver)
         if way.is_cut:
@@ -65,14 +77,14 @@ class Network:
         if self.loss and type(message) in CONTROL and clock.luck.random() < self.loss:
             return
         if self._is_encoding:
-            message = wire.decode_message(wire.encode_message(message), str(sender))
+            message = codec.decode_message(codec.encode_message(message), str(sender))
         due_ns = clock.now_ns + clock.between(20_000, self.delay_ns_max)
         if due_ns < way.due_ns:
             due_ns = way.due_ns
         way.due_ns = due_ns
         clock.at(due_ns, self._arrive, way, way.life, message, payload)
 
-    def _arrive(self, way: _Way, life: int, message: m.Message, payload: Any) -> None:
+    def _arrive(self, way: _Way, life: int, message: Message, payload: Any) -> None:
         if life == way.life:
             self.delivered += 1
             if self.watch is not None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
 from clonos.core.liveness import GRACE_HEARTBEATS
-from clonos.core.messages import LogLost, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.recoveries import DEATHS_OF_POISON
+from clonos.core.wire.control_messages import Snapshotted, View
+from clonos.core.wire.recovery_messages import LogLost
 from clonos_chaos.channel_watch import ChannelWatch
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.log_watch import LogWatch

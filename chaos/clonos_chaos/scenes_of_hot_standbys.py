@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clonos.core.messages import Placement
+from clonos.core.wire.control_messages import Placement
 from clonos_chaos.aims import Aim, Reached, Where
 from clonos_chaos.stage import (
     RICH,

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.messages import LogLost, Message, SlotStatus, Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
+from clonos.core.wire.control_messages import SlotStatus, Snapshotted, View
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import LogLost
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

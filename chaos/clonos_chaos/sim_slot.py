@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from clonos.core import messages as m
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports import Activation, TaskHandle
 from clonos.core.room import UNLIMITED
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.wire.control_messages import Register
+from clonos.core.wire.messages import Message
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.outsides import Fenced
 from clonos_chaos.pushers import SimIntakes
@@ -45,7 +46,7 @@ class SimSlot:
         """Announces itself until it is in a view."""
         if self.is_dead or self.slot.view.number:
             return
-        message = m.Register(self.id, self.domain, "host", "", "", b"", "", 1, ())
+        message = Register(self.id, self.domain, "host", "", "", b"", "", 1, ())
         self.world.network.send(self.id, COORDINATOR, message, b"")
         self.clock.after(100 * MILLISECOND_NS, self.register)
 
@@ -99,7 +100,7 @@ class SimSlot:
 
     # ------------------------------------------------------------------ SlotShell
 
-    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         self.world.network.send(self.id, slot, message, payload)
 
     def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:

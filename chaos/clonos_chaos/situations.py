@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.hosted import Hosted
-from clonos.core.messages import Snapshotted, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
 from clonos.core.recovery import Connecting, Recovering, Replaying, Stalled
 from clonos.core.slot import Slot
+from clonos.core.wire.control_messages import Snapshotted, View
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.hosted import Hosted
-from clonos.core.messages import View
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.recovery import Recovering
+from clonos.core.wire.control_messages import View
 
 if TYPE_CHECKING:
     from clonos_chaos.world import World

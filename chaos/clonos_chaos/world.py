@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from greenlet import getcurrent
 
 from clonos.core import coordination as c
-from clonos.core import messages as m
 from clonos.core.chain import StepFailed
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.errors import EnvironmentFault
@@ -20,6 +19,8 @@ from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.messages import Message
 from clonos_chaos.aims import NOBODY, Aim, Reached
 from clonos_chaos.api_jobs import ApiJob
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS, Clockwork
@@ -288,19 +289,19 @@ class World:
             self.oracle.dying([slot_id])
             slot.kill()
 
-    def _deliver(self, sender: SlotId, receiver: SlotId, message: m.Message, payload: Any) -> None:
+    def _deliver(self, sender: SlotId, receiver: SlotId, message: Message, payload: Any) -> None:
         if receiver == COORDINATOR:
             self.coordinator.handle(c.Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
             return
         slot = self.slots.get(receiver)
         if slot is not None and not slot.is_dead:
-            if type(message) is m.Batch:
+            if type(message) is Batch:
                 slot.run(self._deliver_batch, slot, sender, message, payload)
             else:
                 slot.run(slot.slot.on_message, sender, message, payload)
             self.oracle.delivered()
 
-    def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: m.Batch, payload: Any) -> None:
+    def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: Batch, payload: Any) -> None:
         receiving = self.oracle.channels.receiving(slot, batch)
         before_seq = receiving.next_seq if receiving is not None else 0
         slot.slot.on_message(sender, batch, payload)

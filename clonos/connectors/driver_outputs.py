@@ -18,9 +18,9 @@ import msgspec
 
 from clonos.connectors.faults import ConnectorMisused, OutputFailed
 from clonos.connectors.json_text import json_text
-from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows
+from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connect import WriterContext
 
 PART_FORMAT = 1

@@ -16,8 +16,8 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.faults import InputChanged, InputForeign, InputUnreadable, SplitMalformed
 from clonos.connectors.file_patterns import could_find
-from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.deltas import Count
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.log_delta import Count
 
 SPLIT_FORMAT = 1
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")

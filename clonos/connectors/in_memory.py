@@ -8,8 +8,8 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 
 from clonos.connectors.faults import ConnectorMisused, SplitMalformed
-from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.deltas import Count
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.log_delta import Count
 from clonos.operators.connect import WriterContext
 
 MARK_BYTES = 8

@@ -9,8 +9,8 @@ import msgspec
 
 from clonos.connectors.durable import WRITING, DurableFile
 from clonos.connectors.faults import OutputCorrupt
-from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.model.errors import InternalError
+from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connect import WriterContext
 
 OUTPUT_FORMAT = 1

@@ -10,22 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from clonos.core import messages as m
 from clonos.core.authorization import sender_name
-from clonos.core.deltas import COUNT_MAX
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
 from clonos.core.model.plan import Channel, Plan
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import Accusation, Completed, Register, SlotStatus, Snapshotted, Trigger, View
+from clonos.core.wire.log_delta import COUNT_MAX, Delta
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 
 
-def check_for_slot(plan: Plan, sender: SlotId, message: m.Message) -> None:
+def check_for_slot(plan: Plan, sender: SlotId, message: Message) -> None:
     """Raises ``MessageMalformed`` for what no slot of this job can be told."""
     check = _FOR_SLOTS.get(type(message))
     if check is not None:
         _run(check, plan, sender, message)
 
 
-def check_for_coordinator(plan: Plan, sender: SlotId, message: m.Message) -> None:
+def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
     """Raises ``MessageMalformed`` for what no coordinator of this job can be told."""
     check = _FOR_COORDINATORS.get(type(message))
     if check is None or sender <= COORDINATOR:
@@ -43,7 +48,7 @@ class _Wrong(Exception):
     """What is wrong with a message."""
 
 
-def _run(check: Callable[[Plan, Any], None], plan: Plan, sender: SlotId, message: m.Message) -> None:
+def _run(check: Callable[[Plan, Any], None], plan: Plan, sender: SlotId, message: Message) -> None:
     try:
         check(plan, message)
     except _Wrong as wrong:
@@ -66,7 +71,7 @@ def _tasks(plan: Plan, tasks: Iterable[int], journal: int = NO_JOURNAL) -> None:
             raise _Wrong(f"task {task}, the plan has {count}")
 
 
-def _deltas(plan: Plan, deltas: tuple[m.Delta, ...], journal: int = NO_JOURNAL) -> None:
+def _deltas(plan: Plan, deltas: tuple[Delta, ...], journal: int = NO_JOURNAL) -> None:
     _tasks(plan, [delta.task for delta in deltas], journal)
     for delta in deltas:
         if delta.offset_bytes + len(delta.data) > COUNT_MAX:
@@ -81,12 +86,12 @@ def _elements(first_seq: int, count: int) -> None:
 # ------------------------------------------------------------------ for slots
 
 
-def _batch(plan: Plan, batch: m.Batch) -> None:
+def _batch(plan: Plan, batch: Batch) -> None:
     _elements(batch.first_seq, batch.count)
     _position(plan, batch)
 
 
-def _position(plan: Plan, message: m.Position | m.Batch) -> None:
+def _position(plan: Plan, message: Position | Batch) -> None:
     receiver = _channel(plan, message.channel).receiver
     if message.deltas:
         _deltas(plan, message.deltas)
@@ -99,39 +104,39 @@ def _asked_under(view: int) -> None:
         raise _Wrong(f"view {view}, and the first one is 1")
 
 
-def _statement(plan: Plan, statement: m.Statement) -> None:
+def _statement(plan: Plan, statement: Statement) -> None:
     _asked_under(statement.view)
     _channel(plan, statement.channel)
     _tasks(plan, [length.task for length in statement.lengths])
 
 
-def _question(plan: Plan, question: m.Question) -> None:
+def _question(plan: Plan, question: Question) -> None:
     _asked_under(question.view)
     _tasks(plan, (question.task, question.holder))
 
 
-def _answer(plan: Plan, answer: m.Answer) -> None:
+def _answer(plan: Plan, answer: Answer) -> None:
     _tasks(plan, (answer.task, answer.holder))
     _deltas(plan, answer.replicas, journal_of(answer.task))
 
 
-def _keep(plan: Plan, keep: m.Keep) -> None:
+def _keep(plan: Plan, keep: Keep) -> None:
     _tasks(plan, (keep.task,))
     _deltas(plan, keep.deltas, journal_of(keep.task))
 
 
-def _kept(plan: Plan, kept: m.Kept) -> None:
+def _kept(plan: Plan, kept: Kept) -> None:
     _tasks(plan, (kept.task,))
     _tasks(plan, [length.task for length in kept.lengths], journal_of(kept.task))
 
 
-def _follow(plan: Plan, follow: m.Follow) -> None:
+def _follow(plan: Plan, follow: Follow) -> None:
     _tasks(plan, (follow.task,))
     _elements(follow.first_seq, follow.count)
     _deltas(plan, follow.deltas)
 
 
-def _view(plan: Plan, view: m.View) -> None:
+def _view(plan: Plan, view: View) -> None:
     """One without placements is a question, or nothing yet: it has number 0."""
     if not view.number and not view.placements:
         return
@@ -142,7 +147,7 @@ def _view(plan: Plan, view: m.View) -> None:
             raise _Wrong(f"incarnation {placement.incarnation} of task {placement.task} in view {view.number}")
 
 
-def _completed(plan: Plan, completed: m.Completed) -> None:
+def _completed(plan: Plan, completed: Completed) -> None:
     if tuple([task for task, _, _ in completed.tasks]) != plan.tasks:
         raise _Wrong(f"{len(completed.tasks)} tasks, the plan has {len(plan.tasks)}")
 
@@ -152,27 +157,27 @@ def _one_task(plan: Plan, message: Any) -> None:
 
 
 _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
-    m.Batch: _batch,
-    m.Position: _position,
-    m.Statement: _statement,
-    m.Question: _question,
-    m.Answer: _answer,
-    m.Keep: _keep,
-    m.Kept: _kept,
-    m.StandbyUpdate: _one_task,
-    m.Follow: _follow,
-    m.Following: _one_task,
-    m.View: _view,
-    m.Trigger: _one_task,
-    m.Completed: _completed,
-    m.Noted: _one_task,
+    Batch: _batch,
+    Position: _position,
+    Statement: _statement,
+    Question: _question,
+    Answer: _answer,
+    Keep: _keep,
+    Kept: _kept,
+    StandbyUpdate: _one_task,
+    Follow: _follow,
+    Following: _one_task,
+    View: _view,
+    Trigger: _one_task,
+    Completed: _completed,
+    Noted: _one_task,
 }
 
 
 # ------------------------------------------------------------------ for the coordinator
 
 
-def _status(plan: Plan, status: m.SlotStatus) -> None:
+def _status(plan: Plan, status: SlotStatus) -> None:
     _tasks(plan, (said.task for said in status.tasks))
     _tasks(plan, (task for task, _ in (*status.standbys, *status.keepers)))
     _tasks(plan, status.shadows)
@@ -182,15 +187,15 @@ def _anything(_plan: Plan, _message: object) -> None:
     """It names nothing of the plan."""
 
 
-_SPEAKS_FOR_ITSELF: Final = (m.Register, m.SlotStatus, m.Accusation)
+_SPEAKS_FOR_ITSELF: Final = (Register, SlotStatus, Accusation)
 
 _FOR_COORDINATORS: Final[dict[type, Callable[[Plan, Any], None]]] = {
-    m.Register: _anything,
-    m.SlotStatus: _status,
-    m.Snapshotted: _one_task,
-    m.LogLost: _one_task,
-    m.TaskFailed: _one_task,
-    m.Approaching: _one_task,
-    m.Accusation: _anything,
-    m.View: _view,
+    Register: _anything,
+    SlotStatus: _status,
+    Snapshotted: _one_task,
+    LogLost: _one_task,
+    TaskFailed: _one_task,
+    Approaching: _one_task,
+    Accusation: _anything,
+    View: _view,
 }

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clonos.core.messages import Length, View
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId, view_name
 from clonos.core.model.plan import Plan
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Length
 
 
 def sender_name(sender: SlotId) -> str:

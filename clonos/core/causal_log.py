@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clonos.core.messages import Delta, Length
 from clonos.core.model.errors import LogDiverged
 from clonos.core.model.ids import TaskId
+from clonos.core.wire.log_delta import Delta, Length
 
 
 class Replica:

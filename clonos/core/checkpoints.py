@@ -37,10 +37,10 @@ from clonos.core.ledger import (
     with_acknowledgement,
     without_pending,
 )
-from clonos.core.messages import Snapshotted
 from clonos.core.metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.wire.control_messages import Snapshotted
 
 PENDING_MAX = 8
 """Checkpoints begun and not complete: at the limit no further one is begun until one completes or times out."""

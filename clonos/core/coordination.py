@@ -11,19 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
-from clonos.core.messages import (
-    Accusation,
-    Approaching,
-    LogLost,
-    Message,
-    Register,
-    SlotStatus,
-    Snapshotted,
-    TaskFailed,
-    View,
-)
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.ids import CheckpointId, SlotId
+from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
 
 # ------------------------------------------------------------------ events
 

@@ -39,17 +39,6 @@ from clonos.core.coordinator_state import (
     Replaced,
     Running,
 )
-from clonos.core.messages import (
-    Accusation,
-    Approaching,
-    LogLost,
-    Message,
-    Register,
-    SlotStatus,
-    Snapshotted,
-    TaskFailed,
-    View,
-)
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.errors import InternalError, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
@@ -57,6 +46,9 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.recoveries import Recovery
 from clonos.core.views import Standing
+from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
 
 
 def _stay(_state: CoordinatorState, _event: Any) -> None:

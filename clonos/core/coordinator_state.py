@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from clonos.core import checkpoints, liveness, recoveries, views
 from clonos.core.coordination import Effect, Ending, JobDone, JobFailed, Milestone, ReleaseSlot, Send, Told
 from clonos.core.ledger import NOBODY, Ledger
-from clonos.core.messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 from clonos.core.metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.placement import Seats, wishes_of
+from clonos.core.wire.control_messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 
 RECOVERIES_MAX = 1_000
 """Recoveries whose timeline is remembered; older ones are forgotten."""

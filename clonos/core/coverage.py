@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.messages import Delta, View
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.plan import Plan
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:
     from clonos.core.keeping import KeeperLink

@@ -6,9 +6,9 @@ import traceback
 from typing import TYPE_CHECKING
 
 from clonos.core.chain import StepFailed
-from clonos.core.messages import TaskFailed
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.wire.recovery_messages import TaskFailed
 
 if TYPE_CHECKING:
     from clonos.core.task import Task

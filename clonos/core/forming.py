@@ -24,7 +24,6 @@ from clonos.core.coordination import (
 from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
 from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.messages import Register, Release, SlotAddress, SlotStatus, View
 from clonos.core.metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.placement import NO_SEATS, Readiness, place
@@ -36,6 +35,7 @@ from clonos.core.succession import (
     seats_for,
     update_life,
 )
+from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
 """How often slots in another domain are asked for while all that came share one."""

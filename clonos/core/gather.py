@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clonos.core.causal_log import check_overlap
-from clonos.core.messages import Answer, Delta, View
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId, ViewNumber
 from clonos.core.model.plan import Plan
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Answer
 
 
 class Holder(NamedTuple):

@@ -22,18 +22,6 @@ from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
 from clonos.core.leads import Leads
-from clonos.core.messages import (
-    Answer,
-    Approaching,
-    Completed,
-    Delta,
-    LogLost,
-    Placement,
-    Question,
-    Statement,
-    TaskFailed,
-    View,
-)
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.ports import Command, Emission, TaskHandle, Triggered
@@ -43,6 +31,10 @@ from clonos.core.settling import Settling, Unsettled
 from clonos.core.snapshots import Snapshot
 from clonos.core.starting import start
 from clonos.core.succeeding import inherit, take_over
+from clonos.core.wire.channel_messages import Statement
+from clonos.core.wire.control_messages import Completed, Placement, View
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
 
 if TYPE_CHECKING:
     from clonos.core.shadow import Shadow

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.determinants import claims_of
-from clonos.core.messages import Batch, Delta, Length, Position, View
 from clonos.core.model.ids import ChannelId, SlotId
 from clonos.core.ports import Delivered
 from clonos.core.sessions import Receiving
 from clonos.core.snapshots import Snapshot
+from clonos.core.wire.channel_messages import Batch, Position
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Delta, Length
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted

@@ -15,10 +15,10 @@ from clonos.core.causal_log import check_overlap
 from clonos.core.chain import JournalledChain
 from clonos.core.failures import failure_of
 from clonos.core.gather import choose_longest
-from clonos.core.messages import Delta
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, ViewNumber, journal_of, view_name
 from clonos.core.ports import Journalled, TaskPort
+from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from clonos.core.causal_log import CausalLogs
 from clonos.core.coverage import Coverage
 from clonos.core.inflight_log import Chunk, InflightLog
-from clonos.core.messages import Delta, Keep, Kept, Length
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
+from clonos.core.wire.log_delta import Delta, Length
+from clonos.core.wire.replication_messages import Keep, Kept
 
 Requirement = dict[TaskId, int]
 """Per log, the length that keepers must have acknowledged."""

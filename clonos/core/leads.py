@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from clonos.core.deltas import Delta
-from clonos.core.hot_messages import Follow, Following
-from clonos.core.messages import Batch
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.ports import Emission
 from clonos.core.recovery import Live
 from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import Snapshot
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.shadow_messages import Follow, Following
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted

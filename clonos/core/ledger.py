@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from clonos.core.messages import Snapshotted
 from clonos.core.metadata import METADATA_FORMAT, CheckpointMetadata, TaskEntry
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
+from clonos.core.wire.control_messages import Snapshotted
 
 NOBODY = Incarnation(0)
 """The incarnation of a task that has died and has no successor yet: nothing that is acknowledged counts."""

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from clonos.core import messages as m
 from clonos.core.chain import Pieces
 from clonos.core.hosted import Hosted
 from clonos.core.journal import Journal
@@ -18,6 +17,8 @@ from clonos.core.ports import Emission
 from clonos.core.shadow import Shadow
 from clonos.core.snapshots import Snapshot
 from clonos.core.succeeding import disinherit
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Approaching, TaskFailed
 
 
 class LocalEvents(ABC):
@@ -39,7 +40,7 @@ class LocalEvents(ABC):
         """At once where something has changed that others wait for."""
 
     @abstractmethod
-    def tell_coordinator(self, message: m.Message) -> None:
+    def tell_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
 
     def on_emission(self, task: TaskId, incarnation: Incarnation, emission: Emission) -> None:
@@ -73,7 +74,7 @@ class LocalEvents(ABC):
         """A cautious task is about to take an element."""
         hosted = self.thread(task, incarnation)
         if isinstance(hosted, Hosted):
-            hosted.approaching = m.Approaching(task, hosted.incarnation, channel, first_seq)
+            hosted.approaching = Approaching(task, hosted.incarnation, channel, first_seq)
             self.tell_coordinator(hosted.approaching)
 
     def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
@@ -105,7 +106,7 @@ class LocalEvents(ABC):
         hosted = self.life(task, incarnation)
         return hosted.effects.journal if hosted is not None else None
 
-    def on_raised(self, failed: m.TaskFailed) -> None:
+    def on_raised(self, failed: TaskFailed) -> None:
         """A task's thread has raised: the coordinator decides. A shadow's: its standby goes on without."""
         life = self.thread(failed.task, failed.incarnation)
         if isinstance(life, Hosted):

@@ -11,11 +11,11 @@ from typing import Annotated
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS, ObjectName
-from clonos.core.deltas import NUMBER, Count
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
+from clonos.core.wire.decoding import DECODE_ERRORS, ObjectName
+from clonos.core.wire.log_delta import NUMBER, Count
 
 METADATA_FORMAT = 1
 """Format number of these bytes: an older one is read, a newer one is refused by name."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from clonos.core.messages import Message
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.wire.messages import Message
 
 if TYPE_CHECKING:
     from clonos.core.chain import Mirror, Pieces

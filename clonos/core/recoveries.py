@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clonos.core.coordination import Fault, JobFailed, Milestone
-from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskFailed, TaskStatus
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
+from clonos.core.wire.recovery_messages import TaskFailed
 
 RAISED_MAX = 8
 """Exceptions that are remembered per task, latest last, to know a poison record again."""

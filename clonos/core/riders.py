@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING
 
-from clonos.core import messages as m
 from clonos.core.authorization import check_life, sender_name
 from clonos.core.chain import Kind
 from clonos.core.keeping import Keeper
@@ -16,6 +15,9 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports import SlotShell
 from clonos.core.shadow import Shadow
+from clonos.core.wire.control_messages import Placement, View
+from clonos.core.wire.replication_messages import Keep, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted
@@ -29,7 +31,7 @@ class Riders(ABC):
     plan: Plan
     options: Options
     shell: SlotShell
-    view: m.View
+    view: View
     hosted: dict[TaskId, Hosted]
 
     def __init__(self) -> None:
@@ -45,14 +47,14 @@ class Riders(ABC):
 
     # ------------------------------------------------------------------ messages
 
-    def _on_keep(self, sender: SlotId, message: m.Keep, _payload: object) -> None:
+    def _on_keep(self, sender: SlotId, message: Keep, _payload: object) -> None:
         check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
         kept = keeper.keep(message, self.id) if keeper is not None else None
         if kept is not None:
             self.shell.send(self.view.placements[message.task].slot, kept)
 
-    def _on_standby_update(self, sender: SlotId, update: m.StandbyUpdate, payload: bytes | memoryview) -> None:
+    def _on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
         check_life(sender, update.task, update.incarnation, self.view)
         if not update.objects:
             raise MessageMalformed(sender_name(sender), "a snapshot for a standby that is in no object of the store")
@@ -63,7 +65,7 @@ class Riders(ABC):
         if shadow is not None:
             shadow.on_update(update)
 
-    def _on_follow(self, sender: SlotId, message: m.Follow, payload: bytes | memoryview) -> None:
+    def _on_follow(self, sender: SlotId, message: Follow, payload: bytes | memoryview) -> None:
         check_life(sender, message.task, message.incarnation, self.view)
         shadow = self.shadows.get(message.task)
         if shadow is None or message.incarnation != shadow.incarnation:
@@ -77,7 +79,7 @@ class Riders(ABC):
 
     # ------------------------------------------------------------------ views
 
-    def _install_keepers(self, view: m.View, installed: m.View) -> None:
+    def _install_keepers(self, view: View, installed: View) -> None:
         named = [p for p in view.placements if self.id in p.keepers]
         # Whoever was named no longer in a view that was skipped here lacks what came since, and may have more than is.
         old = {p.task: self.keepers.get(p.task) for p in named if p.is_keeper_since(self.id) <= installed.number}
@@ -88,7 +90,7 @@ class Riders(ABC):
         for placement in named:
             self.keepers[placement.task].meet(placement.incarnation)
 
-    def _install_standbys(self, view: m.View) -> None:
+    def _install_standbys(self, view: View) -> None:
         # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
         kept: dict[TaskId, Standby] = {}
         for placement in view.placements:
@@ -101,11 +103,11 @@ class Riders(ABC):
                 kept[task].meet(placement.incarnation, placement.restore)
         self.standbys = kept
 
-    def _new_standby(self, placement: m.Placement) -> Standby:
+    def _new_standby(self, placement: Placement) -> Standby:
         task = placement.task
         return Standby(task, placement.incarnation, lambda: self.shell.new_mirror(task))
 
-    def _install_shadows(self, view: m.View, installed: m.View) -> None:
+    def _install_shadows(self, view: View, installed: View) -> None:
         """A shadow lives as long as its incarnation has a standby here, and on if the next one lives here."""
         kept: dict[TaskId, Shadow] = {}
         for task, shadow in self.shadows.items():
@@ -124,7 +126,7 @@ class Riders(ABC):
                 kept[task].ask()
         self.shadows = kept
 
-    def _succeeds(self, shadow: Shadow, placement: m.Placement, view: m.View, installed: m.View) -> bool:
+    def _succeeds(self, shadow: Shadow, placement: Placement, view: View, installed: View) -> bool:
         """Whether the incarnation that follows the shadow's own begins here. By a view that was skipped another one may
         have lived elsewhere, whose log is not what the shadow has followed."""
         return (

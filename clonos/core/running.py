@@ -22,19 +22,6 @@ from clonos.core.coordination import (
 from clonos.core.coordinator_state import CoordinatorState, Replaced
 from clonos.core.forming import check_slots, refuse
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.messages import (
-    Accusation,
-    Approaching,
-    Hold,
-    LogLost,
-    Noted,
-    Release,
-    SlotStatus,
-    Snapshotted,
-    TaskFailed,
-    Trigger,
-    View,
-)
 from clonos.core.model.ids import COORDINATOR, FENCED, ViewNumber, term_of
 from clonos.core.placement import NOWHERE
 from clonos.core.succession import (
@@ -49,6 +36,8 @@ from clonos.core.succession import (
     request_missing,
     update_life,
 )
+from clonos.core.wire.control_messages import Accusation, Hold, Release, SlotStatus, Snapshotted, Trigger, View
+from clonos.core.wire.recovery_messages import Approaching, LogLost, Noted, TaskFailed
 
 NUMBERS_AHEAD_MAX = 1 << 20
 """Of checkpoints that an earlier coordinator has begun behind the last one that completed. A slot that knows of more is

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.model.ids import ChannelId, CheckpointId
+from clonos.core.wire.decoding import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from clonos.core.inflight_log import InflightLog

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from clonos.core.causal_log import CausalLogs
 from clonos.core.coverage import Coverage
 from clonos.core.inflight_log import Chunk, InflightLog
-from clonos.core.messages import Batch, Delta, Length, Position, Statement
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.model.plan import Channel
 from clonos.core.snapshots import Snapshot
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.log_delta import Delta, Length
 
 MESSAGE_OVERHEAD_BYTES = 64
 """What a batch costs of its credit besides its elements."""

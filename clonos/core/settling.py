@@ -7,9 +7,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from clonos.core.chain import Pieces
-from clonos.core.messages import Snapshotted, StandbyUpdate
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.snapshots import Snapshot
+from clonos.core.wire.control_messages import Snapshotted
+from clonos.core.wire.replication_messages import StandbyUpdate
 
 
 class Unsettled(NamedTuple):

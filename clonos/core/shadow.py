@@ -16,14 +16,16 @@ import msgspec
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Pieces
-from clonos.core.deltas import Delta
-from clonos.core.hot_messages import Follow, Following
 from clonos.core.inflight_log import InflightLog
-from clonos.core.messages import Completed, Placement, StandbyUpdate, TaskFailed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId
 from clonos.core.ports import Activation, Delivered, Emission, Followed, TaskHandle
 from clonos.core.sessions import Receiving, cost_bytes
 from clonos.core.snapshots import Restored, Snapshot
+from clonos.core.wire.control_messages import Completed, Placement
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import TaskFailed
+from clonos.core.wire.replication_messages import StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 
 if TYPE_CHECKING:
     from clonos.core.slot import Slot

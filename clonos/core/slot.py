@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from clonos.core import messages as m
 from clonos.core.admission import check_for_slot
 from clonos.core.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.chain import Kind, Pieces
@@ -26,6 +25,13 @@ from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow
 from clonos.core.snapshots import Restored, Snapshot
 from clonos.core.telling import status_of
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import Accusation, Completed, Hold, Release, SlotStatus, Trigger, View
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Noted, Question
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 
 EARLY_MESSAGES_MAX = 10_000
 """Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
@@ -41,40 +47,40 @@ class Slot(LocalEvents, Riders):
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
         super().__init__()
         self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
-        self.view = m.View(ViewNumber(0), 0, "", (), ())
+        self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, Hosted] = {}
-        self.journals: dict[TaskId, m.Delta] = {}  # left by an incarnation for its successor here
+        self.journals: dict[TaskId, Delta] = {}  # left by an incarnation for its successor here
         self.pressure = Pressure(self)
         self.status_is_due = False
-        self._early: dict[tuple[int, ...], tuple[SlotId, m.Message]] = {}
+        self._early: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
         self._gone: dict[SlotId, None] = {}
         self._handlers_of_slots: dict[type, Callable[[SlotId, Any, Any], None]] = {
-            m.Batch: self._on_batch,
-            m.Position: self._on_position,
-            m.Statement: self._on_statement,
-            m.Question: self._on_question,
-            m.Answer: self._on_answer,
-            m.Keep: self._on_keep,
-            m.Kept: self._on_kept,
-            m.StandbyUpdate: self._on_standby_update,
-            m.Follow: self._on_follow,
-            m.Following: self._on_following,
+            Batch: self._on_batch,
+            Position: self._on_position,
+            Statement: self._on_statement,
+            Question: self._on_question,
+            Answer: self._on_answer,
+            Keep: self._on_keep,
+            Kept: self._on_kept,
+            StandbyUpdate: self._on_standby_update,
+            Follow: self._on_follow,
+            Following: self._on_following,
         }
         self._handlers_of_coordinator: dict[type, Callable[[SlotId, Any, Any], None]] = {
-            m.View: self._on_view,
-            m.Trigger: self._on_trigger,
-            m.Completed: self._on_completed,
-            m.Release: self._on_release,
-            m.Noted: self._on_noted,
-            m.Hold: lambda *_: self.pressure.hold(),
+            View: self._on_view,
+            Trigger: self._on_trigger,
+            Completed: self._on_completed,
+            Release: self._on_release,
+            Noted: self._on_noted,
+            Hold: lambda *_: self.pressure.hold(),
         }
 
     # ------------------------------------------------------------------ messages
 
-    def on_message(self, sender: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+    def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         """Takes a message.
 
         Raises: MessageMalformed, if this sender may not send it, or if it names what there is not.
@@ -88,7 +94,7 @@ class Slot(LocalEvents, Riders):
         if self.status_is_due:
             self.tell_status()
 
-    def tell_coordinator(self, message: m.Message) -> None:
+    def tell_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
         self.shell.send(COORDINATOR, message)
 
@@ -109,7 +115,7 @@ class Slot(LocalEvents, Riders):
             return self.plan.channels[channel]
         raise MessageMalformed(sender_name(sender), f"channel {channel}, the plan has {len(self.plan.channels)}")
 
-    def _on_batch(self, sender: SlotId, batch: m.Batch, payload: bytes | memoryview) -> None:
+    def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self._channel(sender, batch.channel)
         check_life(sender, channel.sender, batch.sender, self.view)
         if not batch.count or batch.kind > Kind.END or (batch.kind >= Kind.BARRIER and batch.count > 1):
@@ -121,19 +127,19 @@ class Slot(LocalEvents, Riders):
         if hosted is not None:
             hosted.inlets.on_batch(batch, payload)
 
-    def _on_position(self, sender: SlotId, position: m.Position, _payload: object) -> None:
+    def _on_position(self, sender: SlotId, position: Position, _payload: object) -> None:
         channel = self._channel(sender, position.channel)
         check_life(sender, channel.sender, position.sender, self.view)
         hosted = self.hosted.get(channel.receiver)
         if hosted is not None:
             hosted.inlets.on_position(position)
 
-    def _is_early(self, sender: SlotId, message: m.Statement | m.Question) -> bool:
+    def _is_early(self, sender: SlotId, message: Statement | Question) -> bool:
         """Keeps what is said under a later view, of each sender the latest on a subject."""
         if message.view <= self.view.number:
             return False
         key: tuple[int, ...] = (sender,)
-        if isinstance(message, m.Statement):
+        if isinstance(message, Statement):
             key += (message.channel,)
         else:
             key += (message.task, message.holder, message.is_keeper)
@@ -141,7 +147,7 @@ class Slot(LocalEvents, Riders):
             self._early[key] = sender, message
         return True
 
-    def _on_statement(self, sender: SlotId, statement: m.Statement, _payload: object) -> None:
+    def _on_statement(self, sender: SlotId, statement: Statement, _payload: object) -> None:
         channel = self._channel(sender, statement.channel)
         check_lengths(sender, statement.lengths, self.plan)
         if self._is_early(sender, statement):
@@ -151,7 +157,7 @@ class Slot(LocalEvents, Riders):
         if hosted is not None:
             hosted.on_statement(statement)
 
-    def _on_question(self, sender: SlotId, question: m.Question, _payload: object) -> None:
+    def _on_question(self, sender: SlotId, question: Question, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
         if self._is_early(sender, question):
             return
@@ -159,7 +165,7 @@ class Slot(LocalEvents, Riders):
         placement = self.view.placements[question.task]
         if placement.incarnation != question.incarnation or placement.slot <= 0:
             return
-        replicas: tuple[m.Delta, ...] | None = None
+        replicas: tuple[Delta, ...] | None = None
         if question.is_keeper:
             keeper = self.keepers.get(question.holder)
             if keeper is not None:
@@ -169,7 +175,7 @@ class Slot(LocalEvents, Riders):
             if holder is not None:
                 replicas = holder.question(question.task)
         if replicas is not None:
-            answer = m.Answer(
+            answer = Answer(
                 question.task,
                 question.incarnation,
                 question.view,
@@ -180,30 +186,30 @@ class Slot(LocalEvents, Riders):
             )
             self.shell.send(placement.slot, answer)
 
-    def _on_answer(self, sender: SlotId, answer: m.Answer, _payload: object) -> None:
+    def _on_answer(self, sender: SlotId, answer: Answer, _payload: object) -> None:
         check_itself(sender, answer.slot)
         hosted = self.life(answer.task, answer.incarnation)
         if hosted is not None:
             hosted.on_answer(answer)
 
-    def _on_kept(self, sender: SlotId, message: m.Kept, _payload: object) -> None:
+    def _on_kept(self, sender: SlotId, message: Kept, _payload: object) -> None:
         check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.effects.on_kept(message)
 
-    def _on_following(self, sender: SlotId, message: m.Following, _payload: object) -> None:
+    def _on_following(self, sender: SlotId, message: Following, _payload: object) -> None:
         check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.leads.on_following(message)
 
-    def _on_trigger(self, _sender: SlotId, trigger: m.Trigger, _payload: object) -> None:
+    def _on_trigger(self, _sender: SlotId, trigger: Trigger, _payload: object) -> None:
         hosted = self.life(trigger.task, trigger.incarnation)
         if hosted is not None:
             hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
 
-    def _on_noted(self, _sender: SlotId, noted: m.Noted, _payload: object) -> None:
+    def _on_noted(self, _sender: SlotId, noted: Noted, _payload: object) -> None:
         hosted = self.life(noted.task, noted.incarnation)
         told = None if hosted is None else hosted.approaching
         if (
@@ -214,14 +220,14 @@ class Slot(LocalEvents, Riders):
             hosted.approaching = None
             self.shell.noted(noted.task, hosted.thread)
 
-    def _on_release(self, _sender: SlotId, release: m.Release, _payload: object) -> None:
+    def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
         if release.slot == self.id:
             self.close()
             self.shell.end(release.reason)
 
     # ------------------------------------------------------------------ views
 
-    def _on_view(self, sender: SlotId, view: m.View, _payload: object) -> None:
+    def _on_view(self, sender: SlotId, view: View, _payload: object) -> None:
         """Installs a view: stops what it no longer has here, then starts what it has; slots may skip views."""
         if view.number <= self.view.number:
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
@@ -244,7 +250,7 @@ class Slot(LocalEvents, Riders):
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
                 self.on_message(speaker, message)
 
-    def fence(self, view: m.View) -> None:
+    def fence(self, view: View) -> None:
         """Incarnations that the view does not have here are over."""
         for task, hosted in list(self.hosted.items()):
             placement = view.placements[task]
@@ -252,7 +258,7 @@ class Slot(LocalEvents, Riders):
                 del self.hosted[task]
                 hosted.close()
 
-    def _begin_tasks(self, view: m.View) -> list[Hosted]:
+    def _begin_tasks(self, view: View) -> list[Hosted]:
         begun = []
         for placement in view.placements:
             if placement.slot == self.id and placement.task not in self.hosted:
@@ -300,7 +306,7 @@ class Slot(LocalEvents, Riders):
                 standby.adopt(restored)
         self.tell_status_if_due()
 
-    def _on_completed(self, _sender: SlotId, completed: m.Completed, _payload: object) -> None:
+    def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
         """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
         if completed.checkpoint <= self.completed or completed.generation != self.view.generation:
             return
@@ -334,7 +340,7 @@ class Slot(LocalEvents, Riders):
         """A connection broke: the coordinator hears of it at once."""
         if any(address.slot == slot for address in self.view.slots):
             self._gone[slot] = None
-            self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
+            self.tell_coordinator(Accusation(self.id, slot, self.view.number, True))
 
     def on_peer_back(self, slot: SlotId) -> None:
         """A connection is there again: what was on its way is lost, so its channels begin new sessions."""
@@ -362,7 +368,7 @@ class Slot(LocalEvents, Riders):
         if self._gone:
             present = {address.slot for address in self.view.slots}
             for slot in [slot for slot in self._gone if slot in present]:
-                self.tell_coordinator(m.Accusation(self.id, slot, self.view.number, True))
+                self.tell_coordinator(Accusation(self.id, slot, self.view.number, True))
         self.tell_status()
 
     def tell_status_if_due(self) -> None:
@@ -376,7 +382,7 @@ class Slot(LocalEvents, Riders):
         if not self.view.number:
             return
         self.tell_coordinator(
-            m.SlotStatus(
+            SlotStatus(
                 self.id,
                 self.view.number,
                 self.completed,

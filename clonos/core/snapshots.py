@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.deltas import Count
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.log_delta import Count
 
 if TYPE_CHECKING:
     from clonos.core.chain import Mirror

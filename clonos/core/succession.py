@@ -16,9 +16,10 @@ from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.domains import depth_problem, what_is_not_survived
 from clonos.core.ledger import NOBODY
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.messages import Approaching, LogLost, TaskFailed, TaskStatus, View
 from clonos.core.model.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
+from clonos.core.wire.control_messages import TaskStatus, View
+from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
 
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
 """After so many refusals so many times the first, at most the second, passes before the provider is asked again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core import recovery
-from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
+from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from clonos.core.messages import Placement, SlotAddress, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
 from clonos.core.placement import Seats
+from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 # ------------------------------------------------------------------ states
 

@@ -13,10 +13,11 @@ from typing import Protocol
 
 import zmq
 
-from clonos.core.messages import Message, Register
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId
-from clonos.core.wire import decode_message
+from clonos.core.wire.codec import decode_message
+from clonos.core.wire.control_messages import Register
+from clonos.core.wire.messages import Message
 from clonos.io.compression import IS_COMPRESSED, decompress
 from clonos.io.connection import PROBE
 from clonos.io.frames import HAS_LARGE_PAYLOAD, HEAD_BYTES, IS_PIECE, Head, flags_of, slot_name, unpack

@@ -9,7 +9,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from clonos.core.printable import indented
+from clonos.core.wire.printable import indented
 
 LINES_MAX = 10
 """Of one kind in ``WINDOW_S``; further ones are counted."""

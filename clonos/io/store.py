@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.model.errors import JobError
+from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.cloud_files import CloudFiles
 from clonos.io.entropy import random_bytes, random_hash_seed
 from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.deltas import Count
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.log_delta import Count
 from clonos.io.envelope import ObjectCorrupt, seal, unseal
 from clonos.io.object_files import ObjectFiles, ObjectMissing
 

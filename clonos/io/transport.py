@@ -16,10 +16,14 @@ from typing import Protocol
 
 import zmq
 
-from clonos.core.messages import Answer, Batch, Follow, Following, Message, Position, StandbyUpdate, Statement
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
-from clonos.core.wire import encode_message
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.codec import encode_message
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.replication_messages import StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 from clonos.io.binding import Binding, BindingRefused, bind_router
 from clonos.io.compression import Compressor, applies_between
 from clonos.io.connection import Connection

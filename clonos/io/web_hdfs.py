@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import urllib3
 
-from clonos.core.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS
 
 CONNECT_TIMEOUT_S: Final = 10.0
 SILENCE_S_MAX: Final = 60.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from clonos.core.coordination import Ending, Fault, JobDone, JobFailed, StoodDown
 from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
-from clonos.core.printable import escaped
+from clonos.core.wire.printable import escaped
 from clonos.status import Status
 
 

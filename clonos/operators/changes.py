@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.keys import EncodedKey, key_of, state_keys
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.values import Column, column_of, decode_rows, rows_of
+from clonos.core.wire.decoding import DECODE_ERRORS
 
 CHANGES_FORMAT: Final = 2
 """1 had the key group of each key, which follows from the key."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS
 from clonos.core.model.errors import InternalError
+from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connect import PushedSource
 from clonos.operators.operator import Operator
 from clonos.operators.source import ALL_READ, PositionMalformed

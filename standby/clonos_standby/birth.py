@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clonos.core.model.ids import SlotId
-from clonos.core.wire import WIRE_FORMAT
+from clonos.core.wire.codec import WIRE_FORMAT
 from clonos.io.binding import Binding
 
 

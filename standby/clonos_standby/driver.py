@@ -21,10 +21,11 @@ import cloudpickle
 from clonos.core import coordination as c
 from clonos.core.admission import check_for_coordinator
 from clonos.core.coordinator import Coordinator
-from clonos.core.messages import Logged, Message, Register, Warned
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
-from clonos.core.printable import escaped, indented
+from clonos.core.wire.control_messages import Logged, Register, Warned
+from clonos.core.wire.messages import Message
+from clonos.core.wire.printable import escaped, indented
 from clonos.io.binding import Binding
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from clonos.core.messages import Logged
 from clonos.core.model.ids import SlotId
+from clonos.core.wire.control_messages import Logged
 
 LINES_PER_SECOND_MAX = 100
 TEXT_CHARACTERS_MAX = 20_000

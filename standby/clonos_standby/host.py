@@ -21,24 +21,16 @@ from threading import Thread
 
 from clonos.core.admission import check_for_slot
 from clonos.core.chain import Mirror, Pieces
-from clonos.core.messages import (
-    Batch,
-    Keep,
-    Kept,
-    Logged,
-    Message,
-    Position,
-    Register,
-    Statement,
-    View,
-    Warned,
-)
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports import Activation, Intakes, SpillStore, TaskHandle
 from clonos.core.recorder import confined_services
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot
 from clonos.core.values import get_ready_for_columns
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import Logged, Register, View, Warned
+from clonos.core.wire.messages import Message
+from clonos.core.wire.replication_messages import Keep, Kept
 from clonos.io.binding import towards
 from clonos.io.curve import new_keys
 from clonos.io.entropy import random_bytes

@@ -12,11 +12,11 @@ from threading import Event, Thread
 from typing import Any
 
 from clonos.core.failures import failure_of
-from clonos.core.messages import TaskFailed
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.recorder import Suspended
 from clonos.core.slot import Slot
+from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.operators.connect import Feed, PushedSource
 from clonos.operators.image import JobImage
 from clonos.operators.journal import END_OF_JOURNAL

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from clonos.core.chain import Kind
 from clonos.core.failures import failure_of
-from clonos.core.messages import TaskFailed
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.recorder import Suspended
 from clonos.core.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
+from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.fault_points import FaultPoints
 from clonos.operators.connect import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
 from clonos_standby.inbox import Inbox

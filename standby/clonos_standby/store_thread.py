@@ -17,7 +17,6 @@ from msgspec import structs
 
 from clonos.core.chain import Mirror, Pieces
 from clonos.core.failures import failure_of
-from clonos.core.messages import TaskFailed
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.slot import Slot
@@ -28,6 +27,7 @@ from clonos.core.snapshots import (
     restore_from,
     standby_payload,
 )
+from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import ObjectMissing, StoreFailed
 from clonos.io.store import CheckpointStore

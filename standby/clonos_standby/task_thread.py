@@ -14,12 +14,12 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from clonos.core.failures import describe_failure, failure_of
-from clonos.core.messages import TaskFailed
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.ports import Activation, Command, Emission, Finished, GateMoved, Stopped, TaskStopped
 from clonos.core.room import Room
 from clonos.core.slot import Slot
 from clonos.core.task import Task
+from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.cost_clock import CostClock
 from clonos.io.entropy import random_bytes
 from clonos.io.fault_points import FaultPoints

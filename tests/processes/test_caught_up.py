@@ -15,9 +15,9 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import collect
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.messages import BACKLOG_ELEMENTS
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import running
 

@@ -11,9 +11,9 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, values
-from clonos.core.messages import Register
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Register
 from clonos.io.binding import Binding
 from clonos.io.shipping import pack
 from clonos_standby.birth import SlotBirth, versions

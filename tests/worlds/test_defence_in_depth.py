@@ -15,11 +15,14 @@ import pytest
 
 from clonos.core.gather import Gathering, Holder
 from clonos.core.hosted import Hosted
-from clonos.core.messages import Answer, Batch, Delta, Position, Question, View
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.recovery import Live, Recovering, Replaying, Stalled
 from clonos.core.sessions import Receiving
 from clonos.core.values import encode_rows
+from clonos.core.wire.channel_messages import Batch, Position
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Answer, Question
 from clonos_chaos.mutants import MUTANTS, planted
 from clonos_chaos.outsides import Fenced, SimOutside
 from clonos_chaos.sim_slot import SimSlot

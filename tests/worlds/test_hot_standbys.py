@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from clonos.core.leads import Leads
-from clonos.core.messages import Completed, Follow, View
 from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.ports import Emission
 from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow
+from clonos.core.wire.control_messages import Completed, View
+from clonos.core.wire.shadow_messages import Follow
 from clonos_chaos.planting import Planting
 from clonos_chaos.scenes_of_hot_standbys import HOT
 from clonos_chaos.sim_slot import SimSlot

@@ -16,8 +16,8 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.hosted import Hosted
 from clonos.core.journal import Journal, JournalReading
 from clonos.core.keeping import Keeper
-from clonos.core.messages import Delta
 from clonos.core.model.ids import journal_of
+from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal as journal_head
 from clonos_chaos.planting import Planting
 from clonos_chaos.pushers import SimPusher

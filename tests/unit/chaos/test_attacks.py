@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core import wire
-from clonos.core.messages import Logged, Message, SlotStatus, Warned
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.wire import codec
+from clonos.core.wire.control_messages import Logged, SlotStatus, Warned
+from clonos.core.wire.messages import Message
 from clonos.io.curve import KeyPair
 from clonos_chaos.attack_keys import Peer, Thief, read_loot
 from clonos_chaos.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
@@ -26,7 +27,7 @@ LIAR = SlotId(1)
 
 
 def _told(message: Message) -> Message:
-    return wire.decode_message(wire.encode_message(message), "a liar")
+    return codec.decode_message(codec.encode_message(message), "a liar")
 
 
 def _heartbeat(dialogue: Dialogue) -> list[str]:

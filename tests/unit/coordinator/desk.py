@@ -8,23 +8,22 @@ from typing import TypeVar
 
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.messages import (
+from clonos.core.metadata import CheckpointMetadata
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.wire.control_messages import (
     Accusation,
     Completed,
-    LogLost,
     Placement,
     Register,
     Release,
     SlotStatus,
     Snapshotted,
-    TaskFailed,
     TaskStatus,
     View,
 )
-from clonos.core.metadata import CheckpointMetadata
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
-from clonos.core.model.options import Options
-from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.wire.recovery_messages import LogLost, TaskFailed
 
 MILLISECOND_NS = 1_000_000
 EffectKind = TypeVar("EffectKind")

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clonos.core import coordination as c
-from clonos.core.messages import Completed, Hold, Message, Placement, Release, Trigger, View
 from clonos.core.model.ids import CheckpointId, SlotId, view_name
 from clonos.core.model.options import Options
-from clonos.core.wire import decode_message, encode_message
+from clonos.core.wire.codec import decode_message, encode_message
+from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, Trigger, View
+from clonos.core.wire.messages import Message
 from tests.unit.coordinator.desk import Desk, chain_plan
 
 Words = list[str]

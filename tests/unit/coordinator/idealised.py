@@ -13,23 +13,22 @@ from typing import Any
 
 from clonos.core import coordination as c
 from clonos.core.coordinator import Coordinator
-from clonos.core.messages import (
-    Accusation,
-    Completed,
-    LogLost,
-    Register,
-    Release,
-    SlotStatus,
-    Snapshotted,
-    TaskFailed,
-    TaskStatus,
-    Trigger,
-    View,
-)
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.wire.control_messages import (
+    Accusation,
+    Completed,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    TaskStatus,
+    Trigger,
+    View,
+)
+from clonos.core.wire.recovery_messages import LogLost, TaskFailed
 from tests.unit.coordinator.desk import NO_VIEW, START, chain_plan
 
 MILLISECOND_NS = 1_000_000

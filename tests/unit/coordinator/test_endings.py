@@ -7,11 +7,11 @@ import pytest
 
 from clonos.core import coordination as c
 from clonos.core.checkpoints import COMMIT_ATTEMPTS_MAX
-from clonos.core.messages import Completed, Trigger, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Completed, Trigger, View
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core import coordination as c
-from clonos.core.messages import Register, Release, View
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import SlotId, view_number
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Register, Release, View
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 

@@ -12,10 +12,10 @@ from types import FrameType
 from typing import Any
 
 from clonos.core import coordination as c
-from clonos.core.messages import BACKLOG_ELEMENTS, Register, SlotStatus, Trigger
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, Trigger
 from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, DeskSlot, sent
 
 TASKS = 2_000

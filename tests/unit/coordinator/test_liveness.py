@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clonos.core import coordination as c
-from clonos.core.messages import Release, View
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Release, View
 from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, of_kind, sent
 
 SHORT = Options(lease_ms=1_000, checkpoint_every_ms=1_000_000)

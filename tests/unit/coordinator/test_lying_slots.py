@@ -6,33 +6,38 @@ import msgspec
 import pytest
 
 from clonos.core import coordination as c
-from clonos.core import messages as m
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
 from clonos.core.model.options import Options
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import Completed, Hold, Register, Release, TaskStatus, Trigger
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind
 
 LIFE = Incarnation(view_number(1, 1))
 NOBODYS = SlotId(99)
 
 OF_SLOTS = (
-    m.Batch(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, 1, CheckpointId(0), ()),
-    m.Position(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, ()),
-    m.Statement(ChannelId(0), view_number(1, 1), LIFE, LIFE, 1, 0, 0, 0, ()),
-    m.Question(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False),
-    m.Answer(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False, SlotId(1), ()),
-    m.Keep(TaskId(0), LIFE, True, ()),
-    m.Kept(TaskId(0), LIFE, SlotId(1), True, ()),
-    m.StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",)),
-    m.Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ()),
-    m.Following(TaskId(0), LIFE, SlotId(1), 0, 0),
+    Batch(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, 1, CheckpointId(0), ()),
+    Position(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, ()),
+    Statement(ChannelId(0), view_number(1, 1), LIFE, LIFE, 1, 0, 0, 0, ()),
+    Question(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False),
+    Answer(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False, SlotId(1), ()),
+    Keep(TaskId(0), LIFE, True, ()),
+    Kept(TaskId(0), LIFE, SlotId(1), True, ()),
+    StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",)),
+    Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ()),
+    Following(TaskId(0), LIFE, SlotId(1), 0, 0),
 )
 OF_COORDINATORS = (
-    m.Trigger(TaskId(0), LIFE, CheckpointId(1), False),
-    m.Noted(TaskId(0), LIFE, 0, 0),
-    m.Hold(SlotId(1)),
-    m.Completed(CheckpointId(1), 1, ()),
-    m.Release(SlotId(1), ""),
+    Trigger(TaskId(0), LIFE, CheckpointId(1), False),
+    Noted(TaskId(0), LIFE, 0, 0),
+    Hold(SlotId(1)),
+    Completed(CheckpointId(1), 1, ()),
+    Release(SlotId(1), ""),
 )
 
 
@@ -50,7 +55,7 @@ def _name(message: object) -> str:
 @pytest.mark.parametrize("message", [*OF_SLOTS, *OF_COORDINATORS], ids=_name)
 @pytest.mark.parametrize("slot", [SlotId(1), NOBODYS])
 def test_a_message_that_no_slot_sends_to_a_coordinator_is_malformed_and_the_job_goes_on(
-    message: m.Message, slot: SlotId
+    message: Message, slot: SlotId
 ) -> None:
     desk = _desk()
     with pytest.raises(MessageMalformed, match=f"slot {slot} .* may not send {_name(message)} to the coordinator"):
@@ -61,19 +66,19 @@ def test_a_message_that_no_slot_sends_to_a_coordinator_is_malformed_and_the_job_
 
 def test_a_slot_registers_for_itself_only() -> None:
     desk = _desk()
-    register = m.Register(NOBODYS, "domain", "host", "ipc://x", "ipc://x", b"key", "token", 1, ())
+    register = Register(NOBODYS, "domain", "host", "ipc://x", "ipc://x", b"key", "token", 1, ())
     with pytest.raises(MessageMalformed, match=r"slot 1 .* speaks for slot 99"):
         desk.say(1, register)
     assert NOBODYS not in desk.coordinator.lives()
 
 
-def _of_task_0(desk: Desk) -> tuple[m.Message, ...]:
+def _of_task_0(desk: Desk) -> tuple[Message, ...]:
     life = desk.of(0).incarnation
     return (
         desk.acknowledgement(0, 1),
-        m.LogLost(TaskId(0), life, ChannelId(0), 1, 2),
+        LogLost(TaskId(0), life, ChannelId(0), 1, 2),
         desk.failure(0, fatal=True),
-        m.Approaching(TaskId(0), life, 0, 0),
+        Approaching(TaskId(0), life, 0, 0),
     )
 
 
@@ -94,7 +99,7 @@ def test_what_a_slot_says_of_tasks_that_live_elsewhere_is_not_believed() -> None
     desk = _desk()
     liar = next(slot for slot in desk.view_slots() if slot != desk.of(0).slot)
     honest = desk.slots[liar].status()
-    tasks = (*honest.tasks, m.TaskStatus(TaskId(0), desk.of(0).incarnation, "lost", ()))
+    tasks = (*honest.tasks, TaskStatus(TaskId(0), desk.of(0).incarnation, "lost", ()))
     desk.say(liar, msgspec.structs.replace(honest, tasks=tasks))
     assert desk.coordinator.phases[TaskId(0)] == "live"
 
@@ -108,7 +113,7 @@ def test_riders_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
         keepers=((TaskId(task), LIFE),),
         standbys=((TaskId(task), CheckpointId(1)),),
         shadows=(TaskId(task),),
-        tasks=(m.TaskStatus(TaskId(task), LIFE, "live", ()),),
+        tasks=(TaskStatus(TaskId(task), LIFE, "live", ()),),
     )
     desk.slots[liar].is_mute = True
     desk.say(liar, said)
@@ -143,7 +148,7 @@ def test_a_new_coordinator_does_not_believe_that_a_task_lives_where_the_view_doe
     again.slots = desk.slots
     again.tick(300)
     said = {slot: again.slots[slot].status() for slot in (lost.slot, liar)}
-    lie = (*said[liar].tasks, m.TaskStatus(lost.task, lost.incarnation, "live", ()))
+    lie = (*said[liar].tasks, TaskStatus(lost.task, lost.incarnation, "live", ()))
     for slot, tasks in ((lost.slot, ()), (liar, lie)):
         again.slots[slot].is_mute = True
         again.say(slot, msgspec.structs.replace(said[slot], tasks=tasks))

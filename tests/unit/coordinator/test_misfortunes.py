@@ -6,7 +6,6 @@ import pytest
 from msgspec import structs
 
 from clonos.core import coordination as c
-from clonos.core.messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, Approaching, Noted
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.recoveries import (
@@ -15,6 +14,8 @@ from clonos.core.recoveries import (
     EPOCHS_REMEMBERED,
     INCARNATIONS_BEFORE_CAUTION,
 )
+from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS
+from clonos.core.wire.recovery_messages import Approaching, Noted
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core import coordination as c
-from clonos.core.messages import LogLost, Register, Release
 from clonos.core.model.ids import FENCED, Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Register, Release
+from clonos.core.wire.recovery_messages import LogLost
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 

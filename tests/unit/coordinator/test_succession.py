@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from clonos.core import coordination as c
-from clonos.core.messages import Completed, View
 from clonos.core.model.ids import SlotId, ViewNumber, view_number
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Completed, View
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 

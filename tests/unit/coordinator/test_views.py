@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clonos.core.messages import View
 from clonos.core.metadata import metadata_of_start
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.placement import Seats
 from clonos.core.views import Change, Form, RollBack, Standing, Unformed, step
+from clonos.core.wire.control_messages import View
 from tests.unit.coordinator.desk import chain_plan
 
 PLAN = chain_plan(1, has_effects=True)

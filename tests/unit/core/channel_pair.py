@@ -9,12 +9,12 @@ from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Kind
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.inflight_log import InflightLog
-from clonos.core.messages import Batch, Position, Statement
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
 from clonos.core.ports import SpillStore
 from clonos.core.sessions import Receiving, Sending, cost_bytes
+from clonos.core.wire.channel_messages import Batch, Position, Statement
 from tests.unit.core.plans import number
 
 SENDER, RECEIVER = TaskId(0), TaskId(1)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clonos.core.messages import Placement, SlotAddress, View
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 FORWARD, HASH = Partitioning.FORWARD, Partitioning.HASH
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from clonos.core import messages as m
-from clonos.core import wire
 from clonos.core.chain import Kind, Mirror, Pieces
 from clonos.core.determinants import NAMES, LogReader
 from clonos.core.model.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.ports import Activation, Command, Delivered, Intakes, Journalled, SlotShell, SpillStore, TaskHandle
 from clonos.core.snapshots import Snapshot, decode_snapshot
+from clonos.core.wire import codec
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import (
+    BACKLOG_BYTES,
+    BACKLOG_ELEMENTS,
+    Accusation,
+    SlotStatus,
+    Snapshotted,
+    TaskStatus,
+    View,
+)
+from clonos.core.wire.log_delta import Delta, Length
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
 from tests.unit.core.channel_pair import NoDisk
 from tests.unit.core.telling_chain import TellingMirror
 
@@ -44,15 +57,15 @@ class Words:
             )
         return ", ".join(entries)
 
-    def delta(self, delta: m.Delta) -> str:
+    def delta(self, delta: Delta) -> str:
         start = f"{delta.offset_bytes}{'!' if delta.restart else ''}"
         data = self.log(delta.data) if delta.task >= 0 else delta.data.decode()
         return f"{self.task(delta.task)}[{start}: {data}]".replace(": ]", "]")
 
-    def deltas(self, deltas: tuple[m.Delta, ...]) -> str:
+    def deltas(self, deltas: tuple[Delta, ...]) -> str:
         return " ".join(map(self.delta, deltas)) or "nothing"
 
-    def lengths(self, lengths: tuple[m.Length, ...]) -> str:
+    def lengths(self, lengths: tuple[Length, ...]) -> str:
         return " ".join(f"{self.task(length.task)}:{length.end_bytes}" for length in lengths) or "nothing"
 
     def elements(self, kind: int, count: int, checkpoint: int, payload: bytes | memoryview) -> str:
@@ -60,70 +73,70 @@ class Words:
             return f"barrier {checkpoint}"
         return "end" if kind == Kind.END else f"{bytes(payload).decode()} ({count})"
 
-    def message(self, message: m.Message, payload: bytes | memoryview) -> str:
+    def message(self, message: Message, payload: bytes | memoryview) -> str:
         """What is sent, in one line."""
         plan = self.plan
         match message:
-            case m.Batch():
+            case Batch():
                 channel = plan.channels[message.channel]
                 what = self.elements(message.kind, message.count, message.checkpoint, payload)
                 ends = f"{self.life(channel.sender, message.sender)} to {self.life(channel.receiver, message.receiver)}"
                 place = f"session {message.session}, message {message.ordinal}"
                 tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
                 return f"batch {ends}, {place}: {what} from {message.first_seq}{tail}"
-            case m.Position():
+            case Position():
                 channel = plan.channels[message.channel]
                 ends = f"{self.life(channel.sender, message.sender)} to {self.life(channel.receiver, message.receiver)}"
                 place = f"session {message.session}, message {message.ordinal}"
                 tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
                 return f"position {ends}, {place}: all below {message.next_seq}{tail}"
-            case m.Statement():
+            case Statement():
                 channel = plan.channels[message.channel]
                 ends = f"{self.life(channel.receiver, message.receiver)} to {self.life(channel.sender, message.sender)}"
                 has = f", holds {self.lengths(message.lengths)}" if message.lengths else ""
                 numbers = f"next {message.next_seq}, claim {message.claim}, credit {message.credit_bytes}"
                 return f"statement {ends}, session {message.session}: {numbers}{has}"
-            case m.Question(task, incarnation, _, holder, is_keeper):
+            case Question(task, incarnation, _, holder, is_keeper):
                 whom = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
                 return f"question of {self.life(task, incarnation)} to {whom}"
-            case m.Answer(task, incarnation, _, holder, is_keeper, _, replicas):
+            case Answer(task, incarnation, _, holder, is_keeper, _, replicas):
                 who = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
                 return f"answer to {self.life(task, incarnation)} from {who}: {self.deltas(replicas)}"
-            case m.Keep(task, incarnation, is_whole, deltas, start):
+            case Keep(task, incarnation, is_whole, deltas, start):
                 journal = f", journal from {start}" if plan.is_journalled(task) else ""
                 return f"keep {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}{journal}"
-            case m.Kept(task, incarnation, _, is_ready, lengths):
+            case Kept(task, incarnation, _, is_ready, lengths):
                 return f"kept {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
-            case m.StandbyUpdate(task, incarnation, checkpoint, previous, objects):
+            case StandbyUpdate(task, incarnation, checkpoint, previous, objects):
                 return f"standby update {self.life(task, incarnation)}: {checkpoint} on {previous}, of {len(objects)}"
-            case m.SlotStatus(_, number, completed, tasks, standbys, keepers):
+            case SlotStatus(_, number, completed, tasks, standbys, keepers):
                 parts = [f"{self.life(t.task, t.incarnation)} {t.phase}{_waiting(t)}" for t in tasks]
                 parts += [f"standby of {self.task(task)} at {checkpoint}" for task, checkpoint in standbys]
                 parts += [f"keeper of {self.life(task, incarnation)}" for task, incarnation in keepers]
                 return f"status view {number & 0xFFFFFFFF}, completed {completed}: {', '.join(parts) or 'nothing'}"
-            case m.Snapshotted(task, incarnation, checkpoint, objects, offset, prepared, final):
+            case Snapshotted(task, incarnation, checkpoint, objects, offset, prepared, final):
                 what = f"{checkpoint}{' final' * final} of {len(objects)}, log {offset}"
                 return f"snapshotted {self.life(task, incarnation)}: {what}" + f", prepared {len(prepared)}" * bool(
                     prepared
                 )
-            case m.LogLost(task, incarnation, channel_id, position, claim):
+            case LogLost(task, incarnation, channel_id, position, claim):
                 where = self.channel(channel_id) if channel_id >= 0 else "fenced" if channel_id == FENCED else "journal"
                 return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
-            case m.TaskFailed(task=task, incarnation=incarnation, error=error):
+            case TaskFailed(task=task, incarnation=incarnation, error=error):
                 return f"failed {self.life(task, incarnation)}: {error}"
-            case m.Approaching(task, incarnation, channel_id, first_seq):
+            case Approaching(task, incarnation, channel_id, first_seq):
                 where = self.channel(ChannelId(channel_id)) if channel_id >= 0 else "what it reads"
                 return f"approaching {self.life(task, incarnation)}: {first_seq} of {where}"
-            case m.View(number=number):
+            case View(number=number):
                 return f"view {number & 0xFFFFFFFF}, as it is installed here"
-            case m.Accusation(_, accused, _, is_gone):
+            case Accusation(_, accused, _, is_gone):
                 return f"accusation of {accused}: {'gone' if is_gone else 'silent'}"
         raise AssertionError(message)
 
 
-def _waiting(status: m.TaskStatus) -> str:
+def _waiting(status: TaskStatus) -> str:
     found = dict(status.counters)
-    elements, data = found.get(m.BACKLOG_ELEMENTS, 0), found.get(m.BACKLOG_BYTES, 0)
+    elements, data = found.get(BACKLOG_ELEMENTS, 0), found.get(BACKLOG_BYTES, 0)
     return f", {elements} elements wait" * bool(elements) + f", {data} bytes wait" * bool(data)
 
 
@@ -168,8 +181,8 @@ class RecordingShell(SlotShell):
     def intakes(self) -> Intakes:
         return self._intakes
 
-    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
-        assert wire.decode_message(wire.encode_message(message), "this slot") == message
+    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
+        assert codec.decode_message(codec.encode_message(message), "this slot") == message
         receiver = "coordinator" if slot == COORDINATOR else f"slot {slot}"
         self.said.append(f"{receiver} <- {self.words.message(message, payload)}")
 

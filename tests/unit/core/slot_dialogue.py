@@ -15,8 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core import determinants as d
-from clonos.core import messages as m
-from clonos.core import wire
 from clonos.core.chain import Kind
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.options import Options
@@ -24,6 +22,13 @@ from clonos.core.ports import Emission, Output
 from clonos.core.slot import Slot
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.values import encode_value
+from clonos.core.wire import codec
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import Completed, Placement, Release, Trigger
+from clonos.core.wire.log_delta import Delta, Length
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Noted, Question, TaskFailed
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
 from tests.unit.core.plans import chain_of, number, placement, view
 from tests.unit.core.recording_shell import RecordingShell
 
@@ -87,11 +92,11 @@ class Dialogue:
         placements = self.slot.view.placements
         return placements[task].slot if placements else 9
 
-    def lengths(self, text: str) -> tuple[m.Length, ...]:
+    def lengths(self, text: str) -> tuple[Length, ...]:
         pairs = [word.split(":") for word in text.split(",") if word]
-        return tuple(m.Length(self.task(name), int(end)) for name, end in pairs)
+        return tuple(Length(self.task(name), int(end)) for name, end in pairs)
 
-    def deltas(self, text: str) -> tuple[m.Delta, ...]:
+    def deltas(self, text: str) -> tuple[Delta, ...]:
         """``a[0!:s3,k];a*[4:xyz]``: bytes from an offset on; ! where what lies before is completed."""
         found = []
         for word in text.split(";"):
@@ -99,11 +104,11 @@ class Dialogue:
                 name, _, rest = word[:-1].partition("[")
                 start, _, entries = rest.partition(":")
                 data = entries.encode() if name.endswith("*") else log_of(entries)
-                found.append(m.Delta(self.task(name), int(start.rstrip("!")), start.endswith("!"), data))
+                found.append(Delta(self.task(name), int(start.rstrip("!")), start.endswith("!"), data))
         return tuple(found)
 
-    def hear(self, sender: int, message: m.Message, payload: bytes = b"") -> None:
-        decoded = wire.decode_message(wire.encode_message(message), f"slot {sender}")
+    def hear(self, sender: int, message: Message, payload: bytes = b"") -> None:
+        decoded = codec.decode_message(codec.encode_message(message), f"slot {sender}")
         self.slot.on_message(SlotId(sender), decoded, memoryview(payload))
 
     # ------------------------------------------------------------------ views and the coordinator
@@ -120,7 +125,7 @@ class Dialogue:
 
     def _view(self, words: list[str]) -> None:
         """``view 2 generation=1 a 1@1 fresh b 2@5 restore=3 log=7 of=2 standbys=6 keepers=7,8 since=1,2``"""
-        placements: list[m.Placement] = []
+        placements: list[Placement] = []
         generation, n = 1, int(words[0])
         task = -1
         found: dict[int, dict[str, Any]] = {}
@@ -155,13 +160,13 @@ class Dialogue:
         placements = self.slot.view.placements
         tasks = tuple((p.task, p.incarnation, int(given.get("abcdefgh"[p.task], 0))) for p in placements)
         generation = int(given.get("generation", self.slot.view.generation))
-        self.hear(COORDINATOR, m.Completed(CheckpointId(int(words[0])), generation, tasks))
+        self.hear(COORDINATOR, Completed(CheckpointId(int(words[0])), generation, tasks))
 
     def do_trigger(self, words: list[str], given: Given) -> None:
-        self.hear(COORDINATOR, m.Trigger(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words))
+        self.hear(COORDINATOR, Trigger(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words))
 
     def do_release(self, words: list[str], given: Given) -> None:
-        self.hear(COORDINATOR, m.Release(self.slot.id, " ".join(words)))
+        self.hear(COORDINATOR, Release(self.slot.id, " ".join(words)))
 
     # ------------------------------------------------------------------ peers
 
@@ -171,7 +176,7 @@ class Dialogue:
         next_seq = int(given.get("next", 0))
         self.hear(
             int(given.get("from", self.home(channel.receiver))),
-            m.Statement(
+            Statement(
                 channel.id,
                 number(int(given["view"])) if "view" in given else self.slot.view.number,
                 self.incarnation(channel.receiver, given.get("by")),
@@ -198,7 +203,7 @@ class Dialogue:
         rows = words[1] if len(words) > 1 else ""
         kind = Kind.BARRIER if "barrier" in given else Kind.END if rows == "end" else Kind.ROWS
         payload = rows.encode() if kind == Kind.ROWS else b""
-        message = m.Batch(
+        message = Batch(
             *self._head(channel, given),
             int(given.get("first", 0)),
             int(kind),
@@ -213,7 +218,7 @@ class Dialogue:
         deltas = self.deltas(given.get("log", ""))
         next_seq = int(given.get("next", 0))
         produced_seq = int(given.get("produced", next_seq))
-        self.hear(self.home(channel.sender), m.Position(*self._head(channel, given), next_seq, produced_seq, deltas))
+        self.hear(self.home(channel.sender), Position(*self._head(channel, given), next_seq, produced_seq, deltas))
 
     def do_question(self, words: list[str], given: Given) -> None:
         """``question b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
@@ -221,7 +226,7 @@ class Dialogue:
         task, life = self.life(words[0])
         self.hear(
             int(given.get("from", self.home(task))),
-            m.Question(task, life, asked, self.task(words[1]), "keeper" in words),
+            Question(task, life, asked, self.task(words[1]), "keeper" in words),
         )
 
     def do_answer(self, words: list[str], given: Given) -> None:
@@ -229,19 +234,19 @@ class Dialogue:
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         slot = SlotId(int(given["from"]))
         has = self.deltas(given.get("has", ""))
-        self.hear(slot, m.Answer(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
+        self.hear(slot, Answer(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
 
     def do_keep(self, words: list[str], given: Given) -> None:
         """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
         ordinal = self.slot.keepers[task].next_ordinal
-        self.hear(self.home(task), m.Keep(task, incarnation, "all" in words, deltas, start, ordinal))
+        self.hear(self.home(task), Keep(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:
         """``kept c.1 from=7 has=c:3,a:2``"""
         slot = SlotId(int(given["from"]))
-        message = m.Kept(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
+        message = Kept(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
         self.hear(slot, message)
 
     def do_update(self, words: list[str], given: Given) -> None:
@@ -249,7 +254,7 @@ class Dialogue:
         task, life = self.life(words[0])
         snapshot = self.snapshot(task, life, int(words[1]), given)
         names = tuple(f"object-{i}" for i in range(1, snapshot.checkpoint + 1))
-        message = m.StandbyUpdate(task, life, snapshot.checkpoint, snapshot.previous, names)
+        message = StandbyUpdate(task, life, snapshot.checkpoint, snapshot.previous, names)
         self.hear(self.home(task), message, standby_payload([encode_snapshot(snapshot)]))
 
     # ------------------------------------------------------------------ the slot's own events
@@ -336,7 +341,7 @@ class Dialogue:
     def do_noted(self, words: list[str], given: Given) -> None:
         """``noted b.2 17 a->b``"""
         task, life = self.life(words[0])
-        self.hear(COORDINATOR, m.Noted(task, life, self.channel(words[2]).id, int(words[1])))
+        self.hear(COORDINATOR, Noted(task, life, self.channel(words[2]).id, int(words[1])))
 
     def do_opened(self, words: list[str], given: Given) -> None:
         superseded = int(given["before"]) if "before" in given else None
@@ -368,7 +373,7 @@ class Dialogue:
 
     def do_raised(self, words: list[str], given: Given) -> None:
         task, life = self.life(words[0])
-        failed = m.TaskFailed(task, life, ChannelId(0), 3, 1, "split", "'x'", "ValueError: no", "", False)
+        failed = TaskFailed(task, life, ChannelId(0), 3, 1, "split", "'x'", "ValueError: no", "", False)
         self.slot.on_raised(failed)
 
     def do_gone(self, words: list[str], given: Given) -> None:

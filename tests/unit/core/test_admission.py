@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core import messages as m
 from clonos.core.admission import check_for_coordinator, check_for_slot
-from clonos.core.deltas import COUNT_MAX
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import (
     COORDINATOR,
@@ -21,6 +19,24 @@ from clonos.core.model.ids import (
     ViewNumber,
     journal_of,
 )
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import (
+    Accusation,
+    Completed,
+    Hold,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    TaskStatus,
+    Trigger,
+    View,
+)
+from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 from tests.unit.core.plans import chain_of, number, placement, view
 from tests.unit.core.slot_dialogue import Dialogue
 
@@ -29,37 +45,37 @@ LIFE = Incarnation(number(1))
 ONE = CheckpointId(1)
 PEER = SlotId(77)
 
-DELTA = m.Delta(TaskId(0), 5, False, b"\x80\x01")
-FOREIGN = m.Delta(TaskId(3), 5, False, b"")
-LONG = m.Delta(TaskId(0), COUNT_MAX, False, b"x")
-LENGTH = m.Length(TaskId(1), 9)
-BATCH = m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), (DELTA,))
-POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
-STATEMENT = m.Statement(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
-QUESTION = m.Question(TaskId(0), LIFE, number(1), TaskId(1), False)
-ANSWER = m.Answer(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
-KEEP = m.Keep(TaskId(0), LIFE, True, (DELTA,))
-KEPT = m.Kept(TaskId(0), LIFE, PEER, True, (LENGTH,))
-UPDATE = m.StandbyUpdate(TaskId(0), LIFE, ONE, CheckpointId(-1), ("a",))
-FOLLOW = m.Follow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, 0, 0, 0, CheckpointId(0), (DELTA,))
-FOLLOWING = m.Following(TaskId(0), LIFE, PEER, 1, 0)
-TRIGGER = m.Trigger(TaskId(0), LIFE, ONE, False)
-COMPLETED = m.Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
-NOTED = m.Noted(TaskId(0), LIFE, -1, 0)
+DELTA = Delta(TaskId(0), 5, False, b"\x80\x01")
+FOREIGN = Delta(TaskId(3), 5, False, b"")
+LONG = Delta(TaskId(0), COUNT_MAX, False, b"x")
+LENGTH = Length(TaskId(1), 9)
+BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), (DELTA,))
+POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
+STATEMENT = Statement(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
+QUESTION = Question(TaskId(0), LIFE, number(1), TaskId(1), False)
+ANSWER = Answer(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
+KEEP = Keep(TaskId(0), LIFE, True, (DELTA,))
+KEPT = Kept(TaskId(0), LIFE, PEER, True, (LENGTH,))
+UPDATE = StandbyUpdate(TaskId(0), LIFE, ONE, CheckpointId(-1), ("a",))
+FOLLOW = Follow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, 0, 0, 0, CheckpointId(0), (DELTA,))
+FOLLOWING = Following(TaskId(0), LIFE, PEER, 1, 0)
+TRIGGER = Trigger(TaskId(0), LIFE, ONE, False)
+COMPLETED = Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
+NOTED = Noted(TaskId(0), LIFE, -1, 0)
 VIEW = view(1, [placement(task, LIFE, 1) for task in PLAN.tasks])
 OLD = Incarnation(0)
 
-STATUS = m.SlotStatus(PEER, number(1), ONE, (m.TaskStatus(TaskId(0), LIFE, "live", ()),), ((TaskId(1), ONE),), ())
-SNAPSHOTTED = m.Snapshotted(TaskId(0), LIFE, ONE, ("a",), 0, (), False)
-LOST = m.LogLost(TaskId(0), LIFE, ChannelId(-2), 0, 0)
-FAILED = m.TaskFailed(TaskId(0), LIFE, -1, 0, 1, "", "", "", "", False)
-APPROACHING = m.Approaching(TaskId(0), LIFE, -1, 0)
-ACCUSATION = m.Accusation(PEER, SlotId(1), number(1), True)
-REGISTER = m.Register(PEER, "d", "h", "", "", b"", "", 1, ())
+STATUS = SlotStatus(PEER, number(1), ONE, (TaskStatus(TaskId(0), LIFE, "live", ()),), ((TaskId(1), ONE),), ())
+SNAPSHOTTED = Snapshotted(TaskId(0), LIFE, ONE, ("a",), 0, (), False)
+LOST = LogLost(TaskId(0), LIFE, ChannelId(-2), 0, 0)
+FAILED = TaskFailed(TaskId(0), LIFE, -1, 0, 1, "", "", "", "", False)
+APPROACHING = Approaching(TaskId(0), LIFE, -1, 0)
+ACCUSATION = Accusation(PEER, SlotId(1), number(1), True)
+REGISTER = Register(PEER, "d", "h", "", "", b"", "", 1, ())
 
 FOR_SLOTS = (
     *(BATCH, POSITION, STATEMENT, QUESTION, ANSWER, KEEP, KEPT, UPDATE, FOLLOW, FOLLOWING, TRIGGER, COMPLETED),
-    *(NOTED, VIEW, m.Hold(PEER), m.Release(PEER, "")),
+    *(NOTED, VIEW, Hold(PEER), Release(PEER, "")),
 )
 FOR_COORDINATORS = (REGISTER, STATUS, SNAPSHOTTED, LOST, FAILED, APPROACHING, ACCUSATION, VIEW)
 
@@ -69,17 +85,17 @@ def named(found: object) -> str:
 
 
 @pytest.mark.parametrize("message", FOR_SLOTS, ids=named)
-def test_what_slots_are_told_is_let_in(message: m.Message) -> None:
+def test_what_slots_are_told_is_let_in(message: Message) -> None:
     check_for_slot(PLAN, PEER, message)
 
 
 @pytest.mark.parametrize("message", FOR_COORDINATORS, ids=named)
-def test_what_a_coordinator_is_told_is_let_in(message: m.Message) -> None:
+def test_what_a_coordinator_is_told_is_let_in(message: Message) -> None:
     check_for_coordinator(PLAN, PEER, message)
 
 
 def test_a_view_of_number_0_is_a_question_and_names_nothing() -> None:
-    check_for_slot(PLAN, PEER, m.View(ViewNumber(0), 0, "", (), ()))
+    check_for_slot(PLAN, PEER, View(ViewNumber(0), 0, "", (), ()))
 
 
 OUT_OF_THE_PLAN = (3, -1, -2, 1 << 40, (1 << 64) - 1)
@@ -94,14 +110,14 @@ OUT_OF_THE_PLAN = (3, -1, -2, 1 << 40, (1 << 64) - 1)
     ],
     ids=lambda found: found if isinstance(found, str) else named(found),
 )
-def test_a_task_that_the_plan_has_not_is_malformed(message: m.Message, field: str, task: int) -> None:
+def test_a_task_that_the_plan_has_not_is_malformed(message: Message, field: str, task: int) -> None:
     with pytest.raises(MessageMalformed, match=rf"slot 77 is malformed: {named(message)} names task {task}, the plan"):
         check_for_slot(PLAN, PEER, msgspec.structs.replace(message, **{field: task}))
 
 
 @pytest.mark.parametrize("task", OUT_OF_THE_PLAN)
 @pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, FAILED, APPROACHING], ids=named)
-def test_so_it_is_for_a_coordinator(message: m.Message, task: int) -> None:
+def test_so_it_is_for_a_coordinator(message: Message, task: int) -> None:
     with pytest.raises(MessageMalformed, match=f"names task {task}"):
         check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, task=task))
 
@@ -115,19 +131,19 @@ def test_so_it_is_for_a_coordinator(message: m.Message, task: int) -> None:
         (BATCH, {"first_seq": COUNT_MAX}),
         (BATCH, {"deltas": (FOREIGN,)}),
         (BATCH, {"deltas": (LONG,)}),
-        (BATCH, {"deltas": (m.Delta(TaskId(1), 0, True, b""),)}),  # its receiver's own log
-        (BATCH, {"deltas": (m.Delta(journal_of(0), 0, True, b""),)}),
+        (BATCH, {"deltas": (Delta(TaskId(1), 0, True, b""),)}),  # its receiver's own log
+        (BATCH, {"deltas": (Delta(journal_of(0), 0, True, b""),)}),
         (POSITION, {"channel": 2}),
         (POSITION, {"deltas": (DELTA, FOREIGN)}),
         (STATEMENT, {"channel": 2}),
         (STATEMENT, {"view": 0}),
-        (STATEMENT, {"lengths": (m.Length(TaskId(3), 1),)}),
+        (STATEMENT, {"lengths": (Length(TaskId(3), 1),)}),
         (QUESTION, {"view": 0}),
         (QUESTION, {"view": -1}),
-        (ANSWER, {"replicas": (m.Delta(journal_of(1), 0, True, b""),)}),
+        (ANSWER, {"replicas": (Delta(journal_of(1), 0, True, b""),)}),
         (ANSWER, {"replicas": (LONG,)}),
         (KEEP, {"deltas": (FOREIGN,)}),
-        (KEPT, {"lengths": (m.Length(journal_of(1), 1),)}),
+        (KEPT, {"lengths": (Length(journal_of(1), 1),)}),
         (FOLLOW, {"first_seq": COUNT_MAX, "count": 1}),
         (FOLLOW, {"deltas": (FOREIGN,)}),
         (VIEW, {"placements": VIEW.placements[:2]}),
@@ -141,22 +157,22 @@ def test_so_it_is_for_a_coordinator(message: m.Message, task: int) -> None:
     ],
     ids=lambda found: named(found) if isinstance(found, msgspec.Struct) else None,
 )
-def test_what_fields_say_together_has_to_be_possible(message: m.Message, changes: dict[str, Any]) -> None:
+def test_what_fields_say_together_has_to_be_possible(message: Message, changes: dict[str, Any]) -> None:
     with pytest.raises(MessageMalformed, match=f"slot 77 is malformed: {named(message)} names"):
         check_for_slot(PLAN, PEER, msgspec.structs.replace(message, **changes))
 
 
 def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
-    journal = m.Delta(journal_of(0), 0, True, b"bytes")
+    journal = Delta(journal_of(0), 0, True, b"bytes")
     check_for_slot(PLAN, PEER, msgspec.structs.replace(KEEP, deltas=(DELTA, journal)))
     check_for_slot(PLAN, PEER, msgspec.structs.replace(ANSWER, replicas=(journal,)))
-    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEPT, lengths=(m.Length(journal_of(0), 5),)))
+    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEPT, lengths=(Length(journal_of(0), 5),)))
 
 
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        (STATUS, {"tasks": (m.TaskStatus(TaskId(3), LIFE, "live", ()),)}),
+        (STATUS, {"tasks": (TaskStatus(TaskId(3), LIFE, "live", ()),)}),
         (STATUS, {"standbys": ((TaskId(3), ONE),)}),
         (STATUS, {"keepers": ((TaskId(-1), LIFE),)}),
         (STATUS, {"shadows": (TaskId(3),)}),
@@ -168,14 +184,14 @@ def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
     ids=lambda found: named(found) if isinstance(found, msgspec.Struct) else None,
 )
 def test_a_coordinator_hears_of_its_own_job_and_of_each_slot_by_itself(
-    message: m.Message, changes: dict[str, Any]
+    message: Message, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(MessageMalformed, match="slot 77"):
         check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, **changes))
 
 
-@pytest.mark.parametrize("message", [BATCH, QUESTION, KEEP, TRIGGER, COMPLETED, m.Release(PEER, "")], ids=named)
-def test_what_is_for_slots_is_malformed_for_a_coordinator(message: m.Message) -> None:
+@pytest.mark.parametrize("message", [BATCH, QUESTION, KEEP, TRIGGER, COMPLETED, Release(PEER, "")], ids=named)
+def test_what_is_for_slots_is_malformed_for_a_coordinator(message: Message) -> None:
     with pytest.raises(MessageMalformed, match="is not for a coordinator"):
         check_for_coordinator(PLAN, PEER, message)
 
@@ -258,7 +274,7 @@ def test_a_standby_that_was_sent_no_snapshot_fetches_it_from_the_store(payload: 
     dialogue = Dialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh"):
         dialogue.run(command)
-    dialogue.slot.on_message(SlotId(2), m.StandbyUpdate(TaskId(1), LIFE, ONE, CheckpointId(-1), ("object-1",)), payload)
+    dialogue.slot.on_message(SlotId(2), StandbyUpdate(TaskId(1), LIFE, ONE, CheckpointId(-1), ("object-1",)), payload)
     assert dialogue.run("completed 1 b=7")[0] == "read for the standby b.1: object-1"
 
 

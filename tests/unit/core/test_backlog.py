@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from clonos.core import messages as m
 from clonos.core.chain import Kind
-from clonos.core.messages import BACKLOG_ELEMENTS
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.ports import Emission
 from clonos.core.sessions import cost_bytes
+from clonos.core.wire.channel_messages import Batch, Position
+from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
 from tests.unit.core.plans import shuffle
 from tests.unit.inflight.slot_bench import LIFE, Bench
 
@@ -33,7 +33,7 @@ class Receiver(Bench):
     def send(self, channel: ChannelId, count: int) -> None:
         """The sender sends ``count`` elements."""
         head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
-        batch = m.Batch(*head, self.sent_seq[channel], int(Kind.ROWS), count, CheckpointId(0), ())
+        batch = Batch(*head, self.sent_seq[channel], int(Kind.ROWS), count, CheckpointId(0), ())
         self.ordinals[channel] += 1
         self.sent_seq[channel] += count
         self.slot.on_message(INPUTS[channel], batch, b"x" * count)
@@ -42,7 +42,7 @@ class Receiver(Bench):
         """The sender's heartbeat: it has produced all elements below ``produced_seq``."""
         head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
         self.ordinals[channel] += 1
-        self.slot.on_message(INPUTS[channel], m.Position(*head, self.sent_seq[channel], produced_seq, ()))
+        self.slot.on_message(INPUTS[channel], Position(*head, self.sent_seq[channel], produced_seq, ()))
 
     def process(self, channel: ChannelId, next_seq: int, count: int) -> None:
         """The task has processed a batch of ``count`` elements, and with it all below ``next_seq``."""
@@ -108,5 +108,5 @@ def test_a_sender_tells_what_it_has_produced_whether_or_not_credit_let_it_leave(
     bench.emit((0, b"sent"), (0, b"waits"), (0, b"waits"), (1, b"sent"))
     bench.shell.sent.clear()
     bench.tick()
-    positions = [message for _, message, _ in bench.shell.sent if isinstance(message, m.Position)]
+    positions = [message for _, message, _ in bench.shell.sent if isinstance(message, Position)]
     assert [(p.channel, p.next_seq, p.produced_seq) for p in positions] == [(0, 1, 3), (1, 1, 1)]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.causal_log import CausalLogs
-from clonos.core.messages import Delta, Length
 from clonos.core.model.errors import LogDiverged
 from clonos.core.model.ids import TaskId
+from clonos.core.wire.log_delta import Delta, Length
 
 OWNER = TaskId(3)
 

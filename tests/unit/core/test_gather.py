@@ -17,9 +17,10 @@ from clonos.core.gather import (
     join_pieces,
     recovered_logs,
 )
-from clonos.core.messages import Delta, View
 from clonos.core.model.errors import LogDiverged
 from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Delta
 from tests.unit.core.plans import chain_of, number, placement, view
 
 PLAN = chain_of(4)

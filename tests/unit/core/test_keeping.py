@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from clonos.core.causal_log import CausalLogs
 from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd, Requirement
-from clonos.core.messages import Keep, Kept, Length
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.wire.log_delta import Length
+from clonos.core.wire.replication_messages import Keep, Kept
 from tests.unit.core.channel_pair import inflight_log
 from tests.unit.core.plans import chain_of
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.messages import TaskFailed
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports import Emission
 from clonos.core.slot import Slot
+from clonos.core.wire.recovery_messages import TaskFailed
 from tests.unit.core.plans import number
 from tests.unit.core.slot_dialogue import Dialogue
 

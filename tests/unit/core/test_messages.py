@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core import messages as m
-from clonos.core import wire
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.wire import codec
+from clonos.core.wire.messages import Message
+from clonos.core.wire.replication_messages import StandbyUpdate
 from tests.unit.coordinator.test_metadata import NAMES_ASTRAY
 
-KINDS: tuple[type[m.Message], ...] = get_args(m.Message)
+KINDS: tuple[type[Message], ...] = get_args(Message)
 
 
 def example(kind: Any, luck: random.Random) -> Any:
@@ -46,16 +47,16 @@ def example(kind: Any, luck: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a1_every_message_reads_back_as_it_was_written(kind: type[m.Message]) -> None:
+def test_a1_every_message_reads_back_as_it_was_written(kind: type[Message]) -> None:
     for seed in range(20):
         message = example(kind, random.Random(seed))
-        assert wire.decode_message(wire.encode_message(message), "slot 1") == message
+        assert codec.decode_message(codec.encode_message(message), "slot 1") == message
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_another_library_reads_a_message_as_its_tag_and_its_fields_in_their_order(kind: type[m.Message]) -> None:
+def test_another_library_reads_a_message_as_its_tag_and_its_fields_in_their_order(kind: type[Message]) -> None:
     message = example(kind, random.Random(1))
-    found = msgpack.unpackb(wire.encode_message(message), use_list=False)
+    found = msgpack.unpackb(codec.encode_message(message), use_list=False)
     assert found == (kind.__struct_config__.tag, *_plain(msgspec.structs.astuple(message)))
 
 
@@ -77,19 +78,19 @@ def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> None:
     with suppress(MessageMalformed):
-        wire.decode_message(data, "slot 7")
+        codec.decode_message(data, "slot 7")
 
 
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 1 << 32))
-def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kind: type[m.Message], seed: int) -> None:
+def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kind: type[Message], seed: int) -> None:
     luck = random.Random(seed)
-    data = bytearray(wire.encode_message(example(kind, luck)))
+    data = bytearray(codec.encode_message(example(kind, luck)))
     for _ in range(luck.randrange(1, 4)):
         data[luck.randrange(len(data))] = luck.randrange(256)
     del data[luck.randrange(len(data) + 1) :]
     with suppress(MessageMalformed):
-        assert isinstance(wire.decode_message(bytes(data), "slot 7"), KINDS)
+        assert isinstance(codec.decode_message(bytes(data), "slot 7"), KINDS)
 
 
 @pytest.mark.parametrize(
@@ -110,21 +111,19 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
 )
 def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
     with pytest.raises(MessageMalformed):
-        wire.decode_message(data, "slot 7")
+        codec.decode_message(data, "slot 7")
 
 
 @pytest.mark.parametrize("name", NAMES_ASTRAY)
 def test_a_name_that_leads_out_of_the_store_is_malformed(name: str) -> None:
-    update = m.StandbyUpdate(
-        TaskId(1), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("snapshots/1/1-1-full", name)
-    )
+    update = StandbyUpdate(TaskId(1), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("snapshots/1/1-1-full", name))
     with pytest.raises(MessageMalformed, match="slot 7"):
-        wire.decode_message(wire.encode_message(update), "slot 7")
+        codec.decode_message(codec.encode_message(update), "slot 7")
 
 
 def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:
-    with pytest.raises(MessageMalformed, match=f"the limit is {wire.MESSAGE_BYTES_MAX}"):
-        wire.decode_message(memoryview(bytes(wire.MESSAGE_BYTES_MAX + 1)), "slot 7")
+    with pytest.raises(MessageMalformed, match=f"the limit is {codec.MESSAGE_BYTES_MAX}"):
+        codec.decode_message(memoryview(bytes(codec.MESSAGE_BYTES_MAX + 1)), "slot 7")
 
 
 def test_the_error_survives_the_way_from_an_executor() -> None:

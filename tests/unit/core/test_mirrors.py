@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from clonos.core.messages import StandbyUpdate
 from clonos.core.mirrors import Standby
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.wire.replication_messages import StandbyUpdate
 
 TASK, LIFE = TaskId(2), Incarnation(7)
 

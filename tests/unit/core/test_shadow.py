@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from clonos.core import messages as m
 from clonos.core.chain import Kind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.slot import Slot
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.messages import Message
+from clonos.core.wire.replication_messages import StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 from tests.unit.core.plans import number, placement, view
 from tests.unit.core.recording_shell import RecordingShell
 
@@ -20,11 +23,11 @@ class Shell(RecordingShell):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.asked: list[m.Following] = []
+        self.asked: list[Following] = []
         self.read: list[tuple[str, ...]] = []
 
-    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
-        if isinstance(message, m.Following):
+    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
+        if isinstance(message, Following):
             assert slot == LEADER
             self.asked.append(message)
 
@@ -54,14 +57,14 @@ class Standby:
     def stored(self, checkpoint: int) -> None:
         """The task's snapshot is stored; nothing of it comes along."""
         names = tuple(f"object-{n}" for n in range(1, checkpoint + 1))
-        update = m.StandbyUpdate(TASK, LIFE, CheckpointId(checkpoint), CheckpointId(checkpoint - 1), names)
+        update = StandbyUpdate(TASK, LIFE, CheckpointId(checkpoint), CheckpointId(checkpoint - 1), names)
         self.slot.on_message(LEADER, update, b"")
 
     def begins(self, session: int, base: int) -> None:
         """The task's slot begins the session at a barrier."""
-        log = m.Delta(TASK, 0, True, b"")
+        log = Delta(TASK, 0, True, b"")
         head = TASK, LIFE, session, 0, CheckpointId(base)
-        self.slot.on_message(LEADER, m.Follow(*head, ChannelId(0), 0, int(Kind.ROWS), 0, 0, CheckpointId(0), (log,)))
+        self.slot.on_message(LEADER, Follow(*head, ChannelId(0), 0, int(Kind.ROWS), 0, 0, CheckpointId(0), (log,)))
 
 
 def test_a_session_that_has_not_begun_is_asked_for_again_and_again_whatever_is_stored_meanwhile() -> None:

@@ -7,18 +7,36 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core import messages as m
 from clonos.core.chain import Kind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.control_messages import (
+    Accusation,
+    Completed,
+    Hold,
+    Logged,
+    Register,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    Trigger,
+    View,
+    Warned,
+)
+from clonos.core.wire.log_delta import Length
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
+from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.shadow_messages import Follow, Following
 from tests.unit.core.plans import number
 from tests.unit.core.slot_dialogue import Dialogue
 
 LIFE = Incarnation(number(1))
-BATCH = m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())
-POSITION = m.Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 5, ())
-STATEMENT = m.Statement(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
-QUESTION = m.Question(TaskId(0), LIFE, number(1), TaskId(1), False)
+BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())
+POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 5, ())
+STATEMENT = Statement(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
+QUESTION = Question(TaskId(0), LIFE, number(1), TaskId(1), False)
 
 
 def living_slot() -> Dialogue:
@@ -57,7 +75,7 @@ def test_what_a_peer_may_say_is_taken() -> None:
     ],
 )
 def test_what_names_nothing_of_the_plan_is_malformed_and_names_the_peer(
-    message: m.Message, changes: dict[str, Any]
+    message: Message, changes: dict[str, Any]
 ) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match="slot 77"):
@@ -68,30 +86,30 @@ def test_what_names_nothing_of_the_plan_is_malformed_and_names_the_peer(
 # ------------------------------------------------------------------ who may send what
 
 OF_COORDINATOR = (
-    m.View(number(9), 1, "job", (), ()),
-    m.Trigger(TaskId(1), LIFE, CheckpointId(1), False),
-    m.Noted(TaskId(1), LIFE, 0, 0),
-    m.Hold(SlotId(2)),
-    m.Completed(CheckpointId(1), 1, ()),
-    m.Release(SlotId(2), "end yourself"),
+    View(number(9), 1, "job", (), ()),
+    Trigger(TaskId(1), LIFE, CheckpointId(1), False),
+    Noted(TaskId(1), LIFE, 0, 0),
+    Hold(SlotId(2)),
+    Completed(CheckpointId(1), 1, ()),
+    Release(SlotId(2), "end yourself"),
 )
 TO_COORDINATOR = (
-    m.Register(SlotId(1), "domain", "host", "tcp://x", "tcp://x", b"", "token", 1, ()),
-    m.SlotStatus(SlotId(1), number(1), CheckpointId(0), (), (), ()),
-    m.Snapshotted(TaskId(0), LIFE, CheckpointId(1), ("name",), 0, (), False),
-    m.LogLost(TaskId(0), LIFE, ChannelId(0), 0, 0),
-    m.TaskFailed(TaskId(0), LIFE, 0, 0, 1, "", "", "", "", False),
-    m.Approaching(TaskId(0), LIFE, 0, 0),
-    m.Accusation(SlotId(1), SlotId(2), number(1), True),
-    m.Warned(SlotId(1), "text", ()),
-    m.Logged(SlotId(1), 30, "clonos", "text"),
+    Register(SlotId(1), "domain", "host", "tcp://x", "tcp://x", b"", "token", 1, ()),
+    SlotStatus(SlotId(1), number(1), CheckpointId(0), (), (), ()),
+    Snapshotted(TaskId(0), LIFE, CheckpointId(1), ("name",), 0, (), False),
+    LogLost(TaskId(0), LIFE, ChannelId(0), 0, 0),
+    TaskFailed(TaskId(0), LIFE, 0, 0, 1, "", "", "", "", False),
+    Approaching(TaskId(0), LIFE, 0, 0),
+    Accusation(SlotId(1), SlotId(2), number(1), True),
+    Warned(SlotId(1), "text", ()),
+    Logged(SlotId(1), 30, "clonos", "text"),
 )
-KEEP = m.Keep(TaskId(0), LIFE, True, ())
-UPDATE = m.StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",))
-FOLLOW = m.Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ())
-ANSWER = m.Answer(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
-KEPT = m.Kept(TaskId(1), LIFE, SlotId(3), True, ())
-FOLLOWING = m.Following(TaskId(1), LIFE, SlotId(3), 1, 0)
+KEEP = Keep(TaskId(0), LIFE, True, ())
+UPDATE = StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",))
+FOLLOW = Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ())
+ANSWER = Answer(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
+KEPT = Kept(TaskId(1), LIFE, SlotId(3), True, ())
+FOLLOWING = Following(TaskId(1), LIFE, SlotId(3), 1, 0)
 
 
 def named(message: object) -> str:
@@ -99,7 +117,7 @@ def named(message: object) -> str:
 
 
 @pytest.mark.parametrize("message", OF_COORDINATOR, ids=named)
-def test_what_a_coordinator_sends_is_malformed_from_any_slot(message: m.Message) -> None:
+def test_what_a_coordinator_sends_is_malformed_from_any_slot(message: Message) -> None:
     for sender in (1, 2, 3, 77):
         dialogue = living_slot()
         with pytest.raises(MessageMalformed, match=f"slot {sender} .* may not send {named(message)} to a slot"):
@@ -109,14 +127,14 @@ def test_what_a_coordinator_sends_is_malformed_from_any_slot(message: m.Message)
 
 
 @pytest.mark.parametrize("message", TO_COORDINATOR, ids=named)
-def test_what_is_for_the_coordinator_is_malformed_in_a_slot(message: m.Message) -> None:
+def test_what_is_for_the_coordinator_is_malformed_in_a_slot(message: Message) -> None:
     for sender in (0, 1):
         with pytest.raises(MessageMalformed, match=f"may not send {named(message)} to a slot"):
             living_slot().slot.on_message(SlotId(sender), message)
 
 
 @pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
-def test_a_slot_speaks_for_what_lives_in_it_only(message: m.Message) -> None:
+def test_a_slot_speaks_for_what_lives_in_it_only(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which lives in slot"):
         dialogue.slot.on_message(SlotId(77), message, b"x")
@@ -124,7 +142,7 @@ def test_a_slot_speaks_for_what_lives_in_it_only(message: m.Message) -> None:
 
 
 @pytest.mark.parametrize("message", [ANSWER, KEPT, FOLLOWING], ids=named)
-def test_a_slot_answers_for_itself_only(message: m.Message) -> None:
+def test_a_slot_answers_for_itself_only(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for slot 3"):
         dialogue.slot.on_message(SlotId(77), message, b"x")
@@ -144,7 +162,7 @@ def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(kept: s
     dialogue = living_slot()
     placements = dialogue.slot.view.placements[kept]
     with pytest.raises(MessageMalformed, match=r"the coordinator is malformed: View names . placements"):
-        dialogue.slot.on_message(COORDINATOR, m.View(number(9), 1, "job", (), placements))
+        dialogue.slot.on_message(COORDINATOR, View(number(9), 1, "job", (), placements))
     assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
 
 
@@ -167,7 +185,7 @@ def test_a_snapshot_that_no_object_has_is_malformed() -> None:
 
 
 def test_lengths_of_more_logs_than_there_are_are_malformed() -> None:
-    lengths = tuple(m.Length(TaskId(n % 3), 0) for n in range(7))
+    lengths = tuple(Length(TaskId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
         living_slot().slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace as replace_struct
 from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
 from clonos.core.failures import describe_failure
-from clonos.core.messages import TaskFailed
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports import Command, Delivered, GateMoved, TaskStopped, Triggered
 from clonos.core.room import UNLIMITED
+from clonos.core.wire.recovery_messages import TaskFailed
 from tests.unit.core.lives import (
     END,
     Element,

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from clonos.core import coordination as c
-from clonos.core import messages as m
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.control_messages import Logged, Release, SlotStatus, Snapshotted, Warned
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import Question
 from clonos.io.binding import Binding
 from clonos.io.store import CheckpointStore
 from clonos_standby.birth import SlotBirth
@@ -53,16 +56,16 @@ LIFE = Incarnation(1)
 @pytest.mark.parametrize(
     "message",
     [
-        m.Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), ()),
-        m.Question(TaskId(0), LIFE, ViewNumber(1), TaskId(0), False),
-        m.Release(SlotId(7), ""),
-        m.Snapshotted(TaskId(9), LIFE, CheckpointId(1), ("a",), 0, (), False),
-        m.SlotStatus(SlotId(8), ViewNumber(1), CheckpointId(0), (), (), ()),
+        Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), ()),
+        Question(TaskId(0), LIFE, ViewNumber(1), TaskId(0), False),
+        Release(SlotId(7), ""),
+        Snapshotted(TaskId(9), LIFE, CheckpointId(1), ("a",), 0, (), False),
+        SlotStatus(SlotId(8), ViewNumber(1), CheckpointId(0), (), (), ()),
     ],
     ids=lambda message: type(message).__name__,
 )
 def test_what_no_slot_tells_a_coordinator_costs_the_connection_and_not_the_job(
-    driver: Driver, message: m.Message
+    driver: Driver, message: Message
 ) -> None:
     with pytest.raises(MessageMalformed, match="slot 7"):
         driver.on_message(SlotId(7), message, b"")
@@ -70,10 +73,10 @@ def test_what_no_slot_tells_a_coordinator_costs_the_connection_and_not_the_job(
 
 
 def test_what_slots_tell_a_coordinator_is_let_through(driver: Driver) -> None:
-    status = m.SlotStatus(SlotId(7), ViewNumber(1), CheckpointId(0), (), (), ())
+    status = SlotStatus(SlotId(7), ViewNumber(1), CheckpointId(0), (), (), ())
     driver.on_message(SlotId(7), status, b"")
-    driver.on_message(SlotId(7), m.Logged(SlotId(7), 10, "clonos.job", "a line"), b"")
-    driver.on_message(SlotId(7), m.Warned(SlotId(7), "a warning", ()), b"")
+    driver.on_message(SlotId(7), Logged(SlotId(7), 10, "clonos.job", "a line"), b"")
+    driver.on_message(SlotId(7), Warned(SlotId(7), "a warning", ()), b"")
     (event,) = driver._events
     assert isinstance(event, c.Received)
     assert event.message == status

@@ -14,10 +14,11 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, values
 from clonos.core import coordination as c
-from clonos.core.messages import Hold, Logged, Message, Register, Warned
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Hold, Logged, Register, Warned
+from clonos.core.wire.messages import Message
 from clonos.io.binding import Binding
 from clonos.io.providers import SlotEnded
 from clonos.io.store import CheckpointStore

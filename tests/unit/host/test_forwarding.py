@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from clonos.core.messages import Logged
 from clonos.core.model.ids import SlotId
+from clonos.core.wire.control_messages import Logged
 from clonos_services.logger import logger as user_logger
 from clonos_standby.forwarding import LINES_PER_SECOND_MAX, Forwarder, forwarded
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from clonos.core import messages as m
 from clonos.core.chain import Kind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports import Emission, Output, SpillStore
 from clonos.core.slot import Slot
+from clonos.core.wire.channel_messages import Batch, Statement
+from clonos.core.wire.control_messages import Completed, Release, SlotStatus
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import TaskFailed
 from tests.unit.core.plans import number, placement, shuffle, view
 from tests.unit.core.recording_shell import RecordingShell
 from tests.unit.inflight.hand_disk import HandDisk
@@ -23,7 +26,7 @@ class BenchShell(RecordingShell):
 
     def __init__(self, plan: Plan) -> None:
         self.disk = HandDisk()
-        self.sent: list[tuple[SlotId, m.Message, bytes]] = []
+        self.sent: list[tuple[SlotId, Message, bytes]] = []
         self.gates: dict[TaskId, bool] = {}
         self.warnings: list[str] = []
         super().__init__(plan)
@@ -32,7 +35,7 @@ class BenchShell(RecordingShell):
     def spill(self) -> SpillStore:
         return self.disk
 
-    def send(self, slot: SlotId, message: m.Message, payload: bytes | memoryview = b"") -> None:
+    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         self.sent.append((slot, message, bytes(payload)))
 
     def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
@@ -44,7 +47,7 @@ class BenchShell(RecordingShell):
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
     ) -> None:
-        self.sent.append((SlotId(0), m.Release(SlotId(0), f"outside {first_seq}"), payload))
+        self.sent.append((SlotId(0), Release(SlotId(0), f"outside {first_seq}"), payload))
 
 
 class Bench:
@@ -65,14 +68,14 @@ class Bench:
         self.slot.on_message(COORDINATOR, view(1, self.placements))
 
     @property
-    def budget_failures(self) -> list[m.TaskFailed]:
+    def budget_failures(self) -> list[TaskFailed]:
         """What the coordinator was told."""
-        return [message for _, message, _ in self.shell.sent if isinstance(message, m.TaskFailed)]
+        return [message for _, message, _ in self.shell.sent if isinstance(message, TaskFailed)]
 
     @property
-    def status(self) -> m.SlotStatus:
+    def status(self) -> SlotStatus:
         """The latest one."""
-        return [message for _, message, _ in self.shell.sent if isinstance(message, m.SlotStatus)][-1]
+        return [message for _, message, _ in self.shell.sent if isinstance(message, SlotStatus)][-1]
 
     def says_over(self) -> bool:
         """Whether the latest status says that a soft limit is passed."""
@@ -89,9 +92,7 @@ class Bench:
 
     def state(self, channel: int, next_seq: int = 0, session: int = 1, credit_bytes: int = PLENTY_BYTES) -> None:
         """The receiver of a channel opens a session."""
-        statement = m.Statement(
-            ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ()
-        )
+        statement = Statement(ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ())
         self.slot.on_message(SlotId(self.plan.channels[channel].receiver + 10), statement)
 
     def begin(self) -> None:
@@ -125,7 +126,7 @@ class Bench:
             del self.shell.written[name]
             self.slot.on_snapshot_written(name, b"encoded", "")
         ends = tuple((t, LIFE, self.slot.hosted[self.task].logs.end_bytes(TaskId(t))) for t in self.plan.tasks)
-        self.slot.on_message(COORDINATOR, m.Completed(CheckpointId(self.completed), 1, ends))
+        self.slot.on_message(COORDINATOR, Completed(CheckpointId(self.completed), 1, ends))
 
     def tick(self, heartbeats: int = 1) -> None:
         """Time passes."""
@@ -138,5 +139,5 @@ class Bench:
         return [
             payload
             for _, message, payload in self.shell.sent
-            if isinstance(message, m.Batch) and message.channel == channel
+            if isinstance(message, Batch) and message.channel == channel
         ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clonos.core.messages import Hold
 from clonos.core.model.ids import SlotId
+from clonos.core.wire.control_messages import Hold
 from tests.unit.coordinator.desk import Desk, sent
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core import messages as m
 from clonos.core.limits import HEADROOM_BYTES
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports import Emission, Output
 from clonos.core.pressure import HOLD_HEARTBEATS
+from clonos.core.wire.control_messages import Hold, Release
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.replication_messages import Keep
 from tests.unit.core.plans import chain_of, placement, view
 from tests.unit.inflight.hand_disk import options_of
 from tests.unit.inflight.slot_bench import LIFE, Bench
@@ -166,10 +168,10 @@ def test_spilled_output_for_the_outside_leaves_when_it_is_loaded() -> None:
         bench.emit((0, PAYLOAD))
         bench.disk.do_all()
     bench.slot.on_outside_opened(TaskId(0), LIFE, 0, None)
-    left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, m.Release)]
+    left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, Release)]
     assert left == []
     bench.disk.do_all()
-    left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, m.Release)]
+    left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, Release)]
     assert left == [PAYLOAD] * 3
 
 
@@ -252,12 +254,12 @@ def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
     bench = Bench(options, plan)
     keeper = [placement(0, LIFE + 1, 10), placement(1, LIFE, 11, keepers=(SlotId(1),))]
     bench.slot.on_message(COORDINATOR, view(2, keeper))
-    keep = m.Keep(TaskId(1), LIFE, True, (m.Delta(TaskId(1), 0, True, b"d" * 900),))
+    keep = Keep(TaskId(1), LIFE, True, (Delta(TaskId(1), 0, True, b"d" * 900),))
     bench.slot.on_message(SlotId(11), keep)
     bench.tick()
     assert bench.says_over()
     assert bench.status.tasks == ()
-    more = m.Keep(TaskId(1), LIFE, False, (m.Delta(TaskId(1), 900, False, b"d" * 200),), ordinal=1)
+    more = Keep(TaskId(1), LIFE, False, (Delta(TaskId(1), 900, False, b"d" * 200),), ordinal=1)
     bench.slot.on_message(SlotId(11), more)
     bench.tick()
     failed = bench.budget_failures[0]
@@ -278,10 +280,10 @@ def test_a_task_in_between_is_never_stopped_for_budget() -> None:
 def test_sources_pause_while_some_other_slot_is_above_its_limit_and_go_on_by_themselves() -> None:
     bench = _begun()
     bench.tick()
-    bench.slot.on_message(COORDINATOR, m.Hold(SlotId(7)))
+    bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
     assert bench.is_gated()
     bench.tick(HOLD_HEARTBEATS - 1)
-    bench.slot.on_message(COORDINATOR, m.Hold(SlotId(7)))
+    bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
     bench.tick(HOLD_HEARTBEATS - 1)
     assert bench.is_gated()
     bench.tick(2)
@@ -290,7 +292,7 @@ def test_sources_pause_while_some_other_slot_is_above_its_limit_and_go_on_by_the
 
 def test_a_source_that_starts_while_sources_are_held_is_held() -> None:
     bench = Bench(options_of())
-    bench.slot.on_message(COORDINATOR, m.Hold(SlotId(7)))
+    bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
     bench.shell.gates.clear()
     bench.begin()
     assert bench.is_gated()

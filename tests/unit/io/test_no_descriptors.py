@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from clonos.core import messages as m
 from clonos.core.model.ids import SlotId, ViewNumber
+from clonos.core.wire.control_messages import Accusation
 from tests.unit.io.transports import poll_turns, poll_until
 
 
-def accusation(number: int) -> m.Accusation:
-    return m.Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
+def accusation(number: int) -> Accusation:
+    return Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
 
 
 @contextmanager

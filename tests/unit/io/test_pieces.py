@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import zmq
 
-from clonos.core import messages as m
-from clonos.core import wire
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.wire import codec
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io import frames, transfers, transport
 from clonos.io.curve import KeyPair, new_keys
 from clonos.io.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack
@@ -25,13 +27,13 @@ MODES = ["ipc", "tcp", "curve"]
 PIECE = bytes(range(250)) * 4
 
 
-def answer(log: bytes) -> m.Answer:
-    delta = m.Delta(TaskId(0), 0, True, log)
-    return m.Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
+def answer(log: bytes) -> Answer:
+    delta = Delta(TaskId(0), 0, True, log)
+    return Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
 
 
-def update(number: int) -> m.StandbyUpdate:
-    return m.StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
+def update(number: int) -> StandbyUpdate:
+    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def test_pieces_are_given_up_with_their_connection(stations: Any, raw: Any, mode
 
     poll_until(is_given_up, station)
     payload = PIECE + PIECE + b"the rest"
-    living.send([(pack(SlotId(6), wire.encode_message(update(1)), b"the rest", 0, 2), b"the rest")])
+    living.send([(pack(SlotId(6), codec.encode_message(update(1)), b"the rest", 0, 2), b"the rest")])
     poll_until(lambda: station.received, station)
     assert station.received == [(6, update(1), payload)]
     assert station.transport.unfinished_bytes == 0
@@ -213,7 +215,7 @@ def test_one_that_sees_whether_a_connection_is_there_does_not_end_it(stations: A
     one.send(other, update(1))
     poll_until(lambda: other.received, one, other)
     connection = next(iter(one.transport._peers.find(other.slot).connections.values()))
-    packets = pack_in_pieces(one.slot, wire.encode_message(update(2)), PIECE * 3)
+    packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3)
     connection.send(packets[:2])
     poll_until(lambda: other.transport.unfinished_bytes, one, other)
     for _ in range(5):
@@ -279,7 +281,7 @@ def test_a_sender_that_is_cut_off_is_told_to_open_a_new_connection_and_others_go
     poll_until(lambda: hoarder.socket.poll(0), station)
     assert hoarder.socket.recv() == b"reset"
     hoarder.pieces(sender=5, count=4, first=4)
-    modest.send([(pack(SlotId(6), wire.encode_message(update(1)), b"", 0, 1), b"")])
+    modest.send([(pack(SlotId(6), codec.encode_message(update(1)), b"", 0, 1), b"")])
     poll_until(lambda: station.received, station)
     assert station.received == [(6, update(1), PIECE)]
     assert station.transport.unfinished_bytes == 0

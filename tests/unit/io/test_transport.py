@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 import zmq
 
-from clonos.core import messages as m
-from clonos.core import wire
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.wire import codec
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.control_messages import Accusation, Register
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.binding import Binding, BindingRefused, towards
 from clonos.io.frames import PIECE_BYTES, pack
 from clonos.io.peers import Plane
@@ -20,16 +24,16 @@ from tests.unit.io.transports import poll_turns, poll_until, poll_until_all_is_s
 MODES = ["ipc", "tcp", "curve"]
 
 
-def accusation(number: int) -> m.Accusation:
-    return m.Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
+def accusation(number: int) -> Accusation:
+    return Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
 
 
-def batch(number: int) -> m.Batch:
-    return m.Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, 0, number, 0, 1, CheckpointId(0), ())
+def batch(number: int) -> Batch:
+    return Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, 0, number, 0, 1, CheckpointId(0), ())
 
 
-def update(number: int) -> m.StandbyUpdate:
-    return m.StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
+def update(number: int) -> StandbyUpdate:
+    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -107,7 +111,7 @@ def test_a_stranger_may_register_with_the_coordinator_and_nothing_else(stations:
     coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
     stranger = stations(5, "curve")
     stranger.knows(coordinator)
-    register = m.Register(
+    register = Register(
         SlotId(5), "domain", "host", "data", "control", stranger.transport.public_key, "token", 1, (("wire", "1"),)
     )
     stranger.send(COORDINATOR, accusation(1))
@@ -121,7 +125,7 @@ def test_a_key_that_nobody_knows_is_let_in_as_long_as_strangers_are(stations: An
     coordinator.transport.let_strangers_in(False)
     stranger = stations(5, "curve")
     stranger.knows(coordinator)
-    register = m.Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
+    register = Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
     stranger.send(COORDINATOR, register)
     poll_turns(50, coordinator, stranger)
     assert not coordinator.received
@@ -135,7 +139,7 @@ def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> Non
     stranger, victim = stations(5, "curve"), stations(6, "curve")
     stranger.knows(coordinator)
     key = victim.transport.public_key
-    stranger.send(COORDINATOR, m.Register(SlotId(5), "domain", "host", "data", "control", key, "token", 1, ()))
+    stranger.send(COORDINATOR, Register(SlotId(5), "domain", "host", "data", "control", key, "token", 1, ()))
     poll_until_all_is_seen(stranger, COORDINATOR, coordinator, stranger)
     assert not coordinator.received
 
@@ -204,7 +208,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     third.send(other, accusation(1))
     poll_until(lambda: len(other.received) == 2, one, other, third)
     connection = one.transport._peers.find(other.slot).connections[Plane.CONTROL]
-    good = pack(one.slot, wire.encode_message(accusation(2)), b"")
+    good = pack(one.slot, codec.encode_message(accusation(2)), b"")
     connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
     third.send(other, accusation(3))
     poll_until(lambda: len(other.received) == 3, one, other, third)
@@ -238,9 +242,9 @@ def test_bytes_that_are_no_message_are_refused_by_any_listener(stations: Any) ->
 
 
 def test_what_is_large_travels_apart_from_what_is_urgent() -> None:
-    def answer(count: int) -> m.Answer:
-        delta = m.Delta(TaskId(0), 0, True, bytes(count))
-        return m.Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
+    def answer(count: int) -> Answer:
+        delta = Delta(TaskId(0), 0, True, bytes(count))
+        return Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
 
     assert plane_of(batch(1)) is Plane.DATA
     assert plane_of(update(1)) is Plane.BULK

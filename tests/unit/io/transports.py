@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from clonos.core.messages import Message
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
+from clonos.core.wire.messages import Message
 from clonos.io.binding import Binding
 from clonos.io.connection import Connection, Phase
 from clonos.io.curve import NO_KEYS, new_keys

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from clonos.core.deltas import Count, Delta
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.wire.log_delta import Count, Delta
 
 
 class Follow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):

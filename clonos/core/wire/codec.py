@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from clonos.core.decoding import DECODE_ERRORS
-from clonos.core.messages import Message
 from clonos.core.model.errors import MessageMalformed
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.messages import Message
 
 MESSAGE_BYTES_MAX = 512 << 20
 """Limit of an encoded message without its payload."""

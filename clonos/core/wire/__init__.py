@@ -1,0 +1,1 @@
+"""Every message of the protocol, by plane, and its codec."""
