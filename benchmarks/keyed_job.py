@@ -11,7 +11,7 @@ from benchmarks.keyed_tally import KeyedTally
 from benchmarks.tally import Measured, Part, measured
 from benchmarks.word_job import ALL_ON, PreparedLines
 from clonos import Job, service
-from clonos.core.keys import Router
+from clonos.core.values.keys import Router
 
 MAX_PARALLELISM = 128
 

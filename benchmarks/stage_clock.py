@@ -28,7 +28,7 @@ STAGES: Final = {
         "clonos.operators.keyed:RunningCount.keyed_columns",
     ],
     "keys: of the user": ["clonos.operators.edges:ToKeys.rows", "clonos.operators.edges:ToColumnKeys.columns"],
-    "keys: partition": ["clonos.core.keys:Router.split"],
+    "keys: partition": ["clonos.core.values.keys:Router.split"],
     "output: gather": ["clonos.core.task_io:Outlet._add", "clonos.core.task_io:Outlet.columns"],
     "output: encode": ["clonos.core.task_io:encode_rows", "clonos.core.task_io:encode_columns"],
     "input: decode": ["clonos.core.task_io:decode_rows", "clonos.core.task_io:decode_columns"],

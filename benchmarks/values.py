@@ -14,8 +14,8 @@ from typing import Any
 
 import msgpack
 
-from clonos.core.keys import Router
 from clonos.core.values import decode_rows, decode_value, encode_rows, encode_value
+from clonos.core.values.keys import Router
 
 ROWS = 2000
 TURNS = 60

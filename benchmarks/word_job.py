@@ -12,7 +12,7 @@ from typing import Any, Final
 from benchmarks.tally import Measured, Part, Tally, measured
 from benchmarks.words import Workload
 from clonos import Job
-from clonos.core.keys import Router
+from clonos.core.values.keys import Router
 
 ALL_ON: Final[Mapping[str, object]] = {"checkpoint_every": "1s", "standbys": 1, "parallelism": 2}
 """Besides the defaults: causal logging, shared as far as it goes."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
-from clonos.core.column_keys import split_columns
-from clonos.core.keys import Router
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports import Delivered, Output
@@ -18,6 +16,8 @@ from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import Snapshot
 from clonos.core.task_log import TaskLog
 from clonos.core.values import ValueUnsupported, decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.core.values.column_keys import split_columns
+from clonos.core.values.keys import Router
 
 RECORD_CHARACTERS_MAX = 500
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, Final
 
-from clonos.core.keys import state_keys
+from clonos.core.values.keys import state_keys
 from clonos.operators.guard import Guard
 from clonos.operators.state import Table
 

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from clonos.core.keys import EncodedKey, key_of, state_keys
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.values import Column, column_of, decode_rows, rows_of
+from clonos.core.values.keys import EncodedKey, key_of, state_keys
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 CHANGES_FORMAT: Final = 2

@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from clonos.core.keys import state_key
 from clonos.core.model.errors import JobError
+from clonos.core.values.keys import state_key
 from clonos.operators.freezing import IMMUTABLE
 from clonos.operators.state import StateBackend, Table
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from clonos.core.chain import ChainContext, Collector
-from clonos.core.column_keys import keys_of
-from clonos.core.keys import KeyUnsupported, encode_key
 from clonos.core.model.errors import InternalError
 from clonos.core.values import ValueBeyondLimit
+from clonos.core.values.column_keys import keys_of
+from clonos.core.values.keys import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext

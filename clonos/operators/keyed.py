@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, Final
 
-from clonos.core.column_keys import ColumnKeys, keys_of, running_counts
-from clonos.core.keys import state_keys
+from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
+from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state import Table
 

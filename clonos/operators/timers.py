@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from clonos.core.keys import key_of, state_key
+from clonos.core.values.keys import key_of, state_key
 from clonos.operators.operator import Due
 from clonos.operators.state import StateBackend
 

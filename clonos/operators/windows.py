@@ -12,9 +12,9 @@ from datetime import datetime
 from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from clonos.core.keys import key_of
 from clonos.core.recorder import Recorder
 from clonos.core.values import register
+from clonos.core.values.keys import key_of
 from clonos.operators.aggregates import Aggregate
 from clonos.operators.instants import from_instant
 from clonos.operators.operator import Due, Operator, Scope

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.keys import state_key
+from clonos.core.values.keys import state_key
 from clonos.operators.changes import StateUnsupported
 from clonos.operators.freezing import LaterPieces, Overlay
 from clonos.operators.state import StateBackend, StateImage

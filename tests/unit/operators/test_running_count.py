@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.column_keys import ColumnKeys, keys_of, split_columns
-from clonos.core.keys import KeyUnsupported, Router, encode_key
+from clonos.core.values.column_keys import ColumnKeys, keys_of, split_columns
+from clonos.core.values.keys import KeyUnsupported, Router, encode_key
 from clonos.operators import keyed
 from clonos.operators.keyed import RunningCount
 from clonos.operators.operator import Operator, Scope

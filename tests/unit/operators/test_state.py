@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.keys import state_key
 from clonos.core.values import ValueMalformed, column_of, encode_rows
+from clonos.core.values.keys import state_key
 from clonos.operators.changes import Section, StateMalformed, encode_piece, encode_sections
 from clonos.operators.state import StateBackend, StateImage
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clonos.core.keys import encode_key
 from clonos.core.values import encode_rows, encode_value
+from clonos.core.values.keys import encode_key
 from tests.unit.values.samples import Color, Frozen, Level, Nothing, Pair, Point, Rights, Shape
 
 FILE = Path(__file__).with_name("golden.txt")

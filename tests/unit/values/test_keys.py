@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.keys import (
+from clonos.core.values import ValueBeyondLimit
+from clonos.core.values.keys import (
     KeyUnsupported,
     Router,
     decode_key,
@@ -25,7 +26,6 @@ from clonos.core.keys import (
     state_keys,
     task_of_group,
 )
-from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
 from tests.unit.values.samples import STEADY, Color, same, texts
 

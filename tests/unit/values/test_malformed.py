@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clonos.core.keys import decode_key
 from clonos.core.values import ValueMalformed, decode_rows, decode_value, encode_rows, encode_value, limits
+from clonos.core.values.keys import decode_key
 from clonos.core.values.rows import DICTS, INT, RECORDS, TUPLES, Column
 from clonos.core.values.tree import DICT, LIST, MEMBER, RECORD, SET
 from tests.unit.values.golden import KEYS, ROWS, VALUES, lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core.keys import Router, state_keys
+from clonos.core.values.keys import Router, state_keys
 
 
 class ColumnKeys(Sequence[Any]):
