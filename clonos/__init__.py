@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from clonos.connectors import sqlite as sqlite
     from clonos.connectors import stdout as stdout
     from clonos.connectors import values as values
+    from clonos.core.log.call_outcomes import CallInDoubt as CallInDoubt
+    from clonos.core.log.call_outcomes import CallNeverHappened as CallNeverHappened
+    from clonos.core.log.call_outcomes import RecordedError as RecordedError
     from clonos.core.model.errors import ClonosError as ClonosError
     from clonos.core.model.errors import EnvironmentFault as EnvironmentFault
     from clonos.core.model.errors import InternalError as InternalError
     from clonos.core.model.errors import JobError as JobError
     from clonos.core.model.errors import PeerError as PeerError
-    from clonos.core.outcomes import CallInDoubt as CallInDoubt
-    from clonos.core.outcomes import CallNeverHappened as CallNeverHappened
-    from clonos.core.outcomes import RecordedError as RecordedError
     from clonos.core.values import register as register
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
@@ -87,7 +87,7 @@ _NAMES = {
         *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "Registration", "PushedSource", "Feed"),
     ),
     "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
-    "clonos.core.outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
+    "clonos.core.log.call_outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
 }
 """All other public names, by the module that they are in."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from clonos.core.chain import ChainContext, ChainSnapshot, FailedAt, Mirror, Pieces, ReadyPieces, StepFailed
-from clonos.core.outcomes import CallInDoubt
+from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos_chaos.outsides import ServiceDown
 from clonos_services import random as causal_random

@@ -10,8 +10,8 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from clonos.core.causal_log import Replica
 from clonos.core.hosted import Hosted
+from clonos.core.log.causal_log import Replica
 from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
 from clonos.core.recovery import Recovering

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core.causal_log import CausalLogs
 from clonos.core.hosted import Hosted
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
+from clonos.core.log.causal_log import CausalLogs
 from clonos.core.sessions import Receiving, Sending
 from clonos.core.settling import Settling
 from clonos.core.snapshots import Snapshot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.core import gather
-from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
 from clonos.core.keeping import Keeper
+from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import journal_of
 from clonos.core.wire.log_delta import Delta
 from clonos_chaos.planting import Planting, mutant

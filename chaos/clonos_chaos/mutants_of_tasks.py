@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core import determinants as d
 from clonos.core import task_io
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
 from clonos.core.snapshots import Snapshot
 from clonos.core.task import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clonos.core.outcomes import CallNeverHappened
+from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.values import decode_rows
 
 if TYPE_CHECKING:

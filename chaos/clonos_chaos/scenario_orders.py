@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from clonos.connectors import files
+from clonos.core.log.call_outcomes import CallInDoubt, CallNeverHappened
 from clonos.core.model.errors import JobError
-from clonos.core.outcomes import CallInDoubt, CallNeverHappened
 from clonos.job import Job
 from clonos_chaos.scenario_gate import SOURCES, Gated
 from clonos_chaos.scenario_oracle import Findings, committed_rows, service_log

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from clonos.core.causal_log import check_overlap
+from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId, ViewNumber
 from clonos.core.model.plan import Plan

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clonos.core import gather, recovery
-from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Mirror, Pieces
-from clonos.core.coverage import Coverage
 from clonos.core.effects import Effects
 from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
 from clonos.core.leads import Leads
+from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.ports import Command, Emission, TaskHandle, Triggered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core.determinants import claims_of
+from clonos.core.log.determinants import claims_of
 from clonos.core.model.ids import ChannelId, SlotId
 from clonos.core.ports import Delivered
 from clonos.core.sessions import Receiving

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core.causal_log import check_overlap
 from clonos.core.chain import JournalledChain
 from clonos.core.failures import failure_of
 from clonos.core.gather import choose_longest
+from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, ViewNumber, journal_of, view_name
 from clonos.core.ports import Journalled, TaskPort

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 
-from clonos.core.outcomes import encode_outcome
+from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.ports import Finished, TaskPort
 
 UNLIMITED = 1 << 30

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from clonos.core import determinants as d
 from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports import Delivered, Output

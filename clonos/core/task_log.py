@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clonos.core import determinants as d
+from clonos.core.log import determinants as d
+from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.open_calls import OpenCalls, idempotency_key, request_digest
-from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.ports import Emission, TaskPort
 from clonos.core.recorder import tick_due_ns
 

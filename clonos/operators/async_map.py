@@ -9,8 +9,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, cast
 
+from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
-from clonos.core.outcomes import decode_outcome
 from clonos.core.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
 from clonos.operators.guard import RAISED

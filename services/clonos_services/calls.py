@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.model.errors import JobError
-from clonos.core.outcomes import CallNeverHappened
 from clonos.core.recorder import Recorder, Suspended, check_outside, current, key_inside
 from clonos.core.values import encode_value
 from clonos.io.entropy import random_uuid

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
+from clonos.core.log.call_outcomes import declare_exception
 from clonos.core.model.errors import JobError
-from clonos.core.outcomes import declare_exception
 from clonos_services.calls import reconciled, recorded_call
 
 KEY_PARAMETER: Final = "idempotency_key"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core import determinants as d
+from clonos.core.log import determinants as d
 from clonos.core.task_log import TaskLog
 from clonos_chaos.aside_jobs import AsideJob
 from clonos_chaos.planting import Planting

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.causal_log import CausalLogs
 from clonos.core.hosted import Hosted
 from clonos.core.journal import Journal, JournalReading
 from clonos.core.keeping import Keeper
+from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import journal_of
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal as journal_head

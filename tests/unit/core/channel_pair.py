@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from clonos.core.causal_log import CausalLogs
 from clonos.core.chain import Kind
 from clonos.core.inflight_budget import InflightBudget
 from clonos.core.inflight_log import InflightLog
+from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel

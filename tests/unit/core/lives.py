@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import pyarrow as pa
 
 from clonos.core.chain import Kind
-from clonos.core.determinants import LogReader
+from clonos.core.log.determinants import LogReader
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan

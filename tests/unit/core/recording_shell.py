@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.chain import Kind, Mirror, Pieces
-from clonos.core.determinants import NAMES, LogReader
+from clonos.core.log.determinants import NAMES, LogReader
 from clonos.core.model.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.ports import Activation, Command, Delivered, Intakes, Journalled, SlotShell, SpillStore, TaskHandle

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clonos.core import determinants as d
 from clonos.core.chain import Kind
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.options import Options
 from clonos.core.ports import Emission, Output

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.chain import ChainContext, ChainSnapshot, Mirror, Pieces, ReadyPieces
-from clonos.core.outcomes import declare_exception, decode_outcome
+from clonos.core.log.call_outcomes import declare_exception, decode_outcome
 from clonos.core.recorder import current
 from clonos.core.values import decode_value, encode_value
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.causal_log import CausalLogs
+from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.errors import LogDiverged
 from clonos.core.model.ids import TaskId
 from clonos.core.wire.log_delta import Delta, Length

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clonos.core.causal_log import CausalLogs
-from clonos.core.coverage import Coverage
 from clonos.core.keeping import KeeperLink
+from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.wire.control_messages import SlotAddress, View
 from clonos.core.wire.log_delta import Delta

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core import determinants as d
+from clonos.core.log import determinants as d
 from clonos.core.model.errors import LogMalformed
 
 INPUTS_MAX: Final = 40_000

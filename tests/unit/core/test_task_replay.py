@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clonos.core import determinants as d
+from clonos.core.log import determinants as d
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options

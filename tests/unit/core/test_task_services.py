@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from clonos.core import determinants as d
 from clonos.core.chain import ChainContext, Mirror
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex

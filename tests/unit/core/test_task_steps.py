@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from clonos.core import determinants as d
 from clonos.core.chain import FailedAt, Kind, StepFailed
 from clonos.core.failures import describe_failure
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex

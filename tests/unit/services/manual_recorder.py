@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from clonos.core.outcomes import CallInDoubt, decode_outcome, encode_outcome
+from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
 
 Entry = tuple[str, object]
 FIRST_INSTANT_NS = 1_700_000_000_000_000_000

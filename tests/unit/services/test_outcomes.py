@@ -9,9 +9,8 @@ from urllib.error import HTTPError
 import pytest
 from hypothesis.errors import InvalidArgument
 
-from clonos.core import outcomes
-from clonos.core.model.errors import ReplayDiverged
-from clonos.core.outcomes import (
+from clonos.core.log import call_outcomes
+from clonos.core.log.call_outcomes import (
     CallInDoubt,
     OutcomeMalformed,
     OutcomeTooLarge,
@@ -22,6 +21,7 @@ from clonos.core.outcomes import (
     decode_outcome,
     encode_outcome,
 )
+from clonos.core.model.errors import ReplayDiverged
 from clonos.core.values import encode_value
 
 
@@ -127,7 +127,7 @@ def test_a_class_that_only_the_first_life_had_is_an_error_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoded = encode_outcome("ask", Banned("spam", 2))
-    monkeypatch.setattr(outcomes, "_declared", {})
+    monkeypatch.setattr(call_outcomes, "_declared", {})
     with pytest.raises(OutcomeUnreadable, match=r"Banned.*@service\(raises=\.\.\.\)"):
         decode_outcome(encoded)
 
@@ -157,7 +157,7 @@ def test_bytes_of_a_peer_get_no_class_called_that_is_neither_declared_nor_of_a_l
         ("builtins", "UnicodeDecodeError", ("utf-8",)),
         ("builtins", "ExceptionGroup", (1, 2)),
         ("json.decoder", "JSONDecodeError", (1, 2, 3)),
-        ("clonos.core.outcomes", "RecordedError", ()),
+        ("clonos.core.log.call_outcomes", "RecordedError", ()),
         (__name__, "Banned", ("spam", 1, 2, 3)),
     ],
 )
@@ -181,7 +181,7 @@ def test_what_the_codec_cannot_carry_is_an_outcome_too() -> None:
 
 
 def test_what_is_too_large_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "OUTCOME_BYTES_MAX", 1_000)
+    monkeypatch.setattr(call_outcomes, "OUTCOME_BYTES_MAX", 1_000)
     with pytest.raises(OutcomeTooLarge) as raised:
         decode_outcome(encode_outcome("ask", b"x" * 2_000))
     assert raised.value.limit_bytes == 1_000

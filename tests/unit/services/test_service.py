@@ -5,7 +5,7 @@ from __future__ import annotations
 import cloudpickle
 import pytest
 
-from clonos.core.outcomes import CallInDoubt, CallNeverHappened, RecordedError, ReturnedError
+from clonos.core.log.call_outcomes import CallInDoubt, CallNeverHappened, RecordedError, ReturnedError
 from clonos.core.recorder import running
 from clonos_services import clock, random
 from clonos_services.calls import RequestUnencodable

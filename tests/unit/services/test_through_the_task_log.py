@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from clonos.core.determinants import INTENT, LogReader
-from clonos.core.outcomes import CallInDoubt
+from clonos.core.log.call_outcomes import CallInDoubt
+from clonos.core.log.determinants import INTENT, LogReader
 from clonos.core.ports import Command, Emission, TaskPort
 from clonos.core.recorder import running
 from clonos.core.room import UNLIMITED

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core.causal_log import CausalLogs
+from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import View
