@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from benchmarks.comparing import Session
 from benchmarks.tally import WrongResult
-from clonos.core.chain import Pieces
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.ports.operator_chain import Pieces
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, restore_from
 from clonos.io.store import CheckpointStore
 from clonos.operators.changes import Entries

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from clonos.core.chain import Kind
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
+from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.messages import Message
 

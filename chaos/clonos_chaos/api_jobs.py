@@ -11,10 +11,10 @@ from typing import Any, cast
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
-from clonos.core.chain import Chain, Mirror
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos.operators.connect import OutsideIdentity, Registration, WriterContext
 from clonos.operators.descriptors import ValueState

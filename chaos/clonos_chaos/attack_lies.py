@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from clonos.core.chain import Kind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import (
     Accusation,

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from clonos.api.graph import JobGraph
-from clonos.core.chain import StepFailed
 from clonos.core.model.errors import JobError
+from clonos.core.ports.operator_chain import StepFailed
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.comparing import Compare, Comparison
 from clonos_chaos.faults import Luck

@@ -10,8 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from clonos.core.chain import ChainContext, ChainSnapshot, FailedAt, Mirror, Pieces, ReadyPieces, StepFailed
 from clonos.core.log.call_outcomes import CallInDoubt
+from clonos.core.ports.operator_chain import (
+    ChainContext,
+    ChainSnapshot,
+    FailedAt,
+    Mirror,
+    Pieces,
+    ReadyPieces,
+    StepFailed,
+)
 from clonos.core.values import decode_value, encode_rows, encode_value
 from clonos_chaos.outsides import ServiceDown
 from clonos_services import random as causal_random
@@ -65,7 +73,7 @@ class FuzzMirror:
 
 
 class FuzzChain:
-    """Implements ``clonos.core.chain.Chain``."""
+    """Implements ``clonos.core.ports.operator_chain.Chain``."""
 
     def __init__(self, job: FuzzJob, vertex: int) -> None:
         self.job, self.work = job, job.works[vertex]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from clonos.core.chain import Chain, Mirror
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import FuzzChain, FuzzMirror, Work
 from clonos_chaos.outsides import SimService

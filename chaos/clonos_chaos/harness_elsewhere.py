@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
-from clonos.core.ports import Activation, Delivered
+from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.operators.chain import OperatorChain
 from clonos.operators.image import JobImage

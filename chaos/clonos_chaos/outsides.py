@@ -9,7 +9,7 @@ from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.values import decode_rows
 
 if TYPE_CHECKING:
-    from clonos.core.chain import ChainContext
+    from clonos.core.ports.operator_chain import ChainContext
 
 
 class Fenced(Exception):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from clonos.core.chain import ChainContext, ChainSnapshot, Mirror
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Edge, Partitioning
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror
 from clonos.operators.connect import Feed
 from clonos.operators.journal import JournalHead
 from clonos.operators.operator import Operator

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from clonos.core.chain import Mirror, Pieces
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
-from clonos.core.ports import Activation, TaskHandle
+from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.room import UNLIMITED
 from clonos.core.slot import Slot
 from clonos.core.snapshots import Snapshot, encode_snapshot, restore_from, standby_payload

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from clonos.core.chain import ChainContext
 from clonos.core.model.errors import JobError
-from clonos.core.recorder import Recorder
+from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.ports.recorder import Recorder
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services.calls import Asking, Perform, watched_by
 from clonos_services.http import transported_by
@@ -120,7 +120,7 @@ class WatchedSubmitting:
         return getattr(self._recorder, name)
 
     def submit(self, number: int, service: str, request: bytes, perform: Perform) -> None:
-        """See ``clonos.core.recorder.CallingRecorder``."""
+        """See ``clonos.core.ports.recorder.CallingRecorder``."""
         self._recorder.submit(number, service, request, self._watch.beside(self._recorder, service, request, perform))
 
 

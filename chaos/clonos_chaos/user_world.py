@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from clonos.core.chain import Chain, ChainContext, ChainSnapshot, Mirror
 from clonos.core.metadata import VertexParts
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import Chain, ChainContext, ChainSnapshot, Mirror
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks

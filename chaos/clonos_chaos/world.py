@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from greenlet import getcurrent
 
 from clonos.core import coordination as c
-from clonos.core.chain import StepFailed
 from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values import decode_rows
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.messages import Message

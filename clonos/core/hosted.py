@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clonos.core import gather, recovery
-from clonos.core.chain import Mirror, Pieces
 from clonos.core.effects import Effects
 from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.inflight_log import InflightLog
@@ -24,7 +23,8 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
-from clonos.core.ports import Command, Emission, TaskHandle, Triggered
+from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
 from clonos.core.room import UNLIMITED
 from clonos.core.sessions import Sending, compare_claims, forget_output
 from clonos.core.settling import Settling, Unsettled

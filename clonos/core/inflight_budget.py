@@ -22,7 +22,7 @@ from clonos.core.segments import Chunk, Phase, Segment
 
 if TYPE_CHECKING:
     from clonos.core.inflight_log import InflightLog
-    from clonos.core.ports import SpillStore
+    from clonos.core.ports.slot_shell import SpillStore
 
 SPILL_PERCENT = 50
 """Of the memory budget: when the tails of the logs hold so much, it is short. The rest is for what is being written."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.log.determinants import claims_of
 from clonos.core.model.ids import ChannelId, SlotId
-from clonos.core.ports import Delivered
+from clonos.core.ports.task_port import Delivered
 from clonos.core.sessions import Receiving
 from clonos.core.snapshots import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position

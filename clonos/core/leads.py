@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId
-from clonos.core.ports import Emission
+from clonos.core.ports.task_port import Emission
 from clonos.core.recovery import Live
 from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import Snapshot

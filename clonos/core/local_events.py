@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from clonos.core.chain import Pieces
 from clonos.core.hosted import Hosted
 from clonos.core.journal import Journal
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports import Emission
+from clonos.core.ports.operator_chain import Pieces
+from clonos.core.ports.task_port import Emission
 from clonos.core.shadow import Shadow
 from clonos.core.snapshots import Snapshot
 from clonos.core.succeeding import disinherit

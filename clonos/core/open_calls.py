@@ -12,7 +12,7 @@ from functools import partial
 from hashlib import blake2b
 
 from clonos.core.log.call_outcomes import encode_outcome
-from clonos.core.ports import Finished, TaskPort
+from clonos.core.ports.task_port import Finished, TaskPort
 
 UNLIMITED = 1 << 30
 

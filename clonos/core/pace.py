@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.options import Options
-from clonos.core.ports import TaskPort
+from clonos.core.ports.task_port import TaskPort
 
 COLUMNS_COST = 4
 """A step over columns aims at so many times ``step_cost_us``: most of what it costs is for a batch or a distinct key,

@@ -6,14 +6,14 @@ from abc import ABC
 from typing import TYPE_CHECKING
 
 from clonos.core.authorization import check_life, sender_name
-from clonos.core.chain import Kind
 from clonos.core.keeping import Keeper
 from clonos.core.mirrors import Standby
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports import SlotShell
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
 from clonos.core.wire.replication_messages import Keep, StandbyUpdate

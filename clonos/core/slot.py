@@ -12,14 +12,15 @@ from typing import Any
 
 from clonos.core.admission import check_for_slot
 from clonos.core.authorization import check_itself, check_lengths, check_life, sender_name
-from clonos.core.chain import Kind, Pieces
 from clonos.core.hosted import Hosted
 from clonos.core.local_events import LocalEvents
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel, Plan
-from clonos.core.ports import SlotShell, Triggered
+from clonos.core.ports.operator_chain import Kind, Pieces
+from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.task_port import Triggered
 from clonos.core.pressure import Pressure
 from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow

@@ -14,7 +14,7 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 
 if TYPE_CHECKING:
-    from clonos.core.chain import Mirror
+    from clonos.core.ports.operator_chain import Mirror
 
 SNAPSHOT_FORMAT = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core.ports import Activation, TaskHandle
+from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.succeeding import hand_rest
 
 if TYPE_CHECKING:

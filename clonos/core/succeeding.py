@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.gather import Gathering, Holder
-from clonos.core.ports import Followed
+from clonos.core.ports.task_port import Followed
 from clonos.core.recovery import Recovering
 from clonos.core.sessions import forget_output
 

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from clonos.core.chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.pace import Pace
-from clonos.core.ports import Activation, Delivered, Emission, Finished, Followed, Journalled, TaskPort, Triggered
+from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
+from clonos.core.ports.recorder import running
+from clonos.core.ports.task_port import (
+    Activation,
+    Delivered,
+    Emission,
+    Finished,
+    Followed,
+    Journalled,
+    TaskPort,
+    Triggered,
+)
 from clonos.core.reading import Reading
-from clonos.core.recorder import running
 from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core.chain import FailedAt, Kind, StepFailed
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
-from clonos.core.ports import Delivered, Output
+from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
+from clonos.core.ports.task_port import Delivered, Output
 from clonos.core.sessions import cost_bytes
 from clonos.core.snapshots import Snapshot
 from clonos.core.task_log import TaskLog
@@ -306,7 +306,7 @@ def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[Inp
 
 
 class StepCollector:
-    """What user code gives in a step (``clonos.core.chain.Collector``)."""
+    """What user code gives in a step (``clonos.core.ports.operator_chain.Collector``)."""
 
     def __init__(self, outputs: Outputs, log: TaskLog) -> None:
         self._outputs, self._log = outputs, log

@@ -12,8 +12,8 @@ from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_ou
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.open_calls import OpenCalls, idempotency_key, request_digest
-from clonos.core.ports import Emission, TaskPort
-from clonos.core.recorder import tick_due_ns
+from clonos.core.ports.recorder import tick_due_ns
+from clonos.core.ports.task_port import Emission, TaskPort
 
 CALLS_AHEAD_NS_MAX = 1_000_000
 """Beside a call that takes this long, a shipment of its own is nothing."""
@@ -51,7 +51,7 @@ class ServiceWhileOpening(JobError):
 
 
 class TaskLog:
-    """The causal log of one incarnation, and what its services are given (``clonos.core.recorder.Recorder``)."""
+    """The causal log of one incarnation, and what its services are given (``clonos.core.ports.recorder.Recorder``)."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ def decode_segment(segment: int, data: bytes, path: str) -> list[bytes]:
 
 
 class SpillFolder:
-    """``clonos.core.ports.SpillStore`` on a folder of its own, made when it is needed, removed by ``close``.
+    """``clonos.core.ports.slot_shell.SpillStore`` on a folder of its own, made when it is needed, removed by ``close``.
 
     ``on_spilled`` and ``on_loaded`` are called in the background thread, which does nothing else meanwhile: they hand
     over to the slot's thread. The thread is started by the first write. ``close`` is for the thread that made this.

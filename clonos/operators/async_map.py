@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, cast
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
-from clonos.core.recorder import CallingRecorder, Suspended
+from clonos.core.ports.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
 from clonos.operators.guard import RAISED
 from clonos.operators.operator import Operator, Scope

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from clonos.core.chain import ChainContext, ChainSnapshot, Mirror, Pieces
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, Pieces
 from clonos.operators.guard import Guard
 from clonos.operators.journal import JournalHead
 from clonos.operators.operator import Drop, Due, Fork, Operator, Scope

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from clonos.core.chain import ChainContext, Collector
 from clonos.core.model.errors import InternalError
+from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import keys_of
 from clonos.core.values.keys import KeyUnsupported, encode_key

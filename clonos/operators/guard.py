@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from clonos.core.chain import Collector, FailedAt, StepFailed
 from clonos.core.model.code_location import place_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 
 RECORD_CHARACTERS_MAX: Final = 500

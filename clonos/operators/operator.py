@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from clonos.core.chain import ChainContext
+from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.connect import RecordBatch
 from clonos.operators.guard import Guard
 from clonos.operators.state import StateBackend

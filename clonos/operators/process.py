@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar, overload
 
-from clonos.core.chain import FailedAt, StepFailed
 from clonos.core.model.errors import JobError
+from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.operators.descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.guard import RAISED
 from clonos.operators.instants import from_instant, to_instant

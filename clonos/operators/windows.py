@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from clonos.core.recorder import Recorder
+from clonos.core.ports.recorder import Recorder
 from clonos.core.values import register
 from clonos.core.values.keys import key_of
 from clonos.operators.aggregates import Aggregate

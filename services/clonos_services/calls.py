@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.model.errors import JobError
-from clonos.core.recorder import Recorder, Suspended, check_outside, current, key_inside
+from clonos.core.ports.recorder import Recorder, Suspended, check_outside, current, key_inside
 from clonos.core.values import encode_value
 from clonos.io.entropy import random_uuid
 

@@ -6,7 +6,7 @@ The names and units are those of the module ``time``, and ``now`` for an aware d
   forth, the job's time only runs a tenth slower or faster until they meet.
 - It stands still within a step (some milliseconds of work), so that all records of it share one entry of the log.
   ``exact=True`` looks at the clock each time, at one entry of the log each. With the option ``clock_tick_ms`` it stands
-  still for a whole tick, whatever the number of steps (the design is in ``clonos.core.recorder``).
+  still for a whole tick, whatever the number of steps (the design is in ``clonos.core.ports.recorder``).
 
 Outside a job this is the real clock.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clonos.core.recorder import check_outside, current
+from clonos.core.ports.recorder import check_outside, current
 from clonos.io import wall_clock
 from clonos.io.wall_clock import Datetime, utc_datetime
 

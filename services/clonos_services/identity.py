@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from clonos.core.recorder import check_outside, current
+from clonos.core.ports.recorder import check_outside, current
 from clonos.io.entropy import random_uuid
 from clonos_services.random import Stream
 

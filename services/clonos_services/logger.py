@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from clonos.core.recorder import current
+from clonos.core.ports.recorder import current
 
 LOGGER_NAME: Final = "clonos.job"
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from clonos.core.model.errors import JobError
-from clonos.core.recorder import Recorder
+from clonos.core.ports.recorder import Recorder
 
 NAMES_PER_EPOCH_MAX: Final = 100_000
 

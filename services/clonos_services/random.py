@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from clonos.core.recorder import Recorder, check_outside, current
+from clonos.core.ports.recorder import Recorder, check_outside, current
 from clonos.io.entropy import stdlib_random
 from clonos_services.luck import ReseedRefused, source_of
 

@@ -11,10 +11,10 @@ from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
-from clonos.core.failures import failure_of
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, view_name
-from clonos.core.recorder import Suspended
+from clonos.core.ports.recorder import Suspended
+from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.operators.connect import Feed, PushedSource

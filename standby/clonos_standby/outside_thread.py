@@ -12,11 +12,11 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from clonos.core.chain import Kind
-from clonos.core.failures import failure_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.recorder import Suspended
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.ports.recorder import Suspended
+from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
 from clonos.core.wire.recovery_messages import TaskFailed

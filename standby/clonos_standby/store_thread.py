@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from clonos.core.chain import Mirror, Pieces
-from clonos.core.failures import failure_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot import Slot
 from clonos.core.snapshots import (
     STANDBY_BYTES_MAX,

@@ -11,7 +11,7 @@ from clonos.core import hosted as hosted_module
 from clonos.core.coordination import Milestone
 from clonos.core.hosted import Hosted
 from clonos.core.model.ids import ChannelId, TaskId
-from clonos.core.ports import Emission
+from clonos.core.ports.task_port import Emission
 from clonos_chaos.aims import Aim
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.sim_task import SimTask

@@ -10,12 +10,21 @@ from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from clonos.core.chain import Kind
 from clonos.core.log.determinants import LogReader
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports import Activation, Command, Delivered, Emission, Finished, TaskPort, TaskStopped, Triggered
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.ports.task_port import (
+    Activation,
+    Command,
+    Delivered,
+    Emission,
+    Finished,
+    TaskPort,
+    TaskStopped,
+    Triggered,
+)
 from clonos.core.room import UNLIMITED
 from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.task import Task

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clonos.core.chain import Kind
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.options import Options
-from clonos.core.ports import Emission, Output
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot import Slot
 from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.values import encode_value

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from clonos.core.chain import ChainContext, ChainSnapshot, Mirror, Pieces, ReadyPieces
 from clonos.core.log.call_outcomes import declare_exception, decode_outcome
-from clonos.core.recorder import current
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, Pieces, ReadyPieces
+from clonos.core.ports.recorder import current
 from clonos.core.values import decode_value, encode_value
 
 MILLISECOND_NS = 1_000_000
@@ -92,7 +92,7 @@ class TellingMirror:
 
 
 class TellingChain:
-    """Implements ``clonos.core.chain.Chain``. Row k is served by ``uses[k mod n]``.
+    """Implements ``clonos.core.ports.operator_chain.Chain``. Row k is served by ``uses[k mod n]``.
 
     ``splits``: of a source, the records of each; ``poll_luck`` chooses among them as arrival would.
     """

@@ -6,7 +6,7 @@ import pytest
 
 from clonos.core import pace
 from clonos.core.pace import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
-from clonos.core.ports import Delivered
+from clonos.core.ports.task_port import Delivered
 from tests.unit.core.lives import Start, barrier, rows
 from tests.unit.core.test_task_steps import Scripted, sent, source, union
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports import Emission
+from clonos.core.ports.task_port import Emission
 from clonos.core.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
 from tests.unit.core.plans import number

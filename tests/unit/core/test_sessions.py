@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.chain import Kind
 from clonos.core.model.ids import Incarnation
+from clonos.core.ports.operator_chain import Kind
 from clonos.core.sessions import cost_bytes
 from clonos.core.wire.channel_messages import Batch, Position
 from tests.unit.core.channel_pair import SENDER, ChannelPair

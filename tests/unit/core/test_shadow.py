@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clonos.core.chain import Kind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.ports.operator_chain import Kind
 from clonos.core.slot import Slot
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.chain import Kind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import (
     Accusation,

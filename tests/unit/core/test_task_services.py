@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from clonos.core.chain import ChainContext, Mirror
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.ports.operator_chain import ChainContext, Mirror
 from clonos.core.task_log import ServiceWhileOpening
 from tests.unit.core.lives import (
     END,

@@ -14,7 +14,7 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, sockets
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
-from clonos.core.recorder import confined_services
+from clonos.core.ports.recorder import confined_services
 from clonos.operators.connect import Feed
 from clonos.operators.journal import END_OF_JOURNAL
 from clonos_services import clock

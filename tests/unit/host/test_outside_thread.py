@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clonos.core.chain import Kind
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import ChannelId, TaskId
-from clonos.core.recorder import confined_services
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.ports.recorder import confined_services
 from clonos.core.values import encode_rows
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
 from clonos_services import clock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.ports import Activation, GateMoved, TaskStopped, Triggered
+from clonos.core.ports.task_port import Activation, GateMoved, TaskStopped, Triggered
 from clonos.io.wall_clock import SlewedClock
 from clonos_standby import task_thread
 from clonos_standby.task_thread import TaskThread

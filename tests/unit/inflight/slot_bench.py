@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from clonos.core.chain import Kind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports import Emission, Output, SpillStore
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.ports.slot_shell import SpillStore
+from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot import Slot
 from clonos.core.wire.channel_messages import Batch, Statement
 from clonos.core.wire.control_messages import Completed, Release, SlotStatus

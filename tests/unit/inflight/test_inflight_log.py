@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.chain import Kind
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
+from clonos.core.ports.operator_chain import Kind
 from clonos.core.segments import CHUNK_OVERHEAD_BYTES
 from clonos.core.settling import Settling
 from tests.unit.inflight.hand_disk import HandDisk, new_budget, new_log, options_of, read, read_all

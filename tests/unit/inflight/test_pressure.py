@@ -9,7 +9,7 @@ import pytest
 from clonos.core.limits import HEADROOM_BYTES
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.model.options import SpillPolicy
-from clonos.core.ports import Emission, Output
+from clonos.core.ports.task_port import Emission, Output
 from clonos.core.pressure import HOLD_HEARTBEATS
 from clonos.core.wire.control_messages import Hold, Release
 from clonos.core.wire.log_delta import Delta

@@ -13,9 +13,9 @@ from typing import Any
 import cloudpickle
 
 from clonos.api.graph import JobGraph
-from clonos.core.chain import ChainContext, ChainSnapshot, Kind
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Kind
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain

@@ -12,9 +12,9 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import KeyedStream, Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
-from clonos.core.chain import StepFailed
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.keys import KeyUnsupported
 from clonos.operators.guard import RoutedError
 from clonos.operators.process import Context

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, sockets, values
-from clonos.core.chain import JournalledChain
 from clonos.core.model.errors import InternalError
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import JournalledChain
 from clonos.operators.journal import END_OF_JOURNAL, JournalHead
 from clonos.operators.operator import Operator
 from clonos.operators.source import ALL_READ, PositionMalformed

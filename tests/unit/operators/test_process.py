@@ -9,8 +9,8 @@ import pytest
 
 from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
-from clonos.core.chain import StepFailed
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.changes import StateUnsupported
 from clonos.operators.descriptors import BadStateName, ListState, ValueState
 from clonos.operators.instants import BadInstant, from_instant, to_instant

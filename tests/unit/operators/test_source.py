@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.chain import ChainContext
 from clonos.core.model.errors import EnvironmentFault, InternalError
+from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.source import (
     ALL_READ,

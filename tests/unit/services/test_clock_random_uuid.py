@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.recorder import running
+from clonos.core.ports.recorder import running
 from clonos_services import clock, luck, random
 from clonos_services.identity import uuid4
 from clonos_services.luck import ReseedRefused, TooManyStreams

@@ -9,7 +9,7 @@ from dataclasses import replace
 import cloudpickle
 import pytest
 
-from clonos.core.recorder import running
+from clonos.core.ports.recorder import running
 from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services import http
 from clonos_services.http import CallInDoubt, Headers, Response

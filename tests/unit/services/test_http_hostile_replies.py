@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos.core.recorder import running
+from clonos.core.ports.recorder import running
 from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
 from clonos.io.http_errors import (
     HttpBodyTooLarge,

@@ -7,7 +7,7 @@ import logging
 import cloudpickle
 import pytest
 
-from clonos.core.recorder import running
+from clonos.core.ports.recorder import running
 from clonos_services import clock
 from clonos_services.logger import logger
 from tests.unit.services.manual_recorder import ManualRecorder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.recorder import (
+from clonos.core.ports.recorder import (
     ServiceOutsideTask,
     Suspended,
     bind,

@@ -6,7 +6,7 @@ import cloudpickle
 import pytest
 
 from clonos.core.log.call_outcomes import CallInDoubt, CallNeverHappened, RecordedError, ReturnedError
-from clonos.core.recorder import running
+from clonos.core.ports.recorder import running
 from clonos_services import clock, random
 from clonos_services.calls import RequestUnencodable
 from clonos_services.service import Service, ServiceInvalid, service

@@ -12,8 +12,8 @@ import pytest
 
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
-from clonos.core.ports import Command, Emission, TaskPort
-from clonos.core.recorder import running
+from clonos.core.ports.recorder import running
+from clonos.core.ports.task_port import Command, Emission, TaskPort
 from clonos.core.room import UNLIMITED
 from clonos.core.task_log import EffectUndeclared, TaskLog
 from clonos_services import clock, http, random

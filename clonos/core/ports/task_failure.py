@@ -1,20 +1,18 @@
-"""What a slot tells the coordinator about an incarnation that has failed: who is at fault, where, with what text."""
+"""What a slot reports to the coordinator about a failed incarnation: who is at fault, where, and the text."""
 
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING
 
-from clonos.core.chain import StepFailed
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.wire.recovery_messages import TaskFailed
 
-if TYPE_CHECKING:
-    from clonos.core.task import Task
-
 ERROR_CHARACTERS_MAX = 10_000
+
+
 TRACEBACK_CHARACTERS_MAX = 100_000
+
 
 NOWHERE = (-1, 0, 0)
 """(channel, first number, count) of what failed at no element of its input."""
@@ -48,14 +46,3 @@ def failure_of(
         is_fatal=isinstance(error, ClonosError) and not is_environment if is_fatal is None else is_fatal,
         is_environment=is_environment,
     )
-
-
-def describe_failure(task: Task, error: BaseException) -> TaskFailed:
-    """What the coordinator is told when a task's thread raised."""
-    found = error.at if isinstance(error, StepFailed) else None
-    cause = error.__cause__ or error if found else error
-    at = task.at
-    if found is not None and 0 <= found.index < at[2]:
-        at = (at[0], at[1] + found.index, 1)
-    step, record = (found.step, found.record) if found else ("", "")
-    return failure_of(task.task, task.incarnation, cause, at, step=step, record=record)

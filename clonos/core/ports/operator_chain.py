@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from clonos.core.recorder import Recorder
+    from clonos.core.ports.recorder import Recorder
 
 
 class Kind(IntEnum):
