@@ -16,12 +16,12 @@ from typing import Any, Final, Self
 
 from clonos.api.stream import Stream
 from clonos.connectors import collect, values
+from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, Kind, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
-from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.values import decode_columns, decode_rows, encode_rows, encode_value
 from clonos.io.shipping import pack
 from clonos.job import Job

@@ -12,10 +12,10 @@ import sys
 from random import Random
 from typing import Any, NamedTuple
 
+from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
-from clonos.core.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from clonos.operators.chain import OperatorChain
 from clonos.operators.image import JobImage
 from clonos_chaos.harness_life import Life, Surroundings

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.checkpoint.pending_snapshots import Settling
+from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.hosted import Hosted
 from clonos.core.inflight_log import InflightLog
 from clonos.core.inlets import Inlets
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.sessions import Receiving, Sending
-from clonos.core.settling import Settling
-from clonos.core.snapshots import Snapshot
 from clonos_chaos.planting import Planting, mutant
 
 

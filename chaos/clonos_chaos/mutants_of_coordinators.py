@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from clonos.core import checkpoints, coordinator, forming, ledger, recoveries, running, succession, views
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator_state import CoordinatorState, Running
 from clonos.core.hosted import Hosted
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.wire.control_messages import Register
 from clonos_chaos.planting import Planting, mutant
 from clonos_chaos.sim_coordinator import SimCoordinator

@@ -6,12 +6,12 @@ from typing import Any
 
 from clonos.connectors.table_outside import TableOutside
 from clonos.core import gather, placement, recovery
+from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.effects import Effects
 from clonos.core.gather import Gathering
 from clonos.core.hosted import Hosted
 from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd
 from clonos.core.mirrors import Standby
-from clonos.core.settling import Settling
 from clonos.core.slot import Slot
 from clonos_chaos.outsides import SimOutside
 from clonos_chaos.planting import Planting, mutant

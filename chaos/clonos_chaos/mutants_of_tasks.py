@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.core import task_io
+from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
-from clonos.core.snapshots import Snapshot
 from clonos.core.task import Task
 from clonos.core.task_log import TaskLog
 from clonos_chaos.planting import Planting, mutant

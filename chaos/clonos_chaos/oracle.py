@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.liveness import GRACE_HEARTBEATS
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.recoveries import DEATHS_OF_POISON
 from clonos.core.wire.control_messages import Snapshotted, View

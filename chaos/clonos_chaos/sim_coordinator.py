@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core import coordination as c
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
 from clonos.core.coordinator import Coordinator
-from clonos.core.metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
 from clonos.core.wire.control_messages import SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message

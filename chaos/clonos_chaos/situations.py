@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.hosted import Hosted
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
 from clonos.core.recovery import Connecting, Recovering, Replaying, Stalled
 from clonos.core.slot import Slot

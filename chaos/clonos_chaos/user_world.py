@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from clonos.core.metadata import VertexParts
+from clonos.core.checkpoint.checkpoint_metadata import VertexParts
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options

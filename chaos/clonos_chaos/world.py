@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from greenlet import getcurrent
 
 from clonos.core import coordination as c
-from clonos.core.metadata import CheckpointMetadata, VertexParts
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.options import Options

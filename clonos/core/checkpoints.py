@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.coordination import (
     Alarm,
     CommitOutput,
@@ -37,7 +38,6 @@ from clonos.core.ledger import (
     with_acknowledgement,
     without_pending,
 )
-from clonos.core.metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.wire.control_messages import Snapshotted

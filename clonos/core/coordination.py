@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from clonos.core.metadata import CheckpointMetadata, VertexParts
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from clonos.core import forming, liveness, running
 from clonos.core.authorization import check_itself, check_life, sender_name
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordination import (
     Begin,
     CoordinatorMessage,
@@ -39,7 +40,6 @@ from clonos.core.coordinator_state import (
     Replaced,
     Running,
 )
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.errors import InternalError, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options

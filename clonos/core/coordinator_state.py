@@ -10,9 +10,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from clonos.core import checkpoints, liveness, recoveries, views
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.coordination import Effect, Ending, JobDone, JobFailed, Milestone, ReleaseSlot, Send, Told
 from clonos.core.ledger import NOBODY, Ledger
-from clonos.core.metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan

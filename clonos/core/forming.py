@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from clonos.core import checkpoints, liveness, views
 from clonos.core.authorization import fits
+from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.coordination import (
     Alarm,
     Begin,
@@ -24,7 +25,6 @@ from clonos.core.coordination import (
 from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
 from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
-from clonos.core.metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.placement import NO_SEATS, Readiness, place
 from clonos.core.succession import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from clonos.core.metadata import METADATA_FORMAT, CheckpointMetadata, TaskEntry
+from clonos.core.checkpoint.checkpoint_metadata import METADATA_FORMAT, CheckpointMetadata, TaskEntry
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import Snapshotted

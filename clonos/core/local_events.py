@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
+from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.hosted import Hosted
 from clonos.core.journal import Journal
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission
 from clonos.core.shadow import Shadow
-from clonos.core.snapshots import Snapshot
 from clonos.core.succeeding import disinherit
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Approaching, TaskFailed

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.journal import JournalReading
 from clonos.core.linger import Linger
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Vertex
 from clonos.core.ports.operator_chain import JournalledChain, WatchingChain
-from clonos.core.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from clonos.core.task import Task

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, ViewNumber
 from clonos.core.model.plan import Channel
-from clonos.core.snapshots import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.log_delta import Delta, Length
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from clonos.core.admission import check_for_slot
 from clonos.core.authorization import check_itself, check_lengths, check_life, sender_name
+from clonos.core.checkpoint.snapshot import Restored, Snapshot
 from clonos.core.hosted import Hosted
 from clonos.core.local_events import LocalEvents
 from clonos.core.model.errors import MessageMalformed
@@ -24,7 +25,6 @@ from clonos.core.ports.task_port import Triggered
 from clonos.core.pressure import Pressure
 from clonos.core.riders import Riders
 from clonos.core.shadow import Shadow
-from clonos.core.snapshots import Restored, Snapshot
 from clonos.core.telling import status_of
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import Accusation, Completed, Hold, Release, SlotStatus, Trigger, View

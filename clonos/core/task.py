@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
@@ -27,7 +28,6 @@ from clonos.core.ports.task_port import (
 )
 from clonos.core.reading import Reading
 from clonos.core.sessions import cost_bytes
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
 from clonos.core.task_log import TaskLog
 

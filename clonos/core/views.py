@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from clonos.core.metadata import CheckpointMetadata
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
 from clonos.core.placement import Seats

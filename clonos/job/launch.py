@@ -13,7 +13,12 @@ import msgspec
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions, Settings
 from clonos.core import coordination as c
-from clonos.core.metadata import CheckpointMetadata, MetadataMalformed, check_resumable, decode_metadata
+from clonos.core.checkpoint.checkpoint_metadata import (
+    CheckpointMetadata,
+    MetadataMalformed,
+    check_resumable,
+    decode_metadata,
+)
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from clonos.core.checkpoint.checkpoint_metadata import encode_metadata
 from clonos.core.coordination import (
     CommitOutput,
     DeleteObjects,
@@ -18,7 +19,6 @@ from clonos.core.coordination import (
     WriteMetadata,
     WriteOutcome,
 )
-from clonos.core.metadata import encode_metadata
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import StoreFailed

@@ -15,18 +15,12 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot import Slot
-from clonos.core.snapshots import (
-    STANDBY_BYTES_MAX,
-    Snapshot,
-    encode_snapshot,
-    restore_from,
-    standby_payload,
-)
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import ObjectMissing, StoreFailed

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from clonos.api.graph import JobGraph
 from clonos.core import coordination as c
+from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
 from clonos.core.coordinator import Coordinator
-from clonos.core.metadata import decode_metadata
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.binding import Binding

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import files
-from clonos.core.metadata import PlanChanged
+from clonos.core.checkpoint.checkpoint_metadata import PlanChanged
 from clonos.io.store import CheckpointStore, NothingToResume
 from clonos.job import Job
 from tests.processes.gated_source import Gate, GatedNumbers

@@ -8,8 +8,8 @@ from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.messages import Message
 
 if TYPE_CHECKING:
+    from clonos.core.checkpoint.snapshot import Snapshot
     from clonos.core.ports.operator_chain import Mirror, Pieces
-    from clonos.core.snapshots import Snapshot
 from clonos.core.ports.task_port import Activation, TaskHandle
 
 

@@ -10,8 +10,8 @@ import msgspec
 from clonos.core.model.ids import ChannelId, CheckpointId
 
 if TYPE_CHECKING:
+    from clonos.core.checkpoint.snapshot import Snapshot
     from clonos.core.ports.operator_chain import Mirror, Pieces
-    from clonos.core.snapshots import Snapshot
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):

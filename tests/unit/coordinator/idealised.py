@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from clonos.core import coordination as c
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator import Coordinator
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clonos.core import coordination as c
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.checkpoints import COMMIT_ATTEMPTS_MAX, PENDING_MAX
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, Trigger, View

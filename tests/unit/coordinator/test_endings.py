@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from clonos.core import coordination as c
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.checkpoints import COMMIT_ATTEMPTS_MAX
-from clonos.core.metadata import CheckpointMetadata
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core import coordination as c
-from clonos.core.metadata import CheckpointMetadata
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.ids import SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, View

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from clonos.core.metadata import (
+from clonos.core.checkpoint.checkpoint_metadata import (
     METADATA_FORMAT,
     CheckpointMetadata,
     MetadataMalformed,

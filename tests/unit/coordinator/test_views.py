@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.metadata import metadata_of_start
+from clonos.core.checkpoint.checkpoint_metadata import metadata_of_start
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.placement import Seats
 from clonos.core.views import Change, Form, RollBack, Standing, Unformed, step

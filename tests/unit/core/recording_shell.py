@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot
 from clonos.core.log.determinants import NAMES, LogReader
 from clonos.core.model.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind, Mirror, Pieces
 from clonos.core.ports.slot_shell import Intakes, SlotShell, SpillStore
 from clonos.core.ports.task_port import Activation, Command, Delivered, Journalled, TaskHandle
-from clonos.core.snapshots import Snapshot, decode_snapshot
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import (

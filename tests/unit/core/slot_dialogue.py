@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot import Slot
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.values import encode_value
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, Position, Statement

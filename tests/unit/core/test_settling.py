@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from clonos.core.checkpoint.pending_snapshots import Settling
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.settling import Settling
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 
 TASK, LIFE = TaskId(2), Incarnation(0x10)
 

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.snapshots import (
+from clonos.core.checkpoint.snapshot import (
     SNAPSHOT_FORMAT,
     Snapshot,
     SnapshotMalformed,
@@ -17,6 +16,7 @@ from clonos.core.snapshots import (
     pieces_of_payload,
     standby_payload,
 )
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 
 SNAPSHOT = Snapshot(
     SNAPSHOT_FORMAT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clonos.core.metadata import MetadataMalformed, encode_metadata, metadata_of_start
+from clonos.core.checkpoint.checkpoint_metadata import MetadataMalformed, encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
 from clonos.io.store import CheckpointStore
 from clonos.job.launch import _metadata

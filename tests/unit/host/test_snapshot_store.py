@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, standby_payload
 from clonos.core.values import column_of
 from clonos.io.envelope import seal_pieces
 from clonos.io.object_files import LocalFiles, StoreFailed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.snapshots import SNAPSHOT_FORMAT, Snapshot
 
 
 def snapshot(checkpoint: int, outputs: tuple[tuple[int, int], ...], task: int = 0, incarnation: int = 1) -> Snapshot:

@@ -1,0 +1,1 @@
+"""Snapshots of tasks and the metadata of completed checkpoints (protocol 5)."""
