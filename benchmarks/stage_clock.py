@@ -42,7 +42,7 @@ STAGES: Final = {
     "task: steps": ["clonos.core.task:Task._live_step"],
     "slot: take emissions": ["clonos.core.slot:Slot.on_emission"],
     "slot: take messages": ["clonos.core.slot:Slot.on_message"],
-    "slot: deltas": ["clonos.core.sessions:Sending.deltas"],
+    "slot: deltas": ["clonos.core.channel.sender:Sending.deltas"],
     "slot: tick": ["clonos.core.slot:Slot.on_tick"],
     "slot: standby update": ["clonos.core.slot:Slot._on_standby_update"],
     "transport: send": ["clonos.io.transport:Transport.send"],

@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
+from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.ports.task_port import Activation, Command, Emission, Finished, TaskStopped
-from clonos.core.room import UNLIMITED
 from clonos.core.task import Task
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.channel.inflight_log import InflightLog
+from clonos.core.channel.input_channels import Inlets
+from clonos.core.channel.receiver import Receiving
+from clonos.core.channel.sender import Sending
 from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.hosted import Hosted
-from clonos.core.inflight_log import InflightLog
-from clonos.core.inlets import Inlets
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.sessions import Receiving, Sending
 from clonos_chaos.planting import Planting, mutant
 
 

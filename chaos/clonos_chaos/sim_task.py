@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
+from clonos.core.channel.output_budget import Room
 from clonos.core.failure_report import describe_failure
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, TaskStopped
-from clonos.core.room import Room
 from clonos.core.task import Task
 from clonos_chaos.clockwork import MILLISECOND_NS
 

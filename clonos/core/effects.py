@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core import recovery
+from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.inflight_log import InflightLog
 from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
 from clonos.core.model.ids import SlotId, TaskId, journal_of, view_name

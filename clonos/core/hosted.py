@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clonos.core import gather, recovery
+from clonos.core.channel.inflight_log import InflightLog
+from clonos.core.channel.input_channels import Inlets
+from clonos.core.channel.output_budget import UNLIMITED
+from clonos.core.channel.sender import Sending, compare_claims, forget_output
 from clonos.core.checkpoint.pending_snapshots import Settling, Unsettled
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.effects import Effects
 from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
-from clonos.core.inflight_log import InflightLog
-from clonos.core.inlets import Inlets
 from clonos.core.journal import NO_CHANNEL
 from clonos.core.leads import Leads
 from clonos.core.log.causal_log import CausalLogs
@@ -27,8 +29,6 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
-from clonos.core.room import UNLIMITED
-from clonos.core.sessions import Sending, compare_claims, forget_output
 from clonos.core.starting import start
 from clonos.core.succeeding import inherit, take_over
 from clonos.core.wire.channel_messages import Statement

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from clonos.core.inflight_log import Chunk, InflightLog
+from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core.inflight_budget import InflightBudget
-from clonos.core.limits import Level, LimitExceeded, SegmentUnreadable, Use, fullest
+from clonos.core.channel.budgets import Level, LimitExceeded, SegmentUnreadable, Use, fullest
+from clonos.core.channel.inflight_budget import InflightBudget
+from clonos.core.channel.segment import Phase
 from clonos.core.model.ids import OUTSIDE, ChannelId
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.segments import Phase
 
 if TYPE_CHECKING:
     from clonos.core.slot import Slot

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from clonos.core.channel.credit import cost_bytes
+from clonos.core.channel.inflight_log import InflightLog
+from clonos.core.channel.receiver import Receiving
 from clonos.core.checkpoint.snapshot import Restored, Snapshot
-from clonos.core.inflight_log import InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Activation, Delivered, Emission, Followed, TaskHandle
-from clonos.core.sessions import Receiving, cost_bytes
 from clonos.core.wire.control_messages import Completed, Placement
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import TaskFailed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
@@ -27,7 +28,6 @@ from clonos.core.ports.task_port import (
     Triggered,
 )
 from clonos.core.reading import Reading
-from clonos.core.sessions import cost_bytes
 from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
 from clonos.core.task_log import TaskLog
 

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
 from clonos.core.ports.task_port import Delivered, Output
-from clonos.core.sessions import cost_bytes
 from clonos.core.task_log import TaskLog
 from clonos.core.values import ValueUnsupported, decode_columns, decode_rows, encode_columns, encode_rows
 from clonos.core.values.column_keys import split_columns

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from clonos.core.inflight_budget import InflightBudget
-from clonos.core.inflight_log import InflightLog
+from clonos.core.channel.credit import cost_bytes
+from clonos.core.channel.inflight_budget import InflightBudget
+from clonos.core.channel.inflight_log import InflightLog
+from clonos.core.channel.receiver import Receiving
+from clonos.core.channel.sender import Sending
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
-from clonos.core.sessions import Receiving, Sending, cost_bytes
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from tests.unit.core.plans import number
 

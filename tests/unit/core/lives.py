@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
+from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.log.determinants import LogReader
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
@@ -26,7 +27,6 @@ from clonos.core.ports.task_port import (
     TaskStopped,
     Triggered,
 )
-from clonos.core.room import UNLIMITED
 from clonos.core.task import Task
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from tests.unit.core.telling_chain import TellingChain, TellingMirror

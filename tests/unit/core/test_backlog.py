@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from clonos.core.channel.credit import cost_bytes
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import Emission
-from clonos.core.sessions import cost_bytes
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
 from tests.unit.core.plans import shuffle

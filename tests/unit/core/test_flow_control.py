@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow
 import pytest
 
+from clonos.core.channel.output_budget import UNLIMITED, Room
+from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
 from clonos.core.model.options import Options
 from clonos.core.pace import Pace
-from clonos.core.room import UNLIMITED, Room
-from clonos.core.sessions import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
 from tests.unit.core.channel_pair import CHANNEL
 from tests.unit.core.lives import Life
 from tests.unit.core.telling_chain import ask

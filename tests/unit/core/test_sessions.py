@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clonos.core.channel.credit import cost_bytes
 from clonos.core.model.ids import Incarnation
 from clonos.core.ports.operator_chain import Kind
-from clonos.core.sessions import cost_bytes
 from clonos.core.wire.channel_messages import Batch, Position
 from tests.unit.core.channel_pair import SENDER, ChannelPair
 from tests.unit.core.plans import number

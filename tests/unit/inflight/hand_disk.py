@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from clonos.core.inflight_budget import InflightBudget
-from clonos.core.inflight_log import Chunk, InflightLog
+from clonos.core.channel.inflight_budget import InflightBudget
+from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.options import Options, SpillPolicy
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clonos.core.channel.inflight_log import Chunk, InflightLog
+from clonos.core.channel.segment import CHUNK_OVERHEAD_BYTES
 from clonos.core.checkpoint.pending_snapshots import Settling
-from clonos.core.inflight_log import Chunk, InflightLog
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.operator_chain import Kind
-from clonos.core.segments import CHUNK_OVERHEAD_BYTES
 from tests.unit.inflight.hand_disk import HandDisk, new_budget, new_log, options_of, read, read_all
 from tests.unit.inflight.samples import snapshot
 

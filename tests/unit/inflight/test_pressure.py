@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.limits import HEADROOM_BYTES
+from clonos.core.channel.budgets import HEADROOM_BYTES
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.task_port import Emission, Output

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.inflight_budget import InflightBudget
-from clonos.core.inflight_log import InflightLog
+from clonos.core.channel.inflight_budget import InflightBudget
+from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.io.fault_points import FaultPoints

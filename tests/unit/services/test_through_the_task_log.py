@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import Command, Emission, TaskPort
-from clonos.core.room import UNLIMITED
 from clonos.core.task_log import EffectUndeclared, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4

@@ -17,11 +17,11 @@ from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING
 
+from clonos.core.channel.segment import Chunk, Phase, Segment
 from clonos.core.model.options import Options, SpillPolicy
-from clonos.core.segments import Chunk, Phase, Segment
 
 if TYPE_CHECKING:
-    from clonos.core.inflight_log import InflightLog
+    from clonos.core.channel.inflight_log import InflightLog
     from clonos.core.ports.slot_shell import SpillStore
 
 SPILL_PERCENT = 50

@@ -11,11 +11,11 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from clonos.core.channel.segment import CHUNK_OVERHEAD_BYTES, Chunk, Segment
 from clonos.core.model.ids import ChannelId, CheckpointId
-from clonos.core.segments import CHUNK_OVERHEAD_BYTES, Chunk, Segment
 
 if TYPE_CHECKING:
-    from clonos.core.inflight_budget import InflightBudget
+    from clonos.core.channel.inflight_budget import InflightBudget
 
 _first_seq = attrgetter("first_seq")
 

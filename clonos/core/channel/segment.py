@@ -18,7 +18,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 if TYPE_CHECKING:
-    from clonos.core.inflight_log import InflightLog
+    from clonos.core.channel.inflight_log import InflightLog
 
 CHUNK_OVERHEAD_BYTES = 160
 """What a chunk costs in memory besides its payload: struct, number, the head of its bytes, places in two lists."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from clonos.core.channel.receiver import Receiving
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.determinants import claims_of
 from clonos.core.model.ids import ChannelId, SlotId
 from clonos.core.ports.task_port import Delivered
-from clonos.core.sessions import Receiving
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta, Length

@@ -1,0 +1,173 @@
+"""The receiving end of a channel: what is accepted, and what the handshake states (protocol 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clonos.core.channel.credit import cost_bytes
+from clonos.core.log.causal_log import CausalLogs
+from clonos.core.model.ids import Incarnation, ViewNumber
+from clonos.core.model.plan import Channel
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.log_delta import Length
+
+WINDOW_BYTES_FIRST = 16 << 10
+
+
+WINDOW_BYTES_MIN = 256
+
+
+class Receiving:
+    """The receiver's end. A new session begins at each meeting of a sender, break of a connection, and gap."""
+
+    __slots__ = (
+        "channel",
+        "freed_bytes",
+        "granted_bytes",
+        "is_confirmed",
+        "is_quiet",
+        "needed_seq",
+        "next_ordinal",
+        "next_seq",
+        "processed_seq",
+        "produced_seq",
+        "queued_bytes",
+        "recovered_claim",
+        "sender",
+        "session",
+        "session_bytes",
+        "stated_bytes",
+        "ticks",
+        "was_empty",
+        "window_bytes",
+        "window_bytes_max",
+    )
+
+    def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes_max: int) -> None:
+        self.channel = channel
+        self.next_seq = next_seq
+        self.processed_seq = next_seq  # number of the next element that the task processes
+        self.produced_seq: int | None = None  # what the sender of this session had produced at its last heartbeat
+        self.recovered_claim = claim  # what the own log has steps for
+        self.window_bytes_max = window_bytes_max
+        self.window_bytes = min(WINDOW_BYTES_FIRST, window_bytes_max)
+        self.freed_bytes = 0  # worked off since the window was last adapted
+        self.ticks = 0  # since then
+        self.was_empty = False  # the queue, at some time since then
+        self.sender = Incarnation(0)
+        self.session = 0
+        self.next_ordinal = 0  # of the next message of this session
+        self.session_bytes = 0  # received in this session
+        self.queued_bytes = 0  # handed to the task, not yet processed
+        self.granted_bytes = 0
+        self.stated_bytes = 0
+        self.needed_seq = 0  # a replaying task waits for all elements below
+        self.is_confirmed = False  # something has come in this session
+        self.is_quiet = True  # nothing has come since the last heartbeat
+
+    def renew(self) -> None:
+        """Begins a new session; the caller states it."""
+        self.session += 1
+        self.next_ordinal = 0
+        self.session_bytes = 0
+        self.granted_bytes = 0
+        self.stated_bytes = 0
+        self.is_confirmed = False
+        self.produced_seq = None
+
+    def meet(self, sender: Incarnation) -> bool:
+        """A view names the sender's incarnation; whether it is another one."""
+        if sender == self.sender:
+            return False
+        self.sender = sender
+        return True
+
+    @property
+    def claim(self) -> int:
+        """Up to where this receiver has received, or its own log has steps."""
+        return max(self.next_seq, self.recovered_claim)
+
+    @property
+    def backlog(self) -> int | None:
+        """Elements that the sender had produced, as far as it has said, and the task has not processed; None until a
+        heartbeat of the sender has come in this session."""
+        if self.produced_seq is None:
+            return None
+        return max(self.produced_seq, self.next_seq) - self.processed_seq
+
+    def grant(self) -> bool:
+        """Brings the credit up to date; whether it has grown enough to be stated at once."""
+        free_bytes = self.window_bytes_max
+        if self.next_seq >= self.needed_seq:
+            free_bytes = max(0, self.window_bytes - self.queued_bytes)
+        self.granted_bytes = max(self.granted_bytes, self.session_bytes + free_bytes)
+        starved = self.stated_bytes <= self.session_bytes < self.granted_bytes
+        return starved or self.granted_bytes - self.stated_bytes >= self.window_bytes // 4
+
+    def freed(self, freed_bytes: int) -> None:
+        """The task has worked something off. One that has nothing left, while its sender has no credit, could have had
+        more."""
+        self.queued_bytes -= freed_bytes
+        self.freed_bytes += freed_bytes
+        if not self.queued_bytes:
+            self.was_empty = True
+            if self.stated_bytes <= self.session_bytes:
+                self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
+
+    def adapt(self, heartbeat_ms: int, delay_ms: int) -> None:
+        """At the heartbeat: lets no more come than is worked off in ``delay_ms``, since a barrier waits behind it."""
+        self.ticks += 1
+        if not self.freed_bytes:
+            return
+        fair_bytes = self.freed_bytes * delay_ms // (self.ticks * heartbeat_ms)
+        if self.was_empty:  # it could have worked off more
+            wanted_bytes = max(self.window_bytes, fair_bytes)
+        else:
+            wanted_bytes = max(WINDOW_BYTES_MIN, (self.window_bytes + fair_bytes) // 2)
+        self.window_bytes = min(wanted_bytes, self.window_bytes_max)
+        self.freed_bytes = self.ticks = 0
+        self.was_empty = not self.queued_bytes
+
+    def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> Statement:
+        """What to tell the sender now; ``lengths`` until the session is confirmed."""
+        self.grant()
+        self.stated_bytes = self.granted_bytes
+        return Statement(
+            self.channel.id,
+            view,
+            receiver,
+            self.sender,
+            self.session,
+            self.next_seq,
+            self.claim,
+            self.granted_bytes,
+            () if self.is_confirmed else tuple(lengths),
+        )
+
+    def has_gap(self, message: Batch | Position, logs: CausalLogs) -> bool:
+        """Whether a message, elements or bytes of a delta are missing: a message is accepted whole or not at all.
+
+        A message that carried only deltas leaves no gap in the elements, and none in the deltas if nothing has grown
+        since: without its ordinal, elements would be accepted without their causes.
+        """
+        first = message.first_seq if isinstance(message, Batch) else message.next_seq
+        if message.ordinal > self.next_ordinal or first > self.next_seq:
+            return True
+        return bool(message.deltas) and any(map(logs.has_gap, message.deltas))
+
+    def confirm(self, message: Batch | Position) -> None:
+        """A message of this session is accepted: it has no gap."""
+        self.is_confirmed = True
+        self.next_ordinal = max(self.next_ordinal, message.ordinal + 1)
+
+    def accept(self, batch: Batch, payload_bytes: int) -> int | None:
+        """Moves on behind ``batch``, which has no gap; how many of its elements are known already (None: all)."""
+        cost = cost_bytes(batch.count, payload_bytes)
+        self.session_bytes += cost
+        end = batch.first_seq + batch.count
+        if end <= self.next_seq:
+            return None
+        skip = self.next_seq - batch.first_seq
+        self.next_seq = end
+        self.queued_bytes += cost
+        return skip

@@ -1,0 +1,172 @@
+"""The sending end of a channel: its session, its credit, and the deltas that ride along (protocol 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clonos.core.channel.credit import cost_bytes
+from clonos.core.channel.inflight_log import Chunk, InflightLog
+from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.replication_coverage import Coverage
+from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.plan import Channel
+from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.log_delta import Delta
+
+
+class Sending:
+    """The sender's end. ``session`` is 0 while the receiver has not stated."""
+
+    __slots__ = (
+        "channel",
+        "claim",
+        "coverage",
+        "credit_bytes",
+        "cursor",
+        "dirty",
+        "log",
+        "ordinal",
+        "receiver",
+        "sent_bytes",
+        "session",
+        "shared",
+        "shipped",
+        "unsent_bytes",
+    )
+
+    def __init__(
+        self, channel: Channel, log: InflightLog, shared: tuple[TaskId, ...], coverage: Coverage | None = None
+    ) -> None:
+        self.channel = channel
+        self.log = log
+        self.shared = shared  # whose logs travel on this channel, where all do
+        self.coverage = coverage  # else those that are not covered
+        self.receiver = Incarnation(0)
+        self.session = 0
+        self.ordinal = 0  # of the next message of this session
+        self.claim: int | None = None  # the latest one; it outlives the session
+        self.cursor = log.next_seq  # number of the next element to send in this session
+        self.credit_bytes = 0
+        self.sent_bytes = 0
+        self.unsent_bytes = 0
+        self.shipped: dict[TaskId, int] = {}  # per log, up to where this session has carried it
+        self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
+
+    def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
+        """The task has produced the next elements."""
+        self.log.append(kind, count, checkpoint, payload)
+        if self.session and self.log.next_seq > self.cursor:
+            self.unsent_bytes += len(payload)
+
+    def meet(self, receiver: Incarnation) -> None:
+        """A view names the receiver's incarnation: the session of an earlier one is over, its claim stands until a
+        successor states its own."""
+        if receiver != self.receiver:
+            self.receiver = receiver
+            self.session = 0
+            self.unsent_bytes = 0
+
+    def open(self, statement: Statement, logs: CausalLogs) -> None:
+        """Takes over what the receiver states; opens a session if it is a new one.
+
+        Raises: MessageMalformed, if it asks for what completed checkpoints have.
+        """
+        if statement.session < self.session:
+            return
+        if statement.session > self.session:
+            if statement.next_seq < self.log.start_seq:
+                what = f"it asks for element {statement.next_seq}, the log begins with {self.log.start_seq}"
+                raise MessageMalformed(f"the receiver of channel {self.channel.id}", what)
+            self.session = statement.session
+            self.ordinal = 0
+            self.claim = statement.claim
+            self.cursor = statement.next_seq
+            self.sent_bytes = 0
+            self.credit_bytes = 0
+            self.shipped = {length.task: length.end_bytes for length in statement.lengths}
+            self.dirty = dict.fromkeys(task for task in self.shared if task in logs.replicas)
+            self.unsent_bytes = self.log.bytes_from(max(self.cursor, self.log.start_seq))
+        # One that was overtaken on its way takes nothing back.
+        self.claim = max(self.claim or 0, statement.claim)
+        self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
+
+    def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
+        """What this session has not yet carried of the logs that it shares; counts as carried from now on."""
+        if self.coverage is not None:
+            return self.coverage.deltas(self.shipped, logs)
+        return tuple(logs.take_unshipped(self.dirty, self.shipped)) if self.dirty else ()
+
+    def pump(self, logs: CausalLogs, sender: Incarnation, send: Callable[[Batch, bytes], None]) -> None:
+        """Sends what credit allows; one element always passes."""
+        log = self.log
+        if self.cursor < log.start_seq:  # a coordinator has called complete what its receiver lacks
+            self.session = 0
+        while self.session and self.cursor < log.next_seq and self.sent_bytes < self.credit_bytes:
+            chunk = log.read(self.cursor)
+            if chunk is None:
+                return  # being loaded from disk
+            self._account(chunk)
+            send(
+                Batch(
+                    self.channel.id,
+                    sender,
+                    self.receiver,
+                    self.session,
+                    self.ordinal,
+                    chunk.first_seq,
+                    chunk.kind,
+                    chunk.count,
+                    chunk.checkpoint,
+                    self.deltas(logs),
+                ),
+                chunk.payload,
+            )
+            self.ordinal += 1
+
+    def _account(self, chunk: Chunk) -> None:
+        self.cursor = chunk.first_seq + chunk.count
+        self.sent_bytes += cost_bytes(chunk.count, len(chunk.payload))
+        self.unsent_bytes = max(0, self.unsent_bytes - len(chunk.payload))
+
+    @property
+    def room_bytes(self) -> int:
+        """What may be produced for a live session before its credit is used up; a step while nothing waits to be sent,
+        so that the next one is there when credit comes, and barriers that take all of it starve nobody."""
+        room_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
+        return room_bytes if self.unsent_bytes else max(room_bytes, 1)
+
+    def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
+        """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
+        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        head = self.channel.id, sender, self.receiver, self.session, ordinal
+        return Position(*head, self.cursor, self.log.next_seq, self.deltas(logs))
+
+
+def forget_output(sendings: dict[ChannelId, Sending], snapshot: Snapshot) -> None:
+    """Nobody asks any more for what left before a snapshot that is complete."""
+    for channel, before_seq in snapshot.outputs:
+        if channel in sendings:
+            sendings[channel].log.truncate(before_seq)
+
+
+def compare_claims(
+    positions: dict[ChannelId, int], sendings: dict[ChannelId, Sending], outside_claim: int | None, own_end_bytes: int
+) -> tuple[tuple[ChannelId, int, int] | None, bool]:
+    """What a task's output, and the copies of its own log, are behind: (channel, where it is, what the receiver has) of
+    the first one whose receiver lives; and whether some receiver is being replaced, whose successor may claim less."""
+    behind: tuple[ChannelId, int, int] | None = None
+    is_awaiting = False
+    for channel, position in sorted(positions.items()):
+        sending = sendings.get(channel)
+        claim = outside_claim if sending is None else sending.claim
+        if sending is not None and sending.shipped.get(sending.channel.sender, 0) > own_end_bytes:
+            position, claim = own_end_bytes, sending.shipped[sending.channel.sender]
+        if claim is not None and position >= claim:
+            continue
+        if sending is not None and not sending.session:
+            is_awaiting = True
+        elif behind is None:
+            behind = (channel, position, claim or 0)
+    return behind, is_awaiting
