@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core import gather
 from clonos.core.effects import Effects
 from clonos.core.keeping import Keeper
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import journal_of
+from clonos.core.recovery import gathering as gather
 from clonos.core.wire.log_delta import Delta
 from clonos_chaos.planting import Planting, mutant
 

@@ -9,7 +9,7 @@ from clonos.core import succeeding
 from clonos.core.hosted import Hosted
 from clonos.core.leads import Lead
 from clonos.core.model.ids import CheckpointId
-from clonos.core.recovery import Recovering
+from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.shadow import Shadow
 from clonos.core.wire.log_delta import Delta
 from clonos_chaos.planting import Planting, mutant

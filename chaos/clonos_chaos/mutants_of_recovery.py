@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.connectors.table_outside import TableOutside
-from clonos.core import gather, placement, recovery
+from clonos.core import placement
 from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.effects import Effects
-from clonos.core.gather import Gathering
 from clonos.core.hosted import Hosted
 from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd
 from clonos.core.mirrors import Standby
+from clonos.core.recovery import gathering, recovery_machine
+from clonos.core.recovery.gathering import Gathering
 from clonos.core.slot import Slot
 from clonos_chaos.outsides import SimOutside
 from clonos_chaos.planting import Planting, mutant
@@ -37,7 +38,7 @@ def outside_does_not_fence(planting: Planting) -> None:
 @mutant("6.4")
 def shortest_log_wins(planting: Planting) -> None:
     """The longest answer wins."""
-    planting.swap(gather, "choose_longest", lambda copies: min(copies, key=lambda d: d.offset_bytes + len(d.data)))
+    planting.swap(gathering, "choose_longest", lambda copies: min(copies, key=lambda d: d.offset_bytes + len(d.data)))
 
 
 @mutant("6.4")
@@ -53,7 +54,7 @@ def keepers_are_not_asked(planting: Planting) -> None:
     def holders_of(right: Any, *arguments: Any) -> Any:
         return tuple(holder for holder in right(*arguments) if not holder.is_keeper)
 
-    planting.wrap(gather, "holders_of", holders_of)
+    planting.wrap(gathering, "holders_of", holders_of)
 
 
 @mutant("6.4")
@@ -74,7 +75,7 @@ def holders_that_recover_do_not_answer(planting: Planting) -> None:
 
     def on_question(right: Any, self: Slot, sender: Any, question: Any, payload: Any) -> None:
         holder = self.hosted.get(question.holder)
-        if question.is_keeper or holder is None or not isinstance(holder.state, recovery.Recovering):
+        if question.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
             right(self, sender, question, payload)
 
     planting.wrap(Slot, "_on_question", on_question)
@@ -120,7 +121,7 @@ def no_lost_log_rule(planting: Planting) -> None:
     """A task never records a new determinant while its output is behind a claim."""
 
     def end_log(self: Hosted, positions: dict[Any, int]) -> None:
-        self.advance(recovery.LogEnded(tuple(sorted(positions.items())), None, False))
+        self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), None, False))
 
     planting.swap(Hosted, "end_log", end_log)
 
@@ -144,11 +145,11 @@ def claims_of_the_dead_count(planting: Planting) -> None:
 @mutant("6.7")
 def replay_does_not_wait_for_statements(planting: Planting) -> None:
     """Replay begins when every receiver, the outside included, has stated."""
-    table = recovery.HANDLERS
+    table = recovery_machine.HANDLERS
     planting.swap_entry(
         table,
-        (recovery.Connecting, recovery.Stated),
-        lambda state, event: (recovery.Replaying(), (recovery.Start(),)),
+        (recovery_machine.Connecting, recovery_machine.Stated),
+        lambda state, event: (recovery_machine.Replaying(), (recovery_machine.Start(),)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.hosted import Hosted
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
-from clonos.core.recovery import Connecting, Recovering, Replaying, Stalled
+from clonos.core.recovery.recovery_machine import Connecting, Recovering, Replaying, Stalled
 from clonos.core.slot import Slot
 from clonos.core.wire.control_messages import Snapshotted, View
 

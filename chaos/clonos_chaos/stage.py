@@ -10,7 +10,7 @@ from typing import Any
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
-from clonos.core.recovery import Recovering
+from clonos.core.recovery.recovery_machine import Recovering
 from clonos_chaos.aims import Aim, Reached, Strike, Where, loses
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.fuzz_chain import Work

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core import recovery
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.journal import Journal
 from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
 from clonos.core.model.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.ports.task_port import Output
+from clonos.core.recovery import recovery_machine
 from clonos.core.wire.replication_messages import Kept
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Effects:
 
     def on_fenced(self, generation: int, incarnation: int) -> None:
         """The outside has registered a later life: this one lets nothing out any more."""
-        self.hosted.advance(recovery.Fenced(generation, incarnation))
+        self.hosted.advance(recovery_machine.Fenced(generation, incarnation))
 
     def on_confirmed(self, next_number: int) -> None:
         """The outside has taken output in."""

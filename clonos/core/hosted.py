@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from clonos.core import gather, recovery
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.input_channels import Inlets
 from clonos.core.channel.output_budget import UNLIMITED
@@ -20,7 +19,6 @@ from clonos.core.channel.sender import Sending, compare_claims, forget_output
 from clonos.core.checkpoint.pending_snapshots import Settling, Unsettled
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.effects import Effects
-from clonos.core.gather import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.journal import NO_CHANNEL
 from clonos.core.leads import Leads
 from clonos.core.log.causal_log import CausalLogs
@@ -29,6 +27,9 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
+from clonos.core.recovery import gathering as gather
+from clonos.core.recovery import recovery_machine
+from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.starting import start
 from clonos.core.succeeding import inherit, take_over
 from clonos.core.wire.channel_messages import Statement
@@ -70,7 +71,7 @@ class Hosted:
         self.is_final = self.is_gated = False
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.counters: dict[str, int] = {}
-        self.state: recovery.State = recovery.Recovering(
+        self.state: recovery_machine.State = recovery_machine.Recovering(
             begin_gathering(self.plan, slot.view, self.task), not placement.objects
         )
 
@@ -82,30 +83,30 @@ class Hosted:
         self.ask_holders()
         if self.placement.objects and self.heir is None:
             self.slot.restore(self)
-        if isinstance(self.state, recovery.Recovering):
-            self.advance(recovery.Gathered(self.state.gathering))
+        if isinstance(self.state, recovery_machine.Recovering):
+            self.advance(recovery_machine.Gathered(self.state.gathering))
 
-    def advance(self, event: recovery.Event) -> None:
+    def advance(self, event: recovery_machine.Event) -> None:
         """One step of the table, and what it asks for."""
-        before, (self.state, effects) = self.state, recovery.step(self.state, event)
+        before, (self.state, effects) = self.state, recovery_machine.step(self.state, event)
         if type(before) is not type(self.state):
             self.slot.status_is_due = True
         for effect in effects:
             match effect:
-                case recovery.Connect(gathering):
+                case recovery_machine.Connect(gathering):
                     self._connect(gathering)
-                case recovery.Start():
+                case recovery_machine.Start():
                     start(self)
-                case recovery.GoLive():
+                case recovery_machine.GoLive():
                     self.shell.go_live(self.task, self.thread)
-                case recovery.Compare(positions):
+                case recovery_machine.Compare(positions):
                     self.end_log(dict(positions))
-                case recovery.ReportLost():
+                case recovery_machine.ReportLost():
                     self.report_lost()
 
     def ask_holders(self) -> None:
         """Questions to whoever has not answered; repeated at the heartbeat."""
-        if isinstance(self.state, recovery.Recovering):
+        if isinstance(self.state, recovery_machine.Recovering):
             view = self.state.gathering.view
             for holder in sorted(self.state.gathering.waiting_for):
                 question = Question(self.task, self.incarnation, view, holder.task, holder.is_keeper)
@@ -113,26 +114,26 @@ class Hosted:
 
     def gather_again(self, view: View) -> None:
         """Another view has arrived: asks everybody again under it."""
-        if isinstance(self.state, recovery.Recovering) and not self.state.gathering.is_complete:
+        if isinstance(self.state, recovery_machine.Recovering) and not self.state.gathering.is_complete:
             gathering = gather.ask_again(begin_gathering(self.plan, view, self.task), self.state.gathering)
-            self.state = recovery.Recovering(gathering, self.state.is_restored)
+            self.state = recovery_machine.Recovering(gathering, self.state.is_restored)
             self.ask_holders()
-            self.advance(recovery.Gathered(self.state.gathering))
+            self.advance(recovery_machine.Gathered(self.state.gathering))
 
     def on_answer(self, answer: Answer) -> None:
         """A holder has answered."""
-        if isinstance(self.state, recovery.Recovering):
+        if isinstance(self.state, recovery_machine.Recovering):
             gather.check_answer(self.plan, answer, self.placement.log_offset_bytes)
             holder = Holder(answer.holder, answer.is_keeper, answer.slot)
             gathering = gather.collect_answer(self.state.gathering, answer.view, holder, answer.replicas)
             if gathering is not self.state.gathering:
-                self.advance(recovery.Gathered(gathering))
+                self.advance(recovery_machine.Gathered(gathering))
 
     def restored(self, snapshot: Snapshot | None, mirror: Mirror | None) -> None:
         """State as of the checkpoint that the view names."""
         self.snapshot, self.mirror = snapshot, mirror
-        if isinstance(self.state, recovery.Recovering) and not self.state.is_restored:
-            self.advance(recovery.Restored())
+        if isinstance(self.state, recovery_machine.Recovering) and not self.state.is_restored:
+            self.advance(recovery_machine.Restored())
 
     def _connect(self, gathering: Gathering) -> None:
         found, self.found_bytes = recovered_logs(gathering, self.plan, self.task, self.placement.log_offset_bytes)
@@ -187,7 +188,7 @@ class Hosted:
     def meet(self, view: View) -> None:
         """Takes over whom a view names at the other ends, and the keepers."""
         self.placement = view.placements[self.task]
-        if isinstance(self.state, recovery.Recovering):
+        if isinstance(self.state, recovery_machine.Recovering):
             return
         if self.coverage is not None:
             self.coverage.meet(view)
@@ -201,7 +202,7 @@ class Hosted:
     def stated(self) -> None:
         """A claim has come, or a receiver has been replaced: the table decides."""
         is_missing = any(sending.claim is None for sending in self.sendings.values()) or self.effects.is_unregistered
-        self.advance(recovery.Stated(is_missing))
+        self.advance(recovery_machine.Stated(is_missing))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """The lost-log rule: no new determinant while a receiver, a holder or the outside has more than is here."""
@@ -211,15 +212,17 @@ class Hosted:
             behind = (NO_CHANNEL, end_bytes, self.found_bytes)
         if not self.slot.options.causal_logging:
             behind, is_awaiting = None, False
-        self.advance(recovery.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting))
+        self.advance(
+            recovery_machine.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting)
+        )
 
     def lose_journal(self) -> None:
         """The log reads what the journal does not have: as lost as a log."""
-        self.advance(recovery.LogEnded((), (NO_CHANNEL, 0, 0), False))
+        self.advance(recovery_machine.LogEnded((), (NO_CHANNEL, 0, 0), False))
 
     def report_lost(self) -> None:
         """Tells the coordinator; repeated at the heartbeat."""
-        if isinstance(lost := self.state, recovery.Lost):
+        if isinstance(lost := self.state, recovery_machine.Lost):
             self.slot.tell_coordinator(LogLost(self.task, self.incarnation, lost.channel, lost.position, lost.claim))
 
     # ------------------------------------------------------------------ receiving
@@ -240,7 +243,7 @@ class Hosted:
 
     def restate(self) -> None:
         """A view has been installed: a receiver that was replaced may let a stalled task go on, or hold it."""
-        if not isinstance(self.state, recovery.Recovering):
+        if not isinstance(self.state, recovery_machine.Recovering):
             self.stated()
 
     # ------------------------------------------------------------------ sending
@@ -386,7 +389,7 @@ class Hosted:
         """What this task has of the log of ``wanted`` and of the replicas that it should hold; while it recovers, what
         it has been answered itself so far."""
         tasks = self.plan.asked_for(wanted)
-        if isinstance(self.state, recovery.Recovering):
+        if isinstance(self.state, recovery_machine.Recovering):
             found = gather.gathered_logs(self.state.gathering)
             return tuple(found[task] for task in tasks if task in found)
         return self.logs.deltas(tasks)

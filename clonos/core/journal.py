@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core.gather import choose_longest
 from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, ViewNumber, journal_of, view_name
 from clonos.core.ports.operator_chain import JournalledChain
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Journalled, TaskPort
+from clonos.core.recovery.gathering import choose_longest
 from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.ports.task_port import Emission
-from clonos.core.recovery import Live
+from clonos.core.recovery.recovery_machine import Live
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.shadow_messages import Follow, Following

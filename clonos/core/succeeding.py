@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.channel.sender import forget_output
-from clonos.core.gather import Gathering, Holder
 from clonos.core.ports.task_port import Followed
-from clonos.core.recovery import Recovering
+from clonos.core.recovery.gathering import Gathering, Holder
+from clonos.core.recovery.recovery_machine import Recovering
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted

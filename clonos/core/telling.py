@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core import recovery
+from clonos.core.recovery import recovery_machine
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def status_of(hosted: Hosted) -> TaskStatus:
     """What the slot tells the coordinator about a task."""
-    is_live = isinstance(hosted.state, recovery.Live)
-    phase = "final" if hosted.is_final and is_live else recovery.phase_name(hosted.state)
+    is_live = isinstance(hosted.state, recovery_machine.Live)
+    phase = "final" if hosted.is_final and is_live else recovery_machine.phase_name(hosted.state)
     logs = [sending.log for sending in hosted.sendings.values()] + hosted.effects.logs
     hosted.counters.update(
         determinant_bytes=hosted.logs.end_bytes(hosted.task),
@@ -28,7 +28,7 @@ def status_of(hosted: Hosted) -> TaskStatus:
 
 def _backlog(hosted: Hosted) -> tuple[tuple[str, int], ...]:
     """What waits in the task's inputs, if it is known."""
-    if isinstance(hosted.state, recovery.Recovering):
+    if isinstance(hosted.state, recovery_machine.Recovering):
         return ()
     if hosted.effects.journal is not None:
         return ((BACKLOG_BYTES, hosted.effects.journal.unread_bytes),)

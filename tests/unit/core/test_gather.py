@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from clonos.core.gather import (
+from clonos.core.model.errors import LogDiverged
+from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.recovery.gathering import (
     Gathering,
     Holder,
     begin_gathering,
@@ -17,8 +19,6 @@ from clonos.core.gather import (
     join_pieces,
     recovered_logs,
 )
-from clonos.core.model.errors import LogDiverged
-from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 from tests.unit.core.plans import chain_of, number, placement, view

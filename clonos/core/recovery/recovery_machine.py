@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from clonos.core.gather import Gathering
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import FENCED, ChannelId
+from clonos.core.recovery.gathering import Gathering
 
 # ------------------------------------------------------------------ states
 
