@@ -295,7 +295,7 @@ def slots_that_come_are_not_used(planting: Planting) -> None:
 @mutant("9")
 def fenced_sinks_wait_for_a_view(planting: Planting) -> None:
     """A sink that its outside refuses says so: nobody who is alive may know of the life that it was refused for."""
-    from clonos.core.effects import Effects
+    from clonos.core.external.output_gate import Effects
 
     planting.swap(Effects, "on_fenced", lambda self, generation, incarnation: None)
 

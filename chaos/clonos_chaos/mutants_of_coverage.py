@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core.effects import Effects
-from clonos.core.keeping import Keeper
+from clonos.core.external.keeper import Keeper
+from clonos.core.external.output_gate import Effects
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import journal_of
 from clonos.core.recovery import gathering as gather

@@ -7,9 +7,10 @@ from typing import Any
 from clonos.connectors.table_outside import TableOutside
 from clonos.core import placement
 from clonos.core.checkpoint.pending_snapshots import Settling
-from clonos.core.effects import Effects
+from clonos.core.external.external_output import KeeperLink, OutsideEnd
+from clonos.core.external.keeper import Keeper
+from clonos.core.external.output_gate import Effects
 from clonos.core.hosted import Hosted
-from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd
 from clonos.core.mirrors import Standby
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering

@@ -18,8 +18,8 @@ from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.channel.sender import Sending, compare_claims, forget_output
 from clonos.core.checkpoint.pending_snapshots import Settling, Unsettled
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.effects import Effects
-from clonos.core.journal import NO_CHANNEL
+from clonos.core.external.output_gate import Effects
+from clonos.core.external.source_journal import NO_CHANNEL
 from clonos.core.leads import Leads
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.external.source_journal import Journal
 from clonos.core.hosted import Hosted
-from clonos.core.journal import Journal
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.journal import JournalReading
+from clonos.core.journal_reader import JournalReading
 from clonos.core.linger import Linger
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId

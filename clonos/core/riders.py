@@ -6,7 +6,7 @@ from abc import ABC
 from typing import TYPE_CHECKING
 
 from clonos.core.authorization import check_life, sender_name
-from clonos.core.keeping import Keeper
+from clonos.core.external.keeper import Keeper
 from clonos.core.mirrors import Standby
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId

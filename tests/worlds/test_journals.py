@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from clonos.core.external.keeper import Keeper
+from clonos.core.external.source_journal import Journal
 from clonos.core.hosted import Hosted
-from clonos.core.journal import Journal, JournalReading
-from clonos.core.keeping import Keeper
+from clonos.core.journal_reader import JournalReading
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import journal_of
 from clonos.core.wire.log_delta import Delta

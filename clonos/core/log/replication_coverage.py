@@ -21,7 +21,7 @@ from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:
-    from clonos.core.keeping import KeeperLink
+    from clonos.core.external.external_output import KeeperLink
 
 
 class Coverage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.keeping import KeeperLink
+from clonos.core.external.external_output import KeeperLink
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import SlotId, TaskId

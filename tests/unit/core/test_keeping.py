@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.keeping import Keeper, KeeperLink, OutsideEnd, Requirement
+from clonos.core.external.external_output import KeeperLink, OutsideEnd, Requirement
+from clonos.core.external.keeper import Keeper
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Length

@@ -1,8 +1,4 @@
-"""Keepers: log buffers for tasks whose effects leave the job, apart from the standby.
-
-A task lets an effect out only when every keeper that its view names has acknowledged, for each log, the length it had
-when the effect was made.
-"""
+"""The sender's end: what each keeper has, and which output may leave."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ from collections.abc import Iterable
 from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
-from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of
-from clonos.core.model.plan import Plan
-from clonos.core.wire.log_delta import Delta, Length
+from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import Keep, Kept
 
 Requirement = dict[TaskId, int]
@@ -74,60 +69,6 @@ class KeeperLink:
         """A log of another task that has been covered meanwhile is sent to keepers no more."""
         coverage = self.coverage
         return coverage is not None and task != coverage.task and coverage.covered.get(task, 0) >= end_bytes
-
-
-class Keeper:
-    """The keeper's end, for one task: its log and every log that it holds."""
-
-    __slots__ = ("incarnation", "is_ready", "logs", "next_ordinal", "task")
-
-    def __init__(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.task = task
-        self.incarnation = incarnation
-        self.is_ready = False
-        self.next_ordinal = 0
-        self.logs = CausalLogs()
-
-    def meet(self, incarnation: Incarnation) -> None:
-        """A view names the task's incarnation; only it is acknowledged from now on."""
-        if incarnation != self.incarnation:
-            self.incarnation = incarnation
-            self.is_ready = False
-
-    def begin_generation(self) -> None:
-        """All logs are empty now; what a source took in stays, for it will be read again."""
-        journal = self.logs.replicas.get(journal_of(self.task))
-        self.logs = CausalLogs()
-        if journal is not None:
-            self.logs.begin(journal_of(self.task), journal.start_bytes, bytes(journal.data))
-
-    def keep(self, message: Keep, slot: SlotId) -> Kept | None:
-        """Appends and acknowledges; None for a message of another incarnation.
-
-        A keeper that is new to the incarnation takes a whole message first, and so does one that has missed a message:
-        what was lost need not leave a gap in the logs that the next one bears.
-        """
-        if message.incarnation != self.incarnation:
-            return None
-        follows = self.is_ready and message.ordinal == self.next_ordinal
-        if not (follows or message.is_whole) or any(map(self.logs.has_gap, message.deltas)):
-            return self.kept(slot)
-        self.next_ordinal = message.ordinal + 1
-        for delta in message.deltas:
-            self.logs.receive(delta)
-        self.logs.truncate(journal_of(self.task), message.journal_start_bytes)
-        self.is_ready = True
-        lengths = tuple([Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas])
-        return Kept(self.task, self.incarnation, slot, True, lengths)
-
-    def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
-        """To the task's successor all that is kept: its causes too, which nobody else may have; to others theirs."""
-        asked = plan.asked_for(asker)
-        return self.logs.deltas(dict.fromkeys((*asked, *self.logs.replicas)) if asker == self.task else asked)
-
-    def kept(self, slot: SlotId) -> Kept:
-        """All lengths."""
-        return Kept(self.task, self.incarnation, slot, self.is_ready, self.logs.lengths())
 
 
 class OutsideEnd:

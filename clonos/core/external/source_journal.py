@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING
 from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, ViewNumber, journal_of, view_name
-from clonos.core.ports.operator_chain import JournalledChain
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.ports.task_port import Journalled, TaskPort
+from clonos.core.ports.task_port import Journalled
 from clonos.core.recovery.gathering import choose_longest
 from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:
+    from clonos.core.external.external_output import KeeperLink
     from clonos.core.hosted import Hosted
-    from clonos.core.keeping import KeeperLink
+
 
 INTAKE_PATIENCE_MS = 30_000
 """How long an intake may fail, tried again at each heartbeat, before the job fails."""
+
 
 NO_CHANNEL = ChannelId(-1)
 
@@ -210,43 +211,3 @@ class Journal:
             fault = IntakeFailed(hosted.plan.task_name(hosted.task), INTAKE_PATIENCE_MS, error)
             hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
             hosted.slot.tell_coordinator(hosted.failed)
-
-
-class JournalReading:
-    """The task's end: what its chain has been fed, and what it has read of it."""
-
-    __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes", "is_released")
-
-    def __init__(self, chain: JournalledChain, port: TaskPort, offset_bytes: int) -> None:
-        self._chain, self._port = chain, port
-        self.end_bytes = offset_bytes  # of what the chain has been fed
-        self.is_released = True  # a live task may read it
-        self._is_wanted = True
-
-    @property
-    def read_bytes(self) -> int:
-        """Offset up to which the chain has read."""
-        return self.end_bytes - self._chain.unread_bytes()
-
-    def recover(self, data: bytes) -> None:
-        """This was found, for replay: not every keeper may have it."""
-        self.feed(data)
-        self.is_released = not data
-
-    def feed(self, data: bytes) -> None:
-        """More has been kept, and all that was found."""
-        self._is_wanted &= self._chain.feed(data)
-        self.end_bytes += len(data)
-        self.is_released = True
-
-    def require(self, count: int) -> None:
-        """Replay is going to read so many records: they are there, or the journal is lost."""
-        found = self._chain.poll(count)
-        if found is None or found[1] < count:
-            self._port.lose_journal()
-
-    def open(self) -> None:
-        """The task is live: the journal goes on, unless it has ended. Asked for once."""
-        if self._is_wanted:
-            self._is_wanted = False
-            self._port.open_journal()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.journal import Journal
-from clonos.core.keeping import KeeperLink, OutsideEnd, Requirement
+from clonos.core.external.external_output import KeeperLink, OutsideEnd, Requirement
+from clonos.core.external.source_journal import Journal
 from clonos.core.model.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.ports.task_port import Output
 from clonos.core.recovery import recovery_machine
