@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.core import hosted as hosted_module
-from clonos.core import succeeding
 from clonos.core.hosted import Hosted
-from clonos.core.leads import Lead
 from clonos.core.model.ids import CheckpointId
 from clonos.core.recovery.recovery_machine import Recovering
-from clonos.core.shadow import Shadow
+from clonos.core.standby import takeover
+from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.shadow_feed import Lead
 from clonos.core.wire.log_delta import Delta
 from clonos_chaos.planting import Planting, mutant
 
@@ -31,7 +31,7 @@ def shadow_is_no_holder(planting: Planting) -> None:
 
     def inherit(hosted: Hosted) -> None:
         state = hosted.state
-        succeeding.inherit(hosted)
+        takeover.inherit(hosted)
         assert isinstance(state, Recovering) and isinstance(hosted.state, Recovering)
         hosted.state = Recovering(state.gathering, hosted.state.is_restored)
 
@@ -58,7 +58,7 @@ def snapshots_of_a_shadow_are_forgotten(planting: Planting) -> None:
         shadow = hosted.heir
         assert shadow is not None
         shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= hosted.placement.restore}
-        succeeding.take_over(hosted)
+        takeover.take_over(hosted)
 
     planting.swap(hosted_module, "take_over", take_over)
 
@@ -69,7 +69,7 @@ def shadow_asks_for_its_input_again(planting: Planting) -> None:
 
     def take_over(hosted: Hosted) -> None:
         starts = {channel: receiving.next_seq for channel, receiving in hosted.inlets.receivings.items()}
-        succeeding.take_over(hosted)
+        takeover.take_over(hosted)
         for channel, receiving in hosted.inlets.receivings.items():
             receiving.next_seq = starts[channel]
 

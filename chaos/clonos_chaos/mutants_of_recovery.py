@@ -11,10 +11,10 @@ from clonos.core.external.external_output import KeeperLink, OutsideEnd
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.output_gate import Effects
 from clonos.core.hosted import Hosted
-from clonos.core.mirrors import Standby
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
 from clonos.core.slot import Slot
+from clonos.core.standby.state_mirror import Standby
 from clonos_chaos.outsides import SimOutside
 from clonos_chaos.planting import Planting, mutant
 

@@ -20,7 +20,6 @@ from clonos.core.checkpoint.pending_snapshots import Settling, Unsettled
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.output_gate import Effects
 from clonos.core.external.source_journal import NO_CHANNEL
-from clonos.core.leads import Leads
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
@@ -30,16 +29,17 @@ from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
 from clonos.core.recovery import gathering as gather
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering, recovered_logs
+from clonos.core.standby.shadow_feed import Leads
+from clonos.core.standby.takeover import inherit, take_over
 from clonos.core.starting import start
-from clonos.core.succeeding import inherit, take_over
 from clonos.core.wire.channel_messages import Statement
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
 
 if TYPE_CHECKING:
-    from clonos.core.shadow import Shadow
     from clonos.core.slot import Slot
+    from clonos.core.standby.shadow import Shadow
 
 
 class Hosted:

@@ -15,8 +15,8 @@ from clonos.core.hosted import Hosted
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission
-from clonos.core.shadow import Shadow
-from clonos.core.succeeding import disinherit
+from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.takeover import disinherit
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Approaching, TaskFailed
 

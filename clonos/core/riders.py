@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from clonos.core.authorization import check_life, sender_name
 from clonos.core.external.keeper import Keeper
-from clonos.core.mirrors import Standby
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SlotShell
-from clonos.core.shadow import Shadow
+from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.control_messages import Placement, View
 from clonos.core.wire.replication_messages import Keep, StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow

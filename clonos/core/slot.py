@@ -24,7 +24,7 @@ from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Triggered
 from clonos.core.pressure import Pressure
 from clonos.core.riders import Riders
-from clonos.core.shadow import Shadow
+from clonos.core.standby.shadow import Shadow
 from clonos.core.telling import status_of
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import Accusation, Completed, Hold, Release, SlotStatus, Trigger, View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.ports.task_port import Activation, TaskHandle
-from clonos.core.succeeding import hand_rest
+from clonos.core.standby.takeover import hand_rest
 
 if TYPE_CHECKING:
     from clonos.core.hosted import Hosted

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.leads import Leads
 from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.ports.task_port import Emission
 from clonos.core.riders import Riders
-from clonos.core.shadow import Shadow
+from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.shadow_feed import Leads
 from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.shadow_messages import Follow
 from clonos_chaos.planting import Planting

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
-from clonos.core.mirrors import Standby
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.replication_messages import StandbyUpdate
 
 TASK, LIFE = TaskId(2), Incarnation(7)
