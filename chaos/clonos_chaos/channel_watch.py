@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clonos.core.channel.inflight_log import Chunk
 from clonos.core.channel.receiver import Receiving
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Kind
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.values import decode_columns, decode_rows
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import View

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.checkpoint.snapshot import decode_snapshot
-from clonos.core.hosted import Hosted
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
 from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.wire.control_messages import View
 from clonos_chaos.clockwork import MILLISECOND_NS
 

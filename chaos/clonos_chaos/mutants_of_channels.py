@@ -10,8 +10,8 @@ from clonos.core.channel.receiver import Receiving
 from clonos.core.channel.sender import Sending
 from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.hosted import Hosted
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.slot.hosted_task import Hosted
 from clonos_chaos.planting import Planting, mutant
 
 

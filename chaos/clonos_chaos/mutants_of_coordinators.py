@@ -8,7 +8,7 @@ from typing import Any
 from clonos.core import checkpoints, coordinator, forming, ledger, recoveries, running, succession, views
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator_state import CoordinatorState, Running
-from clonos.core.hosted import Hosted
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.wire.control_messages import Register
 from clonos_chaos.planting import Planting, mutant
 from clonos_chaos.sim_coordinator import SimCoordinator
@@ -313,7 +313,7 @@ def fenced_sinks_begin_anew_only(planting: Planting) -> None:
 @mutant("9")
 def slots_obey_any_term(planting: Planting) -> None:
     """Slots obey the highest term."""
-    from clonos.core.slot import Slot
+    from clonos.core.slot.slot import Slot
 
     def on_view(right: Any, self: Slot, sender: Any, view: Any, payload: Any) -> None:
         if view.number and view.number >> 32 < self.view.number >> 32:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core import hosted as hosted_module
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import CheckpointId
 from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.slot import hosted_task as hosted_module
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.standby import takeover
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import Lead

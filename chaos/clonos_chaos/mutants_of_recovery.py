@@ -10,10 +10,10 @@ from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.external.external_output import KeeperLink, OutsideEnd
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.output_gate import Effects
-from clonos.core.hosted import Hosted
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
-from clonos.core.slot import Slot
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.slot import Slot
 from clonos.core.standby.state_mirror import Standby
 from clonos_chaos.outsides import SimOutside
 from clonos_chaos.planting import Planting, mutant

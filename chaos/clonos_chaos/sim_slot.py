@@ -11,7 +11,7 @@ from clonos.core.checkpoint.snapshot import Snapshot, encode_snapshot, restore_f
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Activation, TaskHandle
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.messages import Message
 from clonos_chaos.clockwork import MILLISECOND_NS

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
 from clonos.core.recovery.recovery_machine import Connecting, Recovering, Replaying, Stalled
-from clonos.core.slot import Slot
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Snapshotted, View
 
 if TYPE_CHECKING:

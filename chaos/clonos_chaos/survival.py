@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.wire.control_messages import View
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from clonos.core import forming, liveness, running
-from clonos.core.authorization import check_itself, check_life, sender_name
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordination import (
     Begin,
@@ -45,6 +44,7 @@ from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.recoveries import Recovery
+from clonos.core.slot.authorization import check_itself, check_life, sender_name
 from clonos.core.views import Standing
 from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core import checkpoints, liveness, views
-from clonos.core.authorization import fits
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.coordination import (
     Alarm,
@@ -27,6 +26,7 @@ from clonos.core.ledger import NOBODY, Ledger
 from clonos.core.liveness import NANOSECONDS
 from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.placement import NO_SEATS, Readiness, place
+from clonos.core.slot.authorization import fits
 from clonos.core.succession import (
     fall,
     install_view,

@@ -19,10 +19,10 @@ from typing import TypeVar
 import cloudpickle
 
 from clonos.core import coordination as c
-from clonos.core.admission import check_for_coordinator
 from clonos.core.coordinator import Coordinator
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.slot.admission import check_for_coordinator
 from clonos.core.wire.control_messages import Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented

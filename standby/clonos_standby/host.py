@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from clonos.core.admission import check_for_slot
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
 from clonos.core.ports.slot_shell import Intakes, SpillStore
 from clonos.core.ports.task_port import Activation, TaskHandle
-from clonos.core.slot import Slot
+from clonos.core.slot.admission import check_for_slot
+from clonos.core.slot.slot import Slot
 from clonos.core.values import get_ready_for_columns
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import Logged, Register, View, Warned

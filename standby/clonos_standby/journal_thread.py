@@ -15,7 +15,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.operators.connect import Feed, PushedSource
 from clonos.operators.image import JobImage

@@ -17,7 +17,7 @@ from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.fault_points import FaultPoints

@@ -20,7 +20,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.fault_points import FaultPoints
 from clonos.io.object_files import ObjectMissing, StoreFailed

@@ -18,7 +18,7 @@ from clonos.core.failure_report import describe_failure
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, Stopped, TaskStopped
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.task import Task
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.cost_clock import CostClock

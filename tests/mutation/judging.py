@@ -65,7 +65,7 @@ class Judge:
         shutil.copytree(self.root, self.folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
         compiling = ("-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "clonos", "chaos", "standby")
         self._call(compiling, "compiling", writes_bytecode=True)
-        shown = self._call(("-c", "import clonos.core.slot; print(clonos.core.slot.__file__)"), "the copy")[1]
+        shown = self._call(("-c", "import clonos.core.slot.slot; print(clonos.core.slot.slot.__file__)"), "the copy")[1]
         if not Path(shown.strip()).is_relative_to(self.folder):
             raise RuntimeError(f"a mutant in {self.folder} would not be seen: {shown.strip()} is imported")
         units = _units("all units", _unit_files(self.folder))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from clonos.core import hosted as hosted_module
 from clonos.core.coordination import Milestone
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
+from clonos.core.slot import hosted_task as hosted_module
+from clonos.core.slot.hosted_task import Hosted
 from clonos_chaos.aims import Aim
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.sim_task import SimTask

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from clonos.core.channel.receiver import Receiving
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.recovery.gathering import Gathering, Holder
 from clonos.core.recovery.recovery_machine import Live, Recovering, Replaying, Stalled
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.values import encode_rows
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View

@@ -11,7 +11,7 @@ import pytest
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.ports.task_port import Emission
-from clonos.core.riders import Riders
+from clonos.core.slot.backups import Riders
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import Leads
 from clonos.core.wire.control_messages import Completed, View

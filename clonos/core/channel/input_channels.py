@@ -15,7 +15,7 @@ from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta, Length
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 
 class Inlets:

@@ -19,7 +19,7 @@ from clonos.core.recovery import recovery_machine
 from clonos.core.wire.replication_messages import Kept
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 
 class Effects:

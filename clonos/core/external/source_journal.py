@@ -21,7 +21,7 @@ from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:
     from clonos.core.external.external_output import KeeperLink
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 
 INTAKE_PATIENCE_MS = 30_000

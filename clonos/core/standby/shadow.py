@@ -29,7 +29,7 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow, Following
 
 if TYPE_CHECKING:
-    from clonos.core.slot import Slot
+    from clonos.core.slot.slot import Slot
 
 OBJECTS_REMEMBERED = 8
 """Snapshots whose objects are remembered for a session that has not begun here."""

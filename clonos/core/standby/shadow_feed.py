@@ -24,7 +24,7 @@ from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.shadow_messages import Follow, Following
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 LAG_PERCENT = 25
 """Of the memory budget for in-flight logs: so much may be on its way to a shadow, or wait there to be worked off."""

@@ -15,7 +15,7 @@ from clonos.core.recovery.gathering import Gathering, Holder
 from clonos.core.recovery.recovery_machine import Recovering
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 
 def inherit(hosted: Hosted) -> None:

@@ -20,7 +20,7 @@ from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId,
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import Emission, Output
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, Position, Statement

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.admission import check_for_coordinator, check_for_slot
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import (
     COORDINATOR,
@@ -19,6 +18,7 @@ from clonos.core.model.ids import (
     ViewNumber,
     journal_of,
 )
+from clonos.core.slot.admission import check_for_coordinator, check_for_slot
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import (
     Accusation,

@@ -8,7 +8,7 @@ import pytest
 
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.task_port import Emission
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
 from tests.unit.core.plans import number
 from tests.unit.core.slot_dialogue import Dialogue

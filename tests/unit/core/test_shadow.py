@@ -6,7 +6,7 @@ from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnat
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import Kind
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate

@@ -206,7 +206,7 @@ def test_of_early_messages_the_latest_of_each_sender_on_a_subject_is_kept() -> N
 
 
 def test_early_messages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clonos.core.slot.EARLY_MESSAGES_MAX", 3)
+    monkeypatch.setattr("clonos.core.slot.slot.EARLY_MESSAGES_MAX", 3)
     slot = living_slot().slot
     for sender in (5, 6, 7, 8):
         slot.on_message(SlotId(sender), msgspec.structs.replace(STATEMENT, view=number(2)))

@@ -9,7 +9,7 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, values
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.operators.image import JobImage
 from clonos_standby.inbox import Inbox
 from tests.unit.core.recording_shell import RecordingShell

@@ -8,7 +8,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
 from clonos.core.ports.task_port import Emission, Output
-from clonos.core.slot import Slot
+from clonos.core.slot.slot import Slot
 from clonos.core.wire.channel_messages import Batch, Statement
 from clonos.core.wire.control_messages import Completed, Release, SlotStatus
 from clonos.core.wire.messages import Message

@@ -10,7 +10,7 @@ from clonos.core.channel.budgets import HEADROOM_BYTES
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.task_port import Emission, Output
-from clonos.core.pressure import HOLD_HEARTBEATS
+from clonos.core.slot.backpressure import HOLD_HEARTBEATS
 from clonos.core.wire.control_messages import Hold, Release
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import Keep

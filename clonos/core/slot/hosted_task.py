@@ -29,16 +29,16 @@ from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
 from clonos.core.recovery import gathering as gather
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering, recovered_logs
+from clonos.core.slot.task_start import start
 from clonos.core.standby.shadow_feed import Leads
 from clonos.core.standby.takeover import inherit, take_over
-from clonos.core.starting import start
 from clonos.core.wire.channel_messages import Statement
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
 
 if TYPE_CHECKING:
-    from clonos.core.slot import Slot
+    from clonos.core.slot.slot import Slot
     from clonos.core.standby.shadow import Shadow
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING
 
-from clonos.core.authorization import check_life, sender_name
 from clonos.core.external.keeper import Keeper
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
@@ -13,6 +12,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.slot.authorization import check_life, sender_name
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.control_messages import Placement, View
@@ -20,8 +20,8 @@ from clonos.core.wire.replication_messages import Keep, StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
-    from clonos.core.slot import Slot
+    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.slot import Slot
 
 
 class Riders(ABC):
@@ -154,7 +154,7 @@ class Riders(ABC):
         self.standbys.pop(task, None)
 
     def _slot(self) -> Slot:
-        from clonos.core.slot import Slot
+        from clonos.core.slot.slot import Slot
 
         assert isinstance(self, Slot), self
         return self

@@ -8,7 +8,7 @@ from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.standby.takeover import hand_rest
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 
 def start(hosted: Hosted) -> None:

@@ -8,7 +8,7 @@ from clonos.core.recovery import recovery_machine
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
 
 if TYPE_CHECKING:
-    from clonos.core.hosted import Hosted
+    from clonos.core.slot.hosted_task import Hosted
 
 
 def status_of(hosted: Hosted) -> TaskStatus:

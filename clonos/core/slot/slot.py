@@ -10,11 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from clonos.core.admission import check_for_slot
-from clonos.core.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.checkpoint.snapshot import Restored, Snapshot
-from clonos.core.hosted import Hosted
-from clonos.core.local_events import LocalEvents
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
@@ -22,10 +18,14 @@ from clonos.core.model.plan import Channel, Plan
 from clonos.core.ports.operator_chain import Kind, Pieces
 from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Triggered
-from clonos.core.pressure import Pressure
-from clonos.core.riders import Riders
+from clonos.core.slot.admission import check_for_slot
+from clonos.core.slot.authorization import check_itself, check_lengths, check_life, sender_name
+from clonos.core.slot.backpressure import Pressure
+from clonos.core.slot.backups import Riders
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.task_status import status_of
+from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
-from clonos.core.telling import status_of
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import Accusation, Completed, Hold, Release, SlotStatus, Trigger, View
 from clonos.core.wire.log_delta import Delta

@@ -11,10 +11,10 @@ import msgspec
 
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.source_journal import Journal
-from clonos.core.hosted import Hosted
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission
+from clonos.core.slot.hosted_task import Hosted
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.takeover import disinherit
 from clonos.core.wire.messages import Message

@@ -15,7 +15,7 @@ from clonos.core.model.ids import OUTSIDE, ChannelId
 from clonos.core.ports.task_failure import failure_of
 
 if TYPE_CHECKING:
-    from clonos.core.slot import Slot
+    from clonos.core.slot.slot import Slot
 
 HOLD_HEARTBEATS = 3
 """A ``Hold`` of the coordinator counts for so long after it has come; it is repeated while its reason lasts."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from clonos.core.authorization import sender_name
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
 from clonos.core.model.plan import Channel, Plan
+from clonos.core.slot.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import Accusation, Completed, Register, SlotStatus, Snapshotted, Trigger, View
 from clonos.core.wire.log_delta import COUNT_MAX, Delta
