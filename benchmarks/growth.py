@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from benchmarks import plots
 from benchmarks.comparing import Session
 from benchmarks.tally import WrongResult
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Effect, Milestone
+from clonos.core.coordinator.coordinator_events import Begin, Event, Received, Ticked
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
@@ -145,7 +146,7 @@ def _listen(world: World, counted: Counted) -> None:
             _look(world, counted)
         send(sender, receiver, message, payload)  # type: ignore[arg-type]
 
-    def handling(*events: c.Event) -> tuple[c.Effect, ...]:
+    def handling(*events: Event) -> tuple[Effect, ...]:
         begun_ns = time.process_time_ns()
         effects = handle(*events)
         counted.coordinator_ns += time.process_time_ns() - begun_ns
@@ -168,7 +169,7 @@ def _kill(world: World, counted: Counted) -> None:
 
 def _look(world: World, counted: Counted) -> None:
     recoveries = world.coordinator.machine.recoveries
-    if recoveries and all(c.Milestone.REPLAYED in dict(one.reached) for one in recoveries):
+    if recoveries and all(Milestone.REPLAYED in dict(one.reached) for one in recoveries):
         counted.replayed_ns = world.clock.now_ns
 
 
@@ -178,10 +179,10 @@ def _beats_ms() -> tuple[list[float], list[float]]:
     vertices = tuple(Vertex(f"stage{number}", width, is_source=number == 0) for number in range(STAGES))
     edges = tuple(Edge(number, number + 1, Partitioning.FORWARD, 0) for number in range(STAGES - 1))
     machine = Coordinator(Plan("growth", vertices, edges, TASKS_OF_TICK, 1), Options())
-    machine.handle(c.Begin(1, "growth", TASKS_OF_TICK))
+    machine.handle(Begin(1, "growth", TASKS_OF_TICK))
     for slot in map(SlotId, range(1, TASKS_OF_TICK + 1)):
         register = Register(slot, f"domain{slot}", "host", "", "", b"", "", slot, ())
-        machine.handle(c.Received(slot, register, 1))
+        machine.handle(Received(slot, register, 1))
     view = machine.view
     assert view is not None, "all slots that are needed have registered"
     statuses = _statuses(view)
@@ -190,9 +191,9 @@ def _beats_ms() -> tuple[list[float], list[float]]:
     for tick in range(TICKS):
         now_ns = 2 + tick * TICK_NS
         begun_ns = time.process_time_ns()
-        machine.handle(*(c.Received(status.slot, status, now_ns) for status in statuses))
+        machine.handle(*(Received(status.slot, status, now_ns) for status in statuses))
         heard_ns = time.process_time_ns()
-        machine.handle(c.Ticked(now_ns))
+        machine.handle(Ticked(now_ns))
         statuses_ms.append((heard_ns - begun_ns) / 1e6)
         ticks_ms.append((time.process_time_ns() - heard_ns) / 1e6)
     if machine.phase != "running" or set(machine.phases.values()) != {"live"} or not machine.pending:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from clonos.core.recoveries import EPOCHS_REMEMBERED
+from clonos.core.coordinator.failure_policy import EPOCHS_REMEMBERED
 from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle
 from clonos.status import RecoveryState, Status, TaskState

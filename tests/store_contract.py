@@ -15,7 +15,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.io.envelope import ObjectCorrupt
 from clonos.io.object_files import ObjectMissing
 from clonos.io.store import CheckpointStore, StoreInUse
@@ -115,6 +115,6 @@ class StoreContract:
                 os.kill(pid, signal.SIGKILL)
         with running(graph, tmp_path, OPTIONS, parallelism=1, store=url, resume=True) as job:
             gate.end(2 * STEP)
-            assert isinstance(job.end(), c.JobDone)
+            assert isinstance(job.end(), JobDone)
         assert Counter(n for n, _ in output.rows) == Counter(range(2 * STEP))
         assert max(total for n, total in output.rows if n % 3 == 0) == sum(range(0, 2 * STEP, 3))

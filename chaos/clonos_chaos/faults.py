@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.wire.messages import Message
 from clonos_chaos.aims import DRAWN, NOBODY, Aim, Reached, task_of, word_of
@@ -243,7 +243,7 @@ class Faults:
             if self.luck.random() < 0.5:
                 world.network.break_connection(slot.id, other.id)
             clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.slot.on_peer_gone, slot.id)
-        gone = c.SlotGone(slot.id, "killed", clock.now_ns)
+        gone = SlotGone(slot.id, "killed", clock.now_ns)
         clock.after(clock.between(MILLISECOND_NS, 50 * MILLISECOND_NS), world.handle, gone)
 
     def pause(self, slot: SimSlot, pause_ms: int) -> None:
@@ -283,12 +283,12 @@ class Faults:
         world, clock = self.world, self.world.clock
         world.note(f"cut {slot.id} from the coordinator for {cut_ms} ms")
         world.network.cut(slot.id, COORDINATOR)
-        clock.after(clock.between(100_000, 10 * MILLISECOND_NS), world.handle, c.SlotUnreachable(slot.id))
+        clock.after(clock.between(100_000, 10 * MILLISECOND_NS), world.handle, SlotUnreachable(slot.id))
         clock.after(cut_ms * MILLISECOND_NS, world.network.heal, slot.id, COORDINATOR)
 
     def suspect(self, slot: SimSlot, lives_ms: int) -> None:
         """The coordinator is told that a slot is gone, which lives on for a while, cut from nobody."""
         world, clock = self.world, self.world.clock
         world.note(f"false suspicion of slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
-        world.handle(c.SlotGone(slot.id, "suspected", clock.now_ns))
+        world.handle(SlotGone(slot.id, "suspected", clock.now_ns))
         clock.after(lives_ms * MILLISECOND_NS, self.kill, slot)

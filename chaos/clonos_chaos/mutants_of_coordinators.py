@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos.core import checkpoints, coordinator, forming, ledger, recoveries, running, succession, views
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator_state import CoordinatorState, Running
+from clonos.core.coordinator import checkpoint_ledger as ledger
+from clonos.core.coordinator import (
+    checkpoint_machine,
+    coordinator,
+    event_handlers,
+    failover,
+    failure_policy,
+    startup,
+    view_machine,
+)
+from clonos.core.coordinator.coordinator_state import CoordinatorState, Running
 from clonos.core.slot.hosted_task import Hosted
 from clonos.core.wire.control_messages import Register
 from clonos_chaos.planting import Planting, mutant
 from clonos_chaos.sim_coordinator import SimCoordinator
 
-_MOVING = (checkpoints.Collecting, checkpoints.Committing, checkpoints.Publishing)
+_MOVING = (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing)
 
 
 @mutant("5")
@@ -21,9 +30,9 @@ def acknowledgements_of_the_dead_count(planting: Planting) -> None:
     """Only acknowledgements of current incarnations count."""
     for state in _MOVING:
         planting.swap_entry(
-            checkpoints.HANDLERS,
-            (state, checkpoints.Acknowledged),
-            lambda state, event: checkpoints.count(state, event.message),
+            checkpoint_machine.HANDLERS,
+            (state, checkpoint_machine.Acknowledged),
+            lambda state, event: checkpoint_machine.count(state, event.message),
         )
 
 
@@ -32,12 +41,12 @@ def acknowledgements_are_not_forgotten(planting: Planting) -> None:
     """At a failure the coordinator forgets the acknowledgements of the dead."""
 
     def forget(state: Any, event: Any) -> Any:
-        after, effects = checkpoints._forget(state, event)
+        after, effects = checkpoint_machine._forget(state, event)
         ledger = replace(after.ledger, pending=state.ledger.pending, finals=state.ledger.finals)
         return replace(after, ledger=ledger), effects
 
     for state in _MOVING:
-        planting.swap_entry(checkpoints.HANDLERS, (state, checkpoints.Died), forget)
+        planting.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), forget)
 
 
 @mutant("8")
@@ -49,13 +58,13 @@ def pending_checkpoints_outlive_the_generation(planting: Planting) -> None:
         return replace(state, ledger=ledger), ()
 
     for state in _MOVING:
-        planting.swap_entry(checkpoints.HANDLERS, (state, checkpoints.Renewed), renew)
+        planting.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Renewed), renew)
 
 
 @mutant("5")
 def no_committing(planting: Planting) -> None:
     """Views wait while a checkpoint is committing."""
-    planting.swap_entry(succession.GATE, checkpoints.Committing, succession._issue)
+    planting.swap_entry(failover.GATE, checkpoint_machine.Committing, failover._issue)
 
 
 @mutant("5")
@@ -64,12 +73,12 @@ def complete_before_it_is_durable(planting: Planting) -> None:
 
     def advance(right: Any, state: Any) -> Any:
         after, effects = right(state)
-        if isinstance(after, checkpoints.Committing) and not isinstance(state, checkpoints.Committing):
-            after, more = checkpoints._complete(after, checkpoints.Durable(after.metadata.checkpoint))
+        if isinstance(after, checkpoint_machine.Committing) and not isinstance(state, checkpoint_machine.Committing):
+            after, more = checkpoint_machine._complete(after, checkpoint_machine.Durable(after.metadata.checkpoint))
             return after, (*effects, *more)
         return after, effects
 
-    planting.wrap(checkpoints, "_advance", advance)
+    planting.wrap(checkpoint_machine, "_advance", advance)
 
 
 @mutant("5")
@@ -83,8 +92,8 @@ def one_acknowledgement_is_enough(planting: Planting) -> None:
         after = right(pending, message)
         return replace(after, acknowledged=_AlmostAll(after.acknowledged))
 
-    planting.wrap(checkpoints, "metadata_of", metadata_of)
-    planting.wrap(checkpoints, "with_acknowledgement", with_acknowledgement)
+    planting.wrap(checkpoint_machine, "metadata_of", metadata_of)
+    planting.wrap(checkpoint_machine, "with_acknowledgement", with_acknowledgement)
 
 
 class _AlmostAll(dict[Any, Any]):
@@ -107,8 +116,8 @@ def _repeat_without(planting: Planting, word: str) -> None:
         kept = [e for e in state.effects[before:] if type(getattr(e, "message", None)).__name__ != word]
         state.effects[before:] = kept
 
-    right = running.REPEAT
-    planting.swap(running, "REPEAT", lambda state: repeat(right, state))
+    right = event_handlers.REPEAT
+    planting.swap(event_handlers, "REPEAT", lambda state: repeat(right, state))
 
 
 @mutant("4")
@@ -151,12 +160,14 @@ def views_name_an_older_checkpoint(planting: Planting) -> None:
     _previous: dict[int, CheckpointMetadata] = {}
 
     def complete(state: Any, event: Any) -> Any:
-        after, effects = checkpoints._complete(state, event)
+        after, effects = checkpoint_machine._complete(state, event)
         _previous[id(after.ledger.completed)] = after.ledger.previous
         return after, effects
 
-    planting.wrap(views, "_begun", begun)
-    planting.swap_entry(checkpoints.HANDLERS, (checkpoints.Committing, checkpoints.Durable), complete)
+    planting.wrap(view_machine, "_begun", begun)
+    planting.swap_entry(
+        checkpoint_machine.HANDLERS, (checkpoint_machine.Committing, checkpoint_machine.Durable), complete
+    )
 
 
 @mutant("7")
@@ -172,8 +183,8 @@ def keepers_that_were_let_go_count_as_ready(planting: Planting) -> None:
     def place(right: Any, wishes: Any, domains: Any, seats: Any, ready: Any, hosts: Any) -> Any:
         return right(wishes, domains, seats, replace(ready, keepers=ever), hosts)
 
-    planting.wrap(succession, "seats_for", seats_for)
-    planting.wrap(succession, "place", place)
+    planting.wrap(failover, "seats_for", seats_for)
+    planting.wrap(failover, "place", place)
 
 
 @mutant("7")
@@ -189,15 +200,15 @@ def keepers_of_the_dead_are_let_go(planting: Planting) -> None:
     def place(right: Any, wishes: Any, domains: Any, seats: Any, ready: Any, hosts: Any) -> Any:
         return right(wishes, domains, seats, replace(ready, incarnations=tuple(incarnations)), hosts)
 
-    planting.wrap(succession, "seats_for", seats_for)
-    planting.wrap(succession, "place", place)
+    planting.wrap(failover, "seats_for", seats_for)
+    planting.wrap(failover, "place", place)
 
 
 @mutant("8")
 def lost_is_ignored(planting: Planting) -> None:
     """A new generation begins when a task reports LOST."""
-    from clonos.core.coordinator import HANDLERS
-    from clonos.core.coordinator_state import Running
+    from clonos.core.coordinator.coordinator import HANDLERS
+    from clonos.core.coordinator.coordinator_state import Running
     from clonos.core.wire.recovery_messages import LogLost
 
     planting.swap_entry(HANDLERS, (Running, LogLost), lambda state, event: None)
@@ -208,16 +219,16 @@ def rollback_of_the_lost_task_only(planting: Planting) -> None:
     """A generation begins with all tasks, each a new incarnation."""
 
     def roll_back(state: Any, event: Any) -> Any:
-        after = views._roll_back(state, event)
-        assert isinstance(after, views.Standing)
+        after = view_machine._roll_back(state, event)
+        assert isinstance(after, view_machine.Standing)
         placements = tuple(
             new if index == 0 else old
             for index, (new, old) in enumerate(zip(after.view.placements, state.view.placements, strict=True))
         )
         fields = {name: getattr(after.view, name) for name in after.view.__struct_fields__}
-        return views.Standing(type(after.view)(**{**fields, "placements": placements}))
+        return view_machine.Standing(type(after.view)(**{**fields, "placements": placements}))
 
-    planting.swap_entry(views.HANDLERS, (views.Standing, views.RollBack), roll_back)
+    planting.swap_entry(view_machine.HANDLERS, (view_machine.Standing, view_machine.RollBack), roll_back)
 
 
 @mutant("6.2")
@@ -232,8 +243,8 @@ def incarnations_are_used_again(planting: Planting) -> None:
         fields = {name: getattr(placement, name) for name in placement.__struct_fields__}
         return type(placement)(**{**fields, "incarnation": (number >> 32 << 32) + 1})
 
-    planting.wrap(views, "_following", following)
-    planting.wrap(views, "_begun", begun)
+    planting.wrap(view_machine, "_following", following)
+    planting.wrap(view_machine, "_begun", begun)
 
 
 @mutant("5")
@@ -246,7 +257,7 @@ def garbage_is_collected_too_early(planting: Planting) -> None:
         every = book.completed.objects() | book.previous.objects()
         return tuple(sorted({*names, *(every - needed)})), after
 
-    planting.wrap(checkpoints, "collect_garbage", collect)
+    planting.wrap(checkpoint_machine, "collect_garbage", collect)
 
 
 @mutant("5")
@@ -265,7 +276,7 @@ def output_is_committed_twice(planting: Planting) -> None:
 @mutant("6")
 def poison_is_tried_for_ever(planting: Planting) -> None:
     """The same input element raising twice is a poison record."""
-    planting.swap(recoveries, "is_same_element", lambda one, other: False)
+    planting.swap(failure_policy, "is_same_element", lambda one, other: False)
 
 
 @mutant("9")
@@ -277,7 +288,7 @@ def terms_are_not_claimed(planting: Planting) -> None:
 @mutant("9")
 def new_coordinators_ask_nobody(planting: Planting) -> None:
     """A new coordinator asks whoever it hears for its view, and waits for that."""
-    planting.swap(forming, "_ask_for_view", lambda state, phase, slot: False)
+    planting.swap(startup, "_ask_for_view", lambda state, phase, slot: False)
 
 
 @mutant("6.9")
@@ -286,7 +297,7 @@ def slots_that_come_are_not_used(planting: Planting) -> None:
 
     def register(state: CoordinatorState, event: Any) -> None:
         is_due = state.is_mending_due
-        forming.register(state, event)
+        startup.register(state, event)
         state.is_mending_due = is_due
 
     planting.swap_entry(coordinator.HANDLERS, (Running, Register), register)
@@ -304,9 +315,9 @@ def fenced_sinks_wait_for_a_view(planting: Planting) -> None:
 def fenced_sinks_begin_anew_only(planting: Planting) -> None:
     """What a later generation has let out an earlier one cannot go on from, whatever its incarnation."""
     planting.swap(
-        running,
+        event_handlers,
         "take_fenced",
-        lambda state, fenced: succession.fall(state, (fenced.task,), "its outside has registered a later life"),
+        lambda state, fenced: failover.fall(state, (fenced.task,), "its outside has registered a later life"),
     )
 
 

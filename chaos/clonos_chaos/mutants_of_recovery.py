@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.connectors.table_outside import TableOutside
-from clonos.core import placement
 from clonos.core.checkpoint.pending_snapshots import Settling
+from clonos.core.coordinator import placement
 from clonos.core.external.external_output import KeeperLink, OutsideEnd
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.output_gate import Effects

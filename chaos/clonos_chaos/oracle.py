@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.liveness import GRACE_HEARTBEATS
+from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
+from clonos.core.coordinator.failure_detector import GRACE_HEARTBEATS
+from clonos.core.coordinator.failure_policy import DEATHS_OF_POISON
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
-from clonos.core.recoveries import DEATHS_OF_POISON
 from clonos.core.wire.control_messages import Snapshotted, View
 from clonos.core.wire.recovery_messages import LogLost
 from clonos_chaos.channel_watch import ChannelWatch
@@ -168,7 +168,7 @@ class Oracle:
 
     # ------------------------------------------------------------------ the end
 
-    def _is_unlucky(self, failed: c.JobFailed) -> bool:
+    def _is_unlucky(self, failed: JobFailed) -> bool:
         """Chance has killed so often at one element that nobody can tell it from a poison record."""
         tasks = [task for task in self.world.plan.tasks if self.world.plan.task_name(task) == failed.task_name]
         return any(self._died_at[task, failed.channel, failed.first_seq] >= DEATHS_OF_POISON for task in tasks)
@@ -176,10 +176,10 @@ class Oracle:
     def judge(self) -> None:
         """The job has ended: its output is that of some run without failures."""
         world = self.world
-        if isinstance(world.ending, c.JobFailed) and self._is_unlucky(world.ending):
+        if isinstance(world.ending, JobFailed) and self._is_unlucky(world.ending):
             self._count("three deaths at one element")
             return
-        if not isinstance(world.ending, c.JobDone):
+        if not isinstance(world.ending, JobDone):
             world.fail(f"the job did not finish: {world.ending}")
         complaints = world.complaints()
         if complaints:

@@ -23,8 +23,8 @@ import msgspec
 import psutil
 
 from clonos.config import Settings, SlotKind, settle_alone
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
 from clonos.io.binding import Binding
 from clonos.io.transport import AddressRewriter
@@ -90,7 +90,7 @@ class Reporter:
 
     def hear(self, progress: Progress) -> None:
         """Alarms only; all else is in the status."""
-        if isinstance(progress, c.Alarm):
+        if isinstance(progress, Alarm):
             self._alarms.append({"text": progress.text, **dict(progress.fields)})
 
     def look(self) -> None:
@@ -168,7 +168,7 @@ def _drive(spec: Spec, output: TextIO) -> None:
     finally:
         launched.driver.close()
         launched.place.close()
-    failure = "" if isinstance(end, c.JobDone) else str(error_of(job.name, end))
+    failure = "" if isinstance(end, JobDone) else str(error_of(job.name, end))
     has_jvm = settings.run.slots is SlotKind.SPARK
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while (left := _left_behind(has_jvm)) and time.monotonic() < deadline_s:

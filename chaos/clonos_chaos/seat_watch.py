@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core import checkpoints
-from clonos.core.coordinator_state import CoordinatorState
+from clonos.core.coordinator import checkpoint_machine
+from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.model.ids import SlotId
 from clonos_chaos.clockwork import MILLISECOND_NS
 
@@ -47,7 +47,7 @@ class SeatWatch:
         """Whether nothing keeps the coordinator from naming whom it wants."""
         coordinator = self._world.coordinator
         is_awake = not coordinator.is_dead and coordinator.paused_until_ns <= self._world.clock.now_ns
-        is_waiting = isinstance(state.checkpoints, checkpoints.Committing)
+        is_waiting = isinstance(state.checkpoints, checkpoint_machine.Committing)
         return is_awake and coordinator.is_current and state.is_running and not is_waiting and bool(state.seats)
 
 

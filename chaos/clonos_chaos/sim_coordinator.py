@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    CommitOutput,
+    DeleteObjects,
+    Effect,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+    Told,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    Event,
+    MetadataWritten,
+    OutputCommitted,
+    Received,
+    Ticked,
+    WriteOutcome,
+)
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
 from clonos.core.wire.control_messages import SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message
@@ -16,7 +37,7 @@ from clonos_chaos.clockwork import MILLISECOND_NS
 if TYPE_CHECKING:
     from clonos_chaos.world import World
 
-ENDINGS = frozenset({c.JobDone, c.JobFailed})
+ENDINGS = frozenset({JobDone, JobFailed})
 
 
 class SimCoordinator:
@@ -36,12 +57,12 @@ class SimCoordinator:
         world.store_term = self.term
         resume = world.chain[max(world.chain)] if world.chain else None
         is_first = self.term == 1
-        self.handle(c.Begin(self.term, "fuzz", slots_needed, None if is_first else resume, awaits_slots=not is_first))
+        self.handle(Begin(self.term, "fuzz", slots_needed, None if is_first else resume, awaits_slots=not is_first))
         self._tick()
 
     def _tick(self) -> None:
         if not self.is_dead:
-            self.handle(c.Ticked(self.clock.now_ns))
+            self.handle(Ticked(self.clock.now_ns))
             self.clock.after(self.world.options.heartbeat_ms * MILLISECOND_NS // 2, self._tick)
 
     @property
@@ -49,14 +70,14 @@ class SimCoordinator:
         """Nobody has claimed a later term."""
         return self.term == self.world.store_term
 
-    def handle(self, event: c.Event) -> None:
+    def handle(self, event: Event) -> None:
         """One event and what it leads to; nothing happens in a paused process."""
         if self.is_dead:
             return
         if self.paused_until_ns > self.clock.now_ns:
             self.clock.at(self.paused_until_ns, self.handle, event)
             return
-        if isinstance(event, c.Received):
+        if isinstance(event, Received):
             self._note_received(event)
         effects = self.machine.handle(event)
         if not ENDINGS.isdisjoint(map(type, effects)) and self.is_current:
@@ -64,7 +85,7 @@ class SimCoordinator:
         for effect in effects:
             self._perform(effect)
 
-    def _note_received(self, event: c.Received) -> None:
+    def _note_received(self, event: Received) -> None:
         message = event.message
         if isinstance(message, SlotStatus):
             self.heard_ns[event.slot] = self.clock.now_ns
@@ -76,33 +97,33 @@ class SimCoordinator:
 
     # ------------------------------------------------------------------ effects
 
-    def _perform(self, effect: c.Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         world = self.world
         match effect:
-            case c.Send(slot, message):
+            case Send(slot, message):
                 self._send(slot, message)
-            case c.RequestSlots(count):
+            case RequestSlots(count):
                 for _ in range(count):
                     delay = self.clock.between(MILLISECOND_NS, world.settings.fresh_slot_ns_max)
                     self.clock.after(delay, world.add_slot)
-            case c.ReleaseSlot(slot, reason):
+            case ReleaseSlot(slot, reason):
                 world.note(f"release {slot}: {reason}")
                 world.end_slot(slot)
-            case c.WriteMetadata(metadata):
+            case WriteMetadata(metadata):
                 world.reach("metadata begun")
                 self._after_store(self._write_metadata, metadata)
-            case c.CommitOutput(checkpoint, parts):
+            case CommitOutput(checkpoint, parts):
                 self._after_store(self._commit, checkpoint, parts)
-            case c.DeleteObjects(names):
+            case DeleteObjects(names):
                 for name in names:
                     world.store.pop(name, None)
-            case c.JobDone() | c.JobFailed():
+            case JobDone() | JobFailed():
                 world.note(f"{effect}")
                 if self.is_current:
                     world.end(effect)
-            case c.Told(milestone, _, task, incarnation, cause):
+            case Told(milestone, _, task, incarnation, cause):
                 world.note(f"{milestone} task {task} incarnation {incarnation:x} {cause}")
-            case c.Alarm():
+            case Alarm():
                 world.alarms.append(effect)
                 world.note(f"{effect}")
             case _:
@@ -132,12 +153,12 @@ class SimCoordinator:
     def _write_metadata(self, metadata: CheckpointMetadata) -> None:
         world = self.world
         if not self.is_current:
-            self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.TAKEN))
+            self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.TAKEN))
             return
         if world.fails_in_store():
             if self.clock.luck.random() < 0.5:
                 self._make_durable(metadata)  # it is there, but nobody was told
-            self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.FAILED, "the simulated store failed"))
+            self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.FAILED, "the simulated store failed"))
             return
         self._make_durable(metadata)
         world.reach("metadata written")
@@ -151,11 +172,11 @@ class SimCoordinator:
             self.world.oracle.completed(metadata)
 
     def _tell_durable(self, metadata: CheckpointMetadata) -> None:
-        self.handle(c.MetadataWritten(metadata.checkpoint, c.WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
+        self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
         self.world.reach("complete")
 
     def _commit(self, checkpoint: CheckpointId, parts: tuple[VertexParts, ...]) -> None:
         world = self.world
         world.commit(checkpoint, parts)
         world.reach("committed")
-        self.handle(c.OutputCommitted(checkpoint, self.clock.now_ns))
+        self.handle(OutputCommitted(checkpoint, self.clock.now_ns))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from greenlet import getcurrent
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, JobFailed
+from clonos.core.coordinator.coordinator_events import Event, Received
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.options import Options
@@ -199,10 +200,10 @@ class World:
             self.faults.aims, self.faults.count = list(aims), 0
         self.outcome = Outcome(seed)
         self.crashes: list[BaseException] = []
-        self.alarms: list[c.Alarm] = []  # of the coordinator
+        self.alarms: list[Alarm] = []  # of the coordinator
         self.warnings: list[tuple[str, dict[str, str | int]]] = []
         self.story: deque[str] = deque(maxlen=STORY_LINES_MAX)
-        self.ending: c.JobDone | c.JobFailed | None = None
+        self.ending: JobDone | JobFailed | None = None
         self._digest = blake2b(digest_size=8)
         needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
         self.slots_needed = max(2, needed)  # one may be a keeper's
@@ -291,7 +292,7 @@ class World:
 
     def _deliver(self, sender: SlotId, receiver: SlotId, message: Message, payload: Any) -> None:
         if receiver == COORDINATOR:
-            self.coordinator.handle(c.Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
+            self.coordinator.handle(Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
             return
         slot = self.slots.get(receiver)
         if slot is not None and not slot.is_dead:
@@ -310,11 +311,11 @@ class World:
 
     # ------------------------------------------------------------------ the coordinator
 
-    def handle(self, event: c.Event) -> None:
+    def handle(self, event: Event) -> None:
         """An event for whoever is coordinator now."""
         self.coordinator.handle(event)
 
-    def end(self, ending: c.JobDone | c.JobFailed) -> None:
+    def end(self, ending: JobDone | JobFailed) -> None:
         """The job has ended."""
         assert self.ending is None, (self.ending, ending)
         self.ending = ending

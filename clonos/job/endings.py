@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clonos.core.coordination import Ending, Fault, JobDone, JobFailed, StoodDown
+from clonos.core.coordinator.coordinator_effects import Ending, Fault, JobDone, JobFailed, StoodDown
 from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
 from clonos.core.wire.printable import escaped
 from clonos.status import Status

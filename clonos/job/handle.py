@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from clonos.api.graph import JobGraph
 from clonos.config import Settings
-from clonos.core.coordination import Alarm, JobDone
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import InternalError
 from clonos.job.endings import Result, error_of, result_of
 from clonos.job.launch import launch

@@ -12,13 +12,13 @@ import msgspec
 
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions, Settings
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
     MetadataMalformed,
     check_resumable,
     decode_metadata,
 )
+from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
@@ -81,7 +81,7 @@ def launch(
         else:
             store.claim(run.checkpoint or 0)
         _prepare_outputs(image, record.job_id, run, CheckpointId(0) if resumed is None else resumed.checkpoint)
-        begin = c.Begin(
+        begin = Begin(
             term=store.term,
             job_id=record.job_id,
             slots_needed=_slots_needed(image, settings),

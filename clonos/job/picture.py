@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
-from clonos.core.recoveries import Recovery
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 
 PHASES = {

@@ -18,8 +18,32 @@ from typing import TypeVar
 
 import cloudpickle
 
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    CommitOutput,
+    DeleteObjects,
+    Effect,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+    SlotsRefused,
+    StoodDown,
+    Told,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    Event,
+    Received,
+    SlotGone,
+    SlotRefused,
+    SlotUnreachable,
+    StopAsked,
+    Ticked,
+)
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.slot.admission import check_for_coordinator
@@ -57,8 +81,8 @@ ALARMS_MAX = 100
 RELEASE_TIMEOUT_S = 5.0
 """What slots have to end by themselves after the job; then the provider ends them."""
 
-Progress = c.Alarm | c.Told | c.SlotsRefused
-JobEnd = c.JobDone | c.JobFailed | c.StoodDown
+Progress = Alarm | Told | SlotsRefused
+JobEnd = JobDone | JobFailed | StoodDown
 Answer = TypeVar("Answer")
 
 
@@ -71,7 +95,7 @@ class DriverPlan:
     """
 
     image: JobImage
-    begin: c.Begin
+    begin: Begin
     store: CheckpointStore
     birth: SlotBirth
     binding: Binding
@@ -109,7 +133,7 @@ class Driver:
         self._inbox = Inbox(self._transport.wake)
         self._orders: dict[int, _Order] = {}
         self._order_of_token: dict[str, _Order] = {}
-        self._events: list[c.Event] = []
+        self._events: list[Event] = []
         self._is_closing = False
         self._log = RateLimitedLog(logger)
         self._alarms = RateLimitedLog(logger, ALARMS_MAX)
@@ -133,7 +157,7 @@ class Driver:
 
     def stop(self, drain: bool) -> None:
         """Ends the job: with a last checkpoint, or at once."""
-        self._tell(c.StopAsked(drain, self._clock.now_ns()))
+        self._tell(StopAsked(drain, self._clock.now_ns()))
 
     def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
         """What the coordinator's machine says, asked in its own thread while that lives."""
@@ -165,10 +189,10 @@ class Driver:
     def _abandon(self) -> None:
         self._is_closing = True
 
-    def _tell(self, event: c.Event) -> None:
+    def _tell(self, event: Event) -> None:
         self._inbox.put(self._note, event)
 
-    def _note(self, event: c.Event) -> None:
+    def _note(self, event: Event) -> None:
         """In the coordinator's thread: looked up there, the list is the one that is handled next."""
         self._events.append(event)
 
@@ -203,7 +227,7 @@ class Driver:
                 self._transport.tick()
                 for log in (self._log, self._alarms, self._slots_log):
                     log.tick()
-                self._events.append(c.Ticked(self._clock.now_ns()))
+                self._events.append(Ticked(self._clock.now_ns()))
             self._transport.poll(0 if is_busy else (due_s - now_s) * 1e3, self)
             is_busy = self._inbox.drain()
             if self._events:
@@ -236,12 +260,12 @@ class Driver:
         elif isinstance(message, Warned):
             told = f"{slot_name(sender)}: {message.text} {dict(message.fields) or ''}"
             if self._slots_log.warning(f"warnings of {slot_name(sender)}", told):
-                self._plan.listener(c.Alarm(escaped(message.text), (("slot", sender), *message.fields)))
+                self._plan.listener(Alarm(escaped(message.text), (("slot", sender), *message.fields)))
         else:
             self._coordinator.check(sender, message)
             check_for_coordinator(self._plan.image.plan, sender, message)
             if not isinstance(message, Register) or self._admit(message):
-                self._events.append(c.Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
+                self._events.append(Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 
     def _admit(self, register: Register) -> bool:
         """Whether it was born by this driver: a token is good for the first slot that shows it."""
@@ -264,7 +288,7 @@ class Driver:
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """The connection to a slot broke for good."""
-        self._events.append(c.SlotUnreachable(slot, self._clock.now_ns()))
+        self._events.append(SlotUnreachable(slot, self._clock.now_ns()))
 
     def on_peer_back(self, slot: SlotId) -> None:
         """It will be heard again."""
@@ -279,10 +303,10 @@ class Driver:
         self._mind_strangers()
         reason = ended.reason or "its process has ended"
         if order.slot is None:
-            self._events.append(c.SlotRefused(reason, self._clock.now_ns()))
+            self._events.append(SlotRefused(reason, self._clock.now_ns()))
         else:
             self._transport.disconnect(order.slot)  # else each slot that ever died would take file descriptors
-            self._events.append(c.SlotGone(order.slot, reason, self._clock.now_ns()))
+            self._events.append(SlotGone(order.slot, reason, self._clock.now_ns()))
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:
         token = random_bytes(16).hex()
@@ -295,38 +319,38 @@ class Driver:
         try:
             number = self._provider.order(cloudpickle.dumps(partial(run_slot, birth)), avoid_domains)
         except EnvironmentFault as error:
-            self._tell(c.SlotRefused(str(error), self._clock.now_ns()))
+            self._tell(SlotRefused(str(error), self._clock.now_ns()))
             return
         self._orders[number] = self._order_of_token[token] = _Order(number, token)
         self._mind_strangers()
 
     # ------------------------------------------------------------------ effects
 
-    def _handle(self, events: list[c.Event]) -> None:
+    def _handle(self, events: list[Event]) -> None:
         for effect in self._coordinator.handle(*events):
             self._perform(effect)
 
-    def _perform(self, effect: c.Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         match effect:
-            case c.Send(slot, message):
+            case Send(slot, message):
                 self._transport.send(slot, message)
-            case c.RequestSlots(count, avoid_domains):
+            case RequestSlots(count, avoid_domains):
                 for _ in range(count):
                     self._order(avoid_domains)
-            case c.ReleaseSlot(slot, reason):
+            case ReleaseSlot(slot, reason):
                 logger.info("%s is released: %s", slot_name(slot), indented(reason) or "the job is done")
-            case c.WriteMetadata():
+            case WriteMetadata():
                 self._errands.write_metadata(effect)
-            case c.CommitOutput():
+            case CommitOutput():
                 self._errands.commit_output(effect)
-            case c.DeleteObjects():
+            case DeleteObjects():
                 self._errands.delete_objects(effect)
-            case c.Alarm(text, fields):
+            case Alarm(text, fields):
                 self._alarms.warning("alarms", f"{text} {dict(fields) or ''}")
                 self._plan.listener(effect)
-            case c.Told() | c.SlotsRefused():
+            case Told() | SlotsRefused():
                 self._plan.listener(effect)
-            case c.JobDone() | c.JobFailed() | c.StoodDown():
+            case JobDone() | JobFailed() | StoodDown():
                 if not self.result.done():
                     self.result.set_result(effect)
 

@@ -9,14 +9,12 @@ import logging
 from collections.abc import Callable, Mapping
 
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata
-from clonos.core.coordination import (
-    CommitOutput,
-    DeleteObjects,
+from clonos.core.coordinator.coordinator_effects import CommitOutput, DeleteObjects, WriteMetadata
+from clonos.core.coordinator.coordinator_events import (
     Event,
     MetadataWritten,
     OutputCommitFailed,
     OutputCommitted,
-    WriteMetadata,
     WriteOutcome,
 )
 from clonos.core.model.errors import EnvironmentFault

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clonos.api.graph import JobGraph
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed, Milestone, StoodDown, Told
+from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.binding import Binding
@@ -46,7 +47,7 @@ class RunningJob:
             self.progress.append(progress)
             self._told.notify_all()
 
-    def end(self) -> c.JobDone | c.JobFailed | c.StoodDown:
+    def end(self) -> JobDone | JobFailed | StoodDown:
         """Waits for the end."""
         return self.driver.result.result(timeout=LIMIT_S)
 
@@ -60,13 +61,13 @@ class RunningJob:
             moved.wait(0.01)
         raise AssertionError([*self.progress, self.driver.ask(lambda coordinator: coordinator.phases)])
 
-    def wait_for_told(self, milestone: c.Milestone, count: int = 1) -> None:
+    def wait_for_told(self, milestone: Milestone, count: int = 1) -> None:
         """Waits until so many recoveries have come so far."""
         with self._told:
             assert self._told.wait_for(lambda: self.count_told(milestone) >= count, LIMIT_S), self.progress
 
-    def count_told(self, milestone: c.Milestone) -> int:
-        return sum(isinstance(told, c.Told) and told.milestone is milestone for told in self.progress)
+    def count_told(self, milestone: Milestone) -> int:
+        return sum(isinstance(told, Told) and told.milestone is milestone for told in self.progress)
 
     def pid_of(self, task: int) -> int:
         """Process of the slot in which a task lives."""
@@ -131,7 +132,7 @@ def running(
 
     plan = DriverPlan(
         image=image,
-        begin=c.Begin(opened.term, record.job_id, slots_needed, metadata, versions(record.hash_seed), can_spread=False),
+        begin=Begin(opened.term, record.job_id, slots_needed, metadata, versions(record.hash_seed), can_spread=False),
         store=opened,
         birth=SlotBirth(
             coordinator_address="",

@@ -13,8 +13,8 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import JobDone, Milestone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
@@ -71,11 +71,11 @@ def test_a_live_task_has_caught_up_when_what_piled_up_is_worked_off(tmp_path: Pa
                 os.kill(job.pid_of(TASK), signal.SIGKILL)
                 gate.open_to(PILED_UP)
                 job.wait_for(lambda it: _is_behind(it, "replaying"))
-            job.wait_for_told(c.Milestone.REPLAYED)
+            job.wait_for_told(Milestone.REPLAYED)
             job.wait_for(lambda it: _is_behind(it, "live"))
-            assert job.count_told(c.Milestone.CAUGHT_UP) == 0
-        job.wait_for_told(c.Milestone.CAUGHT_UP)
+            assert job.count_told(Milestone.CAUGHT_UP) == 0
+        job.wait_for_told(Milestone.CAUGHT_UP)
         assert job.driver.ask(lambda it: it.counters[TASK][BACKLOG_ELEMENTS]) <= 1
         gate.end(PILED_UP)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     assert sorted(output.rows) == list(range(PILED_UP))

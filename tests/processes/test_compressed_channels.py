@@ -11,7 +11,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, values
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.options import Compression, Options
 from tests.processes.cutting_proxy import Proxy
 from tests.processes.running_job import running
@@ -59,7 +59,7 @@ def _sent_bytes(folder: Path, compress: Compression) -> int:
     rewriter: Callable[[int, str], str] = Counted(folder)
     graph.source(values(ROWS)).rebalance().map(_checksum).sink(output)
     with running(graph, folder, Options(compress=compress), tcp=True, rewriter=rewriter) as job:
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     assert sorted(output.rows) == sorted(map(_checksum, ROWS))
     return sum(int(line) for file in folder.glob("*.sent") for line in file.read_text().splitlines())
 

@@ -9,7 +9,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, values
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Fault, JobDone, JobFailed
 from clonos_services import clock, random
 from clonos_services.service import service
 from tests.processes.running_job import running
@@ -34,8 +34,8 @@ def test_a_service_in_a_thread_of_the_users_fails_the_job_and_is_named(tmp_path:
     graph.source(values(range(10))).map(_drawn_aside, name="aside").sink(collect())
     with running(graph, tmp_path) as job:
         failed = job.end()
-    assert isinstance(failed, c.JobFailed)
-    assert (failed.fault, failed.step) == (c.Fault.JOB, "aside")
+    assert isinstance(failed, JobFailed)
+    assert (failed.fault, failed.step) == (Fault.JOB, "aside")
     assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of its task")
 
 
@@ -44,5 +44,5 @@ def test_services_within_a_recorded_call_are_the_real_ones_in_the_tasks_thread_a
     answered = graph.source(values(range(100))).map(_answer)
     answered.map_async(_answer).sink(output)
     with running(graph, tmp_path) as job:
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     assert sorted(output.rows) == list(range(100))

@@ -20,8 +20,8 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.connectors import collect, sqlite
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import JobDone, Milestone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.operators.descriptors import ValueState
@@ -197,7 +197,7 @@ def besieged(folder: Path, options: Options) -> Iterator[Siege]:
         siege = Siege(strait, job, ambush)
         yield siege
         strait.end()
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
         assert job.generation == 1  # nothing was rolled back
     strait.check()
 
@@ -242,7 +242,7 @@ def test_d19_a_view_waits_for_the_checkpoint_that_is_committing_when_a_task_dies
             committing = int(begun.wait(LIMIT_S).detail)
             task, before = siege.task_of(PROCESS), siege.job.incarnations()
             siege.kill(PROCESS)
-            siege.job.wait_for_told(c.Milestone.DETECTED)
+            siege.job.wait_for_told(Milestone.DETECTED)
             assert siege.job.incarnations() == before
             begun.release()
         assert siege.job.driver.ask(lambda it: _restored(it, task)) >= committing

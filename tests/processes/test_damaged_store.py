@@ -10,7 +10,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, JobFailed
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.object_files import LocalFiles
@@ -68,13 +68,13 @@ class DamagedJob:
 def test_a_task_whose_object_is_damaged_goes_on_in_its_standby(tmp_path: Path) -> None:
     damaged = DamagedJob(tmp_path)
     job, end = damaged.run(standbys=1)
-    assert isinstance(end, c.JobDone)
+    assert isinstance(end, JobDone)
     assert Counter(n for n, _ in damaged.output.rows) == Counter(range(2 * COUNT))
     assert max(total for n, total in damaged.output.rows if n % 3 == 0) == sum(range(0, 2 * COUNT, 3))
-    assert any("goes on in a standby" in told.text for told in job.progress if isinstance(told, c.Alarm))
+    assert any("goes on in a standby" in told.text for told in job.progress if isinstance(told, Alarm))
 
 
 def test_without_a_standby_the_job_ends_and_names_the_object(tmp_path: Path) -> None:
     _, end = DamagedJob(tmp_path).run(standbys=0)
-    assert isinstance(end, c.JobFailed)
+    assert isinstance(end, JobFailed)
     assert re.search(rf"the object objects/\w+/{SUMMING}/\S+ of the checkpoint store is corrupt", end.reason)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import files
-from clonos.core.coordination import Ending
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Handle, Job
 from clonos.status import TaskState
 from tests.processes.gated_source import Gate, GatedNumbers

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import collect, files, values
-from clonos.core.coordination import Ending
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.store import NothingToResume, StoreInUse
 from clonos.job import Job, JobCrashed

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import collect, files, values
-from clonos.core.coordination import Ending
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.io.store import CheckpointStore
 from clonos.job import Job
 from tests.processes.gated_source import Gate, GatedNumbers

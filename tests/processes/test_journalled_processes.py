@@ -14,8 +14,8 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, sockets, sqlite
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Ending, JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from tests.processes.line_server import LineServer
@@ -92,7 +92,7 @@ def test_d_lines_come_out_once_when_the_source_or_its_keeper_dies(tmp_path: Path
             server.wait_until_all_is_kept()
             wait_until_calm(job)
             server.let_out(range(2 * STEP, 3 * STEP), has_ended=True)
-            assert isinstance(job.end(), c.JobDone)
+            assert isinstance(job.end(), JobDone)
             assert job.generation == 1
     assert not server.complaints
     assert server.connections == (1 if keepers else 2)
@@ -113,7 +113,7 @@ def test_a_source_that_dies_after_its_keeper_was_replaced_finds_everything(tmp_p
             for pid in processes_of(job, keepers=False):
                 os.kill(pid, signal.SIGKILL)
             server.let_out(range(2 * STEP, 3 * STEP), has_ended=True)
-            assert isinstance(job.end(), c.JobDone)
+            assert isinstance(job.end(), JobDone)
             assert job.generation == 1
     assert not server.complaints
     lines.check(3 * STEP)
@@ -128,10 +128,10 @@ def test_a_drained_job_has_all_that_it_acknowledged_when_it_is_resumed(tmp_path:
             job.wait_for(lambda coordinator: coordinator.counters.get(SOURCE, {}).get("records_in", 0) > 0)
             job.driver.stop(drain=True)
             done = job.end()
-            assert isinstance(done, c.JobDone)
-            assert done.ending is c.Ending.DRAINED
+            assert isinstance(done, JobDone)
+            assert done.ending is Ending.DRAINED
         with running(lines.graph, tmp_path, OPTIONS, resume=True) as job:
             server.let_out(range(count, count + STEP), has_ended=True)
-            assert isinstance(job.end(), c.JobDone)
+            assert isinstance(job.end(), JobDone)
     assert not server.complaints
     lines.check(count + STEP)

@@ -17,9 +17,9 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, files, sqlite, values
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
-from clonos.core.liveness import NANOSECONDS, Alive
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Ending, Fault, JobDone, JobFailed
+from clonos.core.coordinator.failure_detector import NANOSECONDS, Alive
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
@@ -125,7 +125,7 @@ def test_every_task_is_killed_once_and_all_outputs_agree(tmp_path: Path, tcp: bo
             kill(job, task)
             renewed(job, before, task)
         drawing.gate.end(reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
         assert job.generation == 1
     drawing.check(reach)
 
@@ -141,7 +141,7 @@ def test_two_linked_tasks_are_killed_at_once_and_nothing_rolls_back(tmp_path: Pa
         kill(job, 0, 2)
         renewed(job, before, TaskId(0), TaskId(2))
         drawing.gate.end(reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
         assert job.generation == 1
     drawing.check(reach)
 
@@ -159,7 +159,7 @@ def test_a_whole_domain_is_killed_and_nothing_rolls_back(tmp_path: Path) -> None
             os.kill(pid, signal.SIGKILL)
         job.wait_for(lambda it: len(it.slots) >= len(before) and is_calm(it))
         drawing.gate.end(reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
         assert job.generation == 1
     drawing.check(reach)
 
@@ -183,7 +183,7 @@ def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
         job.wait_for(lambda it: it.checkpoint > beaten and is_calm(it))
         assert job.incarnations() == before
         drawing.gate.end(reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     drawing.check(reach)
 
 
@@ -203,7 +203,7 @@ def test_a_paused_slot_is_replaced_after_its_lease_and_finds_itself_released(tmp
             os.kill(pid, signal.SIGCONT)
         job.wait_for(lambda _: pid not in job.provider.pids().values())
         drawing.gate.end(reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     drawing.check(reach)
 
 
@@ -211,7 +211,7 @@ def test_a_simple_job_ends_by_itself_with_its_output_and_leaves_no_file(tmp_path
     graph, output = JobGraph("simple"), collect()
     graph.source(values(range(1_000))).map(lambda n: n * n).sink(output)
     with running(graph, tmp_path, parallelism=2) as job:
-        assert job.end() == c.JobDone(c.Ending.FINISHED, job.driver.ask(lambda coordinator: coordinator.checkpoint))
+        assert job.end() == JobDone(Ending.FINISHED, job.driver.ask(lambda coordinator: coordinator.checkpoint))
     assert sorted(output.rows) == [n * n for n in range(1_000)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
@@ -221,8 +221,8 @@ def test_an_error_of_user_code_fails_the_job_with_step_record_and_traceback(tmp_
     graph.source(values(range(100))).map(lambda n: 1 // (n - 42), name="invert").sink(collect())
     with running(graph, tmp_path, OPTIONS) as job:
         failed = job.end()
-    assert isinstance(failed, c.JobFailed)
-    assert (failed.fault, failed.step, failed.record) == (c.Fault.JOB, "invert", "42")
+    assert isinstance(failed, JobFailed)
+    assert (failed.fault, failed.step, failed.record) == (Fault.JOB, "invert", "42")
     assert "ZeroDivisionError" in failed.error
     assert "1 // (n - 42)" in failed.traceback
 
@@ -235,12 +235,12 @@ def test_a_drained_job_goes_on_from_its_last_checkpoint_when_it_is_resumed(tmp_p
         job.wait_for(lambda it: read(it, 2) > STEP)
         job.driver.stop(drain=True)
         done = job.end()
-        assert isinstance(done, c.JobDone)
-        assert done.ending is c.Ending.DRAINED
+        assert isinstance(done, JobDone)
+        assert done.ending is Ending.DRAINED
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
         job.wait_for(is_calm)
         drawing.gate.end(drawing.advance(reach))
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     drawing.check(2 * STEP)
 
 
@@ -257,7 +257,7 @@ def test_when_all_die_at_once_a_resume_loses_and_doubles_nothing_in_a_transactio
             os.kill(pid, signal.SIGKILL)
     with running(graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
         gate.end(2 * STEP)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     rows = [
         json.loads(line) for part in files.committed(str(folder)) for line in Path(part.path).read_text().splitlines()
     ]
@@ -279,7 +279,7 @@ def test_a_corrupt_snapshot_stops_the_job_and_is_named(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + b"?")
     with running(graph, tmp_path, OPTIONS, resume=True) as job:
         failed = job.end()
-    assert isinstance(failed, c.JobFailed)
+    assert isinstance(failed, JobFailed)
     assert "is corrupt" in failed.reason + failed.error
     assert any(path.name in failed.reason + failed.error for path in objects)
 
@@ -298,5 +298,5 @@ def test_what_another_thread_tells_the_driver_while_it_takes_up_events_is_heard(
 
         job.driver.ask(interrupt)
         done = job.end()
-        assert isinstance(done, c.JobDone)
-        assert done.ending is c.Ending.DRAINED
+        assert isinstance(done, JobDone)
+        assert done.ending is Ending.DRAINED

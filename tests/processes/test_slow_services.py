@@ -12,7 +12,7 @@ import pytest
 
 from clonos import http
 from clonos.connectors import files
-from clonos.core.coordination import Ending
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Job
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.unit.services.hostile import Conversation, Hostile, hostile

@@ -20,8 +20,8 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, dbapi, sqlite
-from clonos.core import coordination as c
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
@@ -226,7 +226,7 @@ def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
             assert rolled_back[-1], "a checkpoint has always completed before the processes were killed"
             rollbacks += 1
         writing.gate.end(writing.reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     writing.check()
     return reader, rollbacks
 

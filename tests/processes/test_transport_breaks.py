@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.options import Options
 from tests.processes.cutting_proxy import through_proxy
 from tests.processes.running_job import running
@@ -35,5 +35,5 @@ def test_all_connections_of_all_slots_break_again_and_again_and_nothing_is_lost(
         assert job.incarnations() == before
         assert sorted(job.provider.pids().values()) == pids
         drawing.gate.end(reach)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     drawing.check(reach)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clonos.connectors import files
-from clonos.core.coordination import Ending
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Job
 
 pytestmark = pytest.mark.processes

@@ -11,7 +11,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.object_files import LocalFiles
@@ -70,6 +70,6 @@ def test_a_task_that_dies_while_all_of_its_state_is_stored_loses_nothing(tmp_pat
         advance(job, gate, 3 * STEP)
         job.wait_for(lambda _: min(whole_states(tmp_path / "store")) > 1)  # the first one is not needed
         gate.end(3 * STEP)
-        assert isinstance(job.end(), c.JobDone)
+        assert isinstance(job.end(), JobDone)
     assert Counter(n for n, _ in output.rows) == Counter(range(3 * STEP))
     assert dict(output.rows) == {n: n // KEYS + 1 for n in range(3 * STEP)}

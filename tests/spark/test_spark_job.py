@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from clonos.api.windows import Tumbling
 from clonos.connectors import collect, files, sqlite, values
-from clonos.core.coordination import Ending
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.core.model.errors import JobError
 from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle, Job

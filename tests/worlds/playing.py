@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.coordination import JobDone
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos_chaos.scenes import SCENES
 from clonos_chaos.seeds import PLAIN, Tally, swarm
 from clonos_chaos.stage import unstruck

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clonos.core.coordination import Milestone
+from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot import hosted_task as hosted_module

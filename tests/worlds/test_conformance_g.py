@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clonos.core.coordination import Fault, JobFailed
+from clonos.core.coordinator.coordinator_effects import Fault, JobFailed
 from clonos_chaos.outsides import SimService
 from clonos_chaos.scenes_of_losses import CONTROL_WORDS
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from clonos.core.coordination import JobFailed
+from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos_chaos.mutants import MUTANTS, planted
 from clonos_chaos.scenes import SCENES
 from clonos_chaos.world import World, WorldFailed

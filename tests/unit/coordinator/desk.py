@@ -6,9 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Effect, Send
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    Event,
+    MetadataWritten,
+    Received,
+    SlotGone,
+    Ticked,
+    WriteOutcome,
+)
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
@@ -85,16 +94,16 @@ class Desk:
         self.coordinator = Coordinator(self.plan, options or Options())
         self.slots: dict[SlotId, DeskSlot] = {}
         self.now_ns = 0
-        self.said: list[c.Effect] = []
+        self.said: list[Effect] = []
 
     # ------------------------------------------------------------------ events
 
-    def do(self, *events: c.Event) -> tuple[c.Effect, ...]:
+    def do(self, *events: Event) -> tuple[Effect, ...]:
         """Events that arrive together; slots take in at once what is sent to them."""
         effects = self.coordinator.handle(*events)
         self.said += effects
         for effect in effects:
-            if isinstance(effect, c.Send) and effect.slot in self.slots:
+            if isinstance(effect, Send) and effect.slot in self.slots:
                 self._deliver(self.slots[effect.slot], effect.message)
         return effects
 
@@ -113,17 +122,17 @@ class Desk:
 
     def begin(
         self, slots: int = 0, resume: CheckpointMetadata | None = None, term: int = 1, can_spread: bool = True
-    ) -> tuple[c.Effect, ...]:
+    ) -> tuple[Effect, ...]:
         """The job shall start."""
-        self.do(c.Ticked(self.now_ns))  # starts the clock
-        return self.do(c.Begin(term, "job-1", slots, resume, can_spread=can_spread))
+        self.do(Ticked(self.now_ns))  # starts the clock
+        return self.do(Begin(term, "job-1", slots, resume, can_spread=can_spread))
 
-    def register(self, slot: int, domain: str, host: str = "host") -> tuple[c.Effect, ...]:
+    def register(self, slot: int, domain: str, host: str = "host") -> tuple[Effect, ...]:
         """A slot is born."""
         born = self.slots[SlotId(slot)] = DeskSlot(SlotId(slot), domain)
         address = f"ipc://{slot}"
         register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
-        return self.do(c.Received(born.slot, register))
+        return self.do(Received(born.slot, register))
 
     def form(self, domains: str = "aabbab", **begin: int) -> None:
         """Begins and registers one slot for each letter of ``domains``, numbered from 1."""
@@ -133,34 +142,34 @@ class Desk:
         assert self.coordinator.phase == "running", self.coordinator.phase
         self.speak()
 
-    def speak(self) -> tuple[c.Effect, ...]:
+    def speak(self) -> tuple[Effect, ...]:
         """Every slot that is not mute sends its heartbeat."""
-        effects: list[c.Effect] = []
+        effects: list[Effect] = []
         for slot in list(self.slots.values()):
             if not slot.is_mute and slot.view.number:
-                effects += self.do(c.Received(slot.slot, slot.status()))
+                effects += self.do(Received(slot.slot, slot.status()))
         return tuple(effects)
 
-    def tick(self, milliseconds: int = 100, step_ms: int = 100) -> tuple[c.Effect, ...]:
+    def tick(self, milliseconds: int = 100, step_ms: int = 100) -> tuple[Effect, ...]:
         """Time passes, heartbeat by heartbeat."""
-        effects: list[c.Effect] = []
+        effects: list[Effect] = []
         for _ in range(milliseconds // step_ms):
             self.now_ns += step_ms * MILLISECOND_NS
             effects += self.speak()
-            effects += self.do(c.Ticked(self.now_ns))
+            effects += self.do(Ticked(self.now_ns))
         return tuple(effects)
 
-    def gone(self, *slots: int) -> tuple[c.Effect, ...]:
+    def gone(self, *slots: int) -> tuple[Effect, ...]:
         """The processes of these slots have ended."""
         for slot in slots:
             self.slots[SlotId(slot)].is_mute = self.slots[SlotId(slot)].is_deaf = True
-        return self.do(*(c.SlotGone(SlotId(slot), "killed") for slot in slots))
+        return self.do(*(SlotGone(SlotId(slot), "killed") for slot in slots))
 
-    def say(self, slot: int, message: object) -> tuple[c.Effect, ...]:
+    def say(self, slot: int, message: object) -> tuple[Effect, ...]:
         """A slot sends a message."""
-        return self.do(c.Received(SlotId(slot), message))  # type: ignore[arg-type]
+        return self.do(Received(SlotId(slot), message))  # type: ignore[arg-type]
 
-    def accuse(self, accuser: int, accused: int, is_gone: bool = True) -> tuple[c.Effect, ...]:
+    def accuse(self, accuser: int, accused: int, is_gone: bool = True) -> tuple[Effect, ...]:
         """A slot cannot reach another one."""
         return self.say(accuser, Accusation(SlotId(accuser), SlotId(accused), self.view.number, is_gone))
 
@@ -211,24 +220,24 @@ class Desk:
             final,
         )
 
-    def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[c.Effect, ...]:
+    def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[Effect, ...]:
         """These tasks, or all, have stored their snapshots."""
-        effects: list[c.Effect] = []
+        effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
             effects += self.say(self.of(task).slot, self.acknowledgement(task, checkpoint, final))
         return tuple(effects)
 
-    def durable(self, checkpoint: int) -> tuple[c.Effect, ...]:
+    def durable(self, checkpoint: int) -> tuple[Effect, ...]:
         """The store has taken the metadata."""
-        return self.do(c.MetadataWritten(CheckpointId(checkpoint), c.WriteOutcome.DURABLE))
+        return self.do(MetadataWritten(CheckpointId(checkpoint), WriteOutcome.DURABLE))
 
-    def complete(self, checkpoint: int) -> tuple[c.Effect, ...]:
+    def complete(self, checkpoint: int) -> tuple[Effect, ...]:
         """The checkpoint is triggered by the clock, acknowledged by all and durable."""
         self.tick(5_000)
         assert checkpoint in self.pending(), self.pending()
         return (*self.acknowledge(checkpoint), *self.durable(checkpoint))
 
-    def lose_log(self, task: int, incarnation: int | None = None) -> tuple[c.Effect, ...]:
+    def lose_log(self, task: int, incarnation: int | None = None) -> tuple[Effect, ...]:
         """A task reports LOST."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         channel = self.plan.outputs[task][0].id
@@ -243,7 +252,7 @@ class Desk:
             TaskId(task), life, channel, first_seq, count, "split", "'x'", "ValueError: x", "Traceback ...", fatal
         )
 
-    def raise_in(self, task: int, **failed: int) -> tuple[c.Effect, ...]:
+    def raise_in(self, task: int, **failed: int) -> tuple[Effect, ...]:
         """User code raised."""
         return self.say(self.of(task).slot, self.failure(task, **failed))  # type: ignore[arg-type]
 
@@ -251,11 +260,11 @@ class Desk:
 # ------------------------------------------------------------------ effects as lines
 
 
-def sent(effects: Iterable[c.Effect], kind: type) -> list[tuple[SlotId, object]]:
+def sent(effects: Iterable[Effect], kind: type) -> list[tuple[SlotId, object]]:
     """Messages of a kind, with whom they went to."""
-    return [(e.slot, e.message) for e in effects if isinstance(e, c.Send) and isinstance(e.message, kind)]
+    return [(e.slot, e.message) for e in effects if isinstance(e, Send) and isinstance(e.message, kind)]
 
 
-def of_kind(effects: Iterable[c.Effect], kind: type[EffectKind]) -> list[EffectKind]:
+def of_kind(effects: Iterable[Effect], kind: type[EffectKind]) -> list[EffectKind]:
     """Effects of a kind."""
     return [effect for effect in effects if isinstance(effect, kind)]

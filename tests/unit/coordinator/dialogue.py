@@ -12,7 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    Effect,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+    Told,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCommitted, StopAsked, WriteOutcome
 from clonos.core.model.ids import CheckpointId, SlotId, view_name
 from clonos.core.model.options import Options
 from clonos.core.wire.codec import decode_message, encode_message
@@ -28,7 +39,7 @@ class Dialogue:
 
     def __init__(self) -> None:
         self.desk = Desk()
-        self._commands: dict[str, Callable[[Words], tuple[c.Effect, ...]]] = {
+        self._commands: dict[str, Callable[[Words], tuple[Effect, ...]]] = {
             "job": self._job,
             "begin": lambda words: self.desk.begin(slots=int(words[0])),
             "register": lambda words: self.desk.register(int(words[0]), words[1]),
@@ -38,22 +49,22 @@ class Dialogue:
             "ack": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:])),
             "final": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:]), final=True),
             "durable": lambda words: self.desk.durable(int(words[0])),
-            "taken": lambda words: self.desk.do(c.MetadataWritten(CheckpointId(int(words[0])), c.WriteOutcome.TAKEN)),
-            "committed": lambda words: self.desk.do(c.OutputCommitted(CheckpointId(int(words[0])))),
+            "taken": lambda words: self.desk.do(MetadataWritten(CheckpointId(int(words[0])), WriteOutcome.TAKEN)),
+            "committed": lambda words: self.desk.do(OutputCommitted(CheckpointId(int(words[0])))),
             "lost": lambda words: self.desk.lose_log(int(words[0])),
             "raise": lambda words: self.desk.raise_in(int(words[0]), first_seq=int(words[1]), count=int(words[2])),
-            "drain": lambda words: self.desk.do(c.StopAsked(drain=True)),
+            "drain": lambda words: self.desk.do(StopAsked(drain=True)),
             "set": self._set,
         }
 
-    def _job(self, words: Words) -> tuple[c.Effect, ...]:
+    def _job(self, words: Words) -> tuple[Effect, ...]:
         """``job parallelism=1 effects standbys=1 ...``: a chain of source, map and sink."""
         given = dict(word.split("=") for word in words if "=" in word)
         plan = chain_plan(int(given.pop("parallelism", 1)), "effects" in words)
         self.desk = Desk(plan, Options(**{name: int(value) for name, value in given.items()}))  # type: ignore[arg-type]
         return ()
 
-    def _set(self, words: Words) -> tuple[c.Effect, ...]:
+    def _set(self, words: Words) -> tuple[Effect, ...]:
         """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 riders=no``."""
         slot = self.desk.slots[SlotId(int(words[0]))]
         name, _, value = words[1].partition("=")
@@ -72,11 +83,11 @@ class Dialogue:
 
     # ------------------------------------------------------------------ effects as lines
 
-    def _lines(self, effects: Iterable[c.Effect]) -> list[str]:
+    def _lines(self, effects: Iterable[Effect]) -> list[str]:
         lines: list[tuple[str, list[str]]] = []
         for effect in effects:
-            text = self._message(effect.message) if isinstance(effect, c.Send) else self._effect(effect)
-            receiver = [str(effect.slot)] if isinstance(effect, c.Send) else []
+            text = self._message(effect.message) if isinstance(effect, Send) else self._effect(effect)
+            receiver = [str(effect.slot)] if isinstance(effect, Send) else []
             if receiver and lines and lines[-1][0] == text:
                 lines[-1][1].extend(receiver)
             else:
@@ -119,22 +130,22 @@ class Dialogue:
                 text += f", {kind} {' '.join(map(str, slots))}"
         return text
 
-    def _effect(self, effect: c.Effect) -> str:
+    def _effect(self, effect: Effect) -> str:
         match effect:
-            case c.Told(milestone, _, task, incarnation, cause):
+            case Told(milestone, _, task, incarnation, cause):
                 return f"told: {milestone} {self.desk.plan.task_name(task)} {view_name(incarnation)} ({cause})"
-            case c.Alarm(text, _):
+            case Alarm(text, _):
                 return f"alarm: {text}"
-            case c.RequestSlots(count, avoided):
+            case RequestSlots(count, avoided):
                 return f"request {count} slots" + (f" outside {' '.join(avoided)}" if avoided else "")
-            case c.ReleaseSlot(slot, reason):
+            case ReleaseSlot(slot, reason):
                 return f"release slot {slot}: {reason}"
-            case c.WriteMetadata(metadata):
+            case WriteMetadata(metadata):
                 lives = " ".join(view_name(entry.incarnation) for entry in metadata.tasks)
                 return f"write metadata {metadata.checkpoint} generation {view_name(metadata.generation)}: {lives}"
-            case c.JobDone(ending, checkpoint):
+            case JobDone(ending, checkpoint):
                 return f"done: {ending} at checkpoint {checkpoint}"
-            case c.JobFailed(fault, reason):
+            case JobFailed(fault, reason):
                 return f"failed ({fault}): {reason}"
             case _:
                 return str(effect)

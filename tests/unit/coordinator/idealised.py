@@ -11,9 +11,30 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator import Coordinator
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import (
+    CommitOutput,
+    DeleteObjects,
+    Effect,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    Event,
+    MetadataWritten,
+    OutputCommitFailed,
+    OutputCommitted,
+    Received,
+    SlotGone,
+    Ticked,
+    WriteOutcome,
+)
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -54,25 +75,25 @@ class Watch:
         self.acknowledged: set[tuple[int, int, int]] = set()
         self.is_over = False
 
-    def see(self, effect: c.Effect) -> None:
+    def see(self, effect: Effect) -> None:
         """One effect."""
         assert not self.is_over, f"{effect} after the end"
         match effect:
-            case c.Send(slot, View() as view):
+            case Send(slot, View() as view):
                 assert slot not in self.dead
                 if view is not self.view:
                     self._see_view(view)
-            case c.Send(_, Completed() as message):
+            case Send(_, Completed() as message):
                 assert message.checkpoint == self.completed[-1].checkpoint
-            case c.WriteMetadata(metadata):
+            case WriteMetadata(metadata):
                 self._see_metadata(metadata)
-            case c.CommitOutput(checkpoint):
+            case CommitOutput(checkpoint):
                 assert checkpoint == self.completed[-1].checkpoint
                 self.committing = True
-            case c.DeleteObjects(names):
+            case DeleteObjects(names):
                 needed = {name for metadata in self.completed[-2:] for name in metadata.objects()}
                 assert not needed & set(names)
-            case c.JobDone() | c.JobFailed():
+            case JobDone() | JobFailed():
                 self.is_over = True
 
     def _see_view(self, view: View) -> None:
@@ -186,7 +207,7 @@ class World:
         self.now_ms = 0
         self.slots: dict[SlotId, IdealSlot] = {}
         self.triggered: dict[TaskId, CheckpointId] = {}
-        self.ending: c.Effect | None = None
+        self.ending: Effect | None = None
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
 
@@ -198,31 +219,31 @@ class World:
     def say(self, slot: SlotId, message: object) -> None:
         """A slot to the coordinator: late, and sometimes never."""
         if self.luck.random() > 0.05:
-            self.after(self.luck.randint(0, 20), self.do, c.Received(slot, message))  # type: ignore[arg-type]
+            self.after(self.luck.randint(0, 20), self.do, Received(slot, message))  # type: ignore[arg-type]
 
-    def do(self, event: c.Event) -> None:
+    def do(self, event: Event) -> None:
         """An event and all that it leads to."""
         for effect in self.coordinator.handle(event):
             self.watch.see(effect)
             self._perform(effect)
 
-    def _perform(self, effect: c.Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         luck = self.luck
         match effect:
-            case c.Send(slot, message) if slot in self.slots and luck.random() > 0.05:
+            case Send(slot, message) if slot in self.slots and luck.random() > 0.05:
                 self.after(luck.randint(0, 20), self._receive, slot, message)
-            case c.RequestSlots(count):
+            case RequestSlots(count):
                 for _ in range(count):
                     self.after(luck.randint(10, 600), self.add_slot)
-            case c.ReleaseSlot(slot):
+            case ReleaseSlot(slot):
                 self.watch.dead.add(slot)
                 if slot in self.slots:
                     self.slots[slot].is_dead = True
-            case c.WriteMetadata(metadata):
+            case WriteMetadata(metadata):
                 self.after(luck.randint(5, 400), self._written, metadata)
-            case c.CommitOutput(checkpoint):
+            case CommitOutput(checkpoint):
                 self.after(luck.randint(5, 400), self._committed, checkpoint)
-            case c.JobDone() | c.JobFailed():
+            case JobDone() | JobFailed():
                 self.ending = effect
 
     def _receive(self, slot: SlotId, message: object) -> None:
@@ -232,18 +253,18 @@ class World:
     def _written(self, metadata: CheckpointMetadata) -> None:
         number = metadata.checkpoint
         if self.luck.random() < 0.1:
-            self.do(c.MetadataWritten(number, c.WriteOutcome.FAILED, "luck"))
+            self.do(MetadataWritten(number, WriteOutcome.FAILED, "luck"))
             return
         self.watch.completed.append(metadata)
         self.watch.writing = None
-        self.do(c.MetadataWritten(number, c.WriteOutcome.DURABLE))
+        self.do(MetadataWritten(number, WriteOutcome.DURABLE))
 
     def _committed(self, checkpoint: CheckpointId) -> None:
         if self.luck.random() < 0.1:
-            self.do(c.OutputCommitFailed(checkpoint, "luck"))
+            self.do(OutputCommitFailed(checkpoint, "luck"))
             return
         self.watch.committing = False
-        self.do(c.OutputCommitted(checkpoint))
+        self.do(OutputCommitted(checkpoint))
 
     def add_slot(self) -> None:
         """A slot is born."""
@@ -252,7 +273,7 @@ class World:
         self.slots[slot].beat()
 
     def _tick(self) -> None:
-        self.do(c.Ticked(self.now_ms * MILLISECOND_NS))
+        self.do(Ticked(self.now_ms * MILLISECOND_NS))
         self.after(50, self._tick)
 
     # ------------------------------------------------------------------ faults
@@ -271,7 +292,7 @@ class World:
             case 0 | 1:
                 slot.is_dead = True
                 self.watch.dead.add(slot.slot)
-                self.do(c.SlotGone(slot.slot, "killed"))
+                self.do(SlotGone(slot.slot, "killed"))
             case 2:
                 slot.is_dead = True  # silence alone
             case 3:
@@ -291,7 +312,7 @@ class World:
     def run(self) -> None:
         """Until the job has ended, which it must."""
         self._tick()
-        self.do(c.Begin(1, "job"))
+        self.do(Begin(1, "job"))
         self.after(500, self._fault)
         while self.ending is None and self.now_ms < END_MS:
             self.now_ms, _, function, arguments = heappop(self._queue)

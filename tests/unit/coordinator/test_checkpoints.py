@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.checkpoints import COMMIT_ATTEMPTS_MAX, PENDING_MAX
+from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX, PENDING_MAX
+from clonos.core.coordinator.coordinator_effects import Alarm, Effect, Fault, JobFailed, Send, StoodDown, WriteMetadata
+from clonos.core.coordinator.coordinator_events import MetadataWritten, StopAsked, WriteOutcome
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, Trigger, View
@@ -17,8 +18,8 @@ def _desk(**options: int) -> Desk:
     return desk
 
 
-def _written(effects: tuple[c.Effect, ...]) -> CheckpointMetadata:
-    (write,) = of_kind(effects, c.WriteMetadata)
+def _written(effects: tuple[Effect, ...]) -> CheckpointMetadata:
+    (write,) = of_kind(effects, WriteMetadata)
     return write.metadata
 
 
@@ -42,7 +43,7 @@ def test_a_trigger_is_repeated_to_a_source_until_it_has_acknowledged() -> None:
 def test_metadata_is_written_when_every_task_has_acknowledged() -> None:
     desk = _desk()
     desk.tick(5_000)
-    assert of_kind(desk.acknowledge(1, 0, 1, 2, 3, 4), c.WriteMetadata) == []
+    assert of_kind(desk.acknowledge(1, 0, 1, 2, 3, 4), WriteMetadata) == []
     metadata = _written(desk.acknowledge(1, 5))
     assert metadata.checkpoint == 1
     assert [entry.incarnation for entry in metadata.tasks] == [p.incarnation for p in desk.view.placements]
@@ -76,7 +77,7 @@ def test_an_acknowledgement_of_a_dead_incarnation_counts_for_nobody() -> None:
     desk.gone(desk.of(5).slot)
     desk.acknowledge(1, *(task for task in range(5)))
     late = desk.acknowledgement(5, 1, incarnation=dead)
-    assert of_kind(desk.say(desk.of(5).slot, late), c.WriteMetadata) == []
+    assert of_kind(desk.say(desk.of(5).slot, late), WriteMetadata) == []
     assert _written(desk.acknowledge(1, 5)).tasks[5].incarnation == desk.of(5).incarnation
 
 
@@ -85,8 +86,8 @@ def test_an_acknowledgement_of_a_task_that_has_died_since_is_forgotten() -> None
     desk.tick(5_000)
     desk.acknowledge(1, 5)
     desk.gone(desk.of(5).slot)
-    assert of_kind(desk.acknowledge(1, *(task for task in range(5))), c.WriteMetadata) == []
-    assert of_kind(desk.acknowledge(1, 5), c.WriteMetadata)
+    assert of_kind(desk.acknowledge(1, *(task for task in range(5))), WriteMetadata) == []
+    assert of_kind(desk.acknowledge(1, 5), WriteMetadata)
 
 
 def test_an_acknowledgement_between_death_and_the_next_view_counts_for_nobody() -> None:
@@ -98,7 +99,7 @@ def test_an_acknowledgement_between_death_and_the_next_view_counts_for_nobody() 
     assert desk.of(0) == dead
     desk.say(dead.slot, desk.acknowledgement(0, 2))
     desk.acknowledge(2, *(p.task for p in desk.view.placements if p.slot != dead.slot))
-    assert of_kind(desk.durable(1), c.WriteMetadata) == []
+    assert of_kind(desk.durable(1), WriteMetadata) == []
 
 
 def test_while_committing_the_view_waits_and_names_what_became_durable() -> None:
@@ -109,7 +110,7 @@ def test_while_committing_the_view_waits_and_names_what_became_durable() -> None
     assert sent(desk.gone(dead.slot), View) == []
     assert sent(desk.tick(1_000), View) == []
     effects = desk.durable(1)
-    kinds = [type(e.message) for e in of_kind(effects, c.Send)]
+    kinds = [type(e.message) for e in of_kind(effects, Send)]
     assert kinds.index(Completed) < kinds.index(View)
     assert desk.of(2).restore == 1
     assert desk.of(2).objects == desk.coordinator.completed.tasks[2].objects
@@ -121,8 +122,8 @@ def test_while_committing_the_view_waits_through_failed_attempts() -> None:
     desk.tick(5_000)
     desk.acknowledge(1)
     desk.gone(desk.of(2).slot)
-    effects = desk.do(c.MetadataWritten(CheckpointId(1), c.WriteOutcome.FAILED, "no space"))
-    assert of_kind(effects, c.Alarm)
+    effects = desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.FAILED, "no space"))
+    assert of_kind(effects, Alarm)
     again = desk.tick(300)
     assert _written(again).checkpoint == 1
     assert sent(again, View) == []
@@ -136,32 +137,32 @@ def test_a_failure_that_was_told_before_or_is_of_an_earlier_checkpoint_costs_no_
     desk.durable(1)
     desk.tick(5_000)
     desk.acknowledge(2)
-    assert desk.do(c.MetadataWritten(CheckpointId(1), c.WriteOutcome.FAILED, "late")) == ()
-    assert of_kind(desk.do(c.MetadataWritten(CheckpointId(2), c.WriteOutcome.FAILED, "no space")), c.Alarm)
+    assert desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.FAILED, "late")) == ()
+    assert of_kind(desk.do(MetadataWritten(CheckpointId(2), WriteOutcome.FAILED, "no space")), Alarm)
     for _ in range(COMMIT_ATTEMPTS_MAX + 1):  # the same failure, told again while the next attempt waits
-        assert desk.do(c.MetadataWritten(CheckpointId(2), c.WriteOutcome.FAILED, "no space")) == ()
+        assert desk.do(MetadataWritten(CheckpointId(2), WriteOutcome.FAILED, "no space")) == ()
     assert _written(desk.tick(300)).checkpoint == 2
 
 
 def test_metadata_that_cannot_be_written_fails_the_job_in_the_end() -> None:
     desk = _desk(checkpoint_every_ms=1_000_000)
     desk.tick(100)
-    desk.do(c.StopAsked(drain=True))
+    desk.do(StopAsked(drain=True))
     desk.acknowledge(1)
-    failed: list[c.JobFailed] = []
+    failed: list[JobFailed] = []
     for _ in range(COMMIT_ATTEMPTS_MAX):
-        failed += of_kind(desk.do(c.MetadataWritten(CheckpointId(1), c.WriteOutcome.FAILED, "no space")), c.JobFailed)
+        failed += of_kind(desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.FAILED, "no space")), JobFailed)
         if not failed:
             desk.tick(60_000, step_ms=1_000)
     assert "no space" in failed[0].reason
-    assert failed[0].fault is c.Fault.ENVIRONMENT
+    assert failed[0].fault is Fault.ENVIRONMENT
 
 
 def test_an_outcome_that_is_never_learned_fails_the_job_in_time() -> None:
     desk = _desk(checkpoint_timeout_ms=3_000)
     desk.tick(5_000)
     desk.acknowledge(1)
-    (failed,) = of_kind(desk.tick(3_500), c.JobFailed)
+    (failed,) = of_kind(desk.tick(3_500), JobFailed)
     assert "the store has not said within 3000 ms" in failed.reason
 
 
@@ -169,13 +170,13 @@ def test_a_number_that_is_taken_makes_the_coordinator_stand_down_for_good() -> N
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1)
-    effects = desk.do(c.MetadataWritten(CheckpointId(1), c.WriteOutcome.TAKEN))
-    assert effects == (c.StoodDown(CheckpointId(1)),)
+    effects = desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.TAKEN))
+    assert effects == (StoodDown(CheckpointId(1)),)
     assert desk.coordinator.phase == "replaced"
     assert desk.gone(1) == ()
     assert desk.tick(10_000) == ()
     assert desk.lose_log(0) == ()
-    assert desk.do(c.StopAsked(drain=False)) == ()
+    assert desk.do(StopAsked(drain=False)) == ()
 
 
 def test_several_may_be_pending_and_a_later_one_stands_for_the_earlier() -> None:
@@ -187,7 +188,7 @@ def test_several_may_be_pending_and_a_later_one_stands_for_the_earlier() -> None
     desk.durable(2)
     assert desk.coordinator.checkpoint == 2
     assert desk.pending() == []
-    assert of_kind(desk.acknowledge(1, 3, 4, 5), c.WriteMetadata) == []
+    assert of_kind(desk.acknowledge(1, 3, 4, 5), WriteMetadata) == []
 
 
 def test_an_earlier_one_may_complete_while_a_later_one_is_pending() -> None:
@@ -202,7 +203,7 @@ def test_what_is_acknowledged_while_committing_is_written_next() -> None:
     desk = _desk()
     desk.tick(10_000)
     desk.acknowledge(1)
-    assert of_kind(desk.acknowledge(2), c.WriteMetadata) == []
+    assert of_kind(desk.acknowledge(2), WriteMetadata) == []
     assert _written(desk.durable(1)).checkpoint == 2
 
 
@@ -232,7 +233,7 @@ def test_a_checkpoint_that_is_not_complete_in_time_is_given_up_aloud() -> None:
     desk = _desk(checkpoint_timeout_ms=2_000)
     desk.tick(5_000)
     desk.acknowledge(1, 0, 1)
-    (alarm,) = of_kind(desk.tick(2_100), c.Alarm)
+    (alarm,) = of_kind(desk.tick(2_100), Alarm)
     assert dict(alarm.fields) == {"checkpoint": 1, "missing": 4}
 
 
@@ -276,7 +277,7 @@ def test_above_the_soft_limit_one_begins_at_once() -> None:
     desk.slots[SlotId(1)].is_over_soft_limit = True
     effects = desk.tick(200)
     assert desk.pending() == [1]
-    assert "soft limit" in of_kind(effects, c.Alarm)[0].text
+    assert "soft limit" in of_kind(effects, Alarm)[0].text
     desk.tick(1_000)
     assert desk.pending() == [1]
 
@@ -298,8 +299,8 @@ def test_final_does_not_count_for_a_barrier_that_was_passed() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(2, 0, final=True)  # its label is one above barrier 1, which it has passed
-    assert of_kind(desk.acknowledge(1, 1, 2, 3, 4, 5), c.WriteMetadata) == []
-    assert of_kind(desk.acknowledge(1, 0), c.WriteMetadata)
+    assert of_kind(desk.acknowledge(1, 1, 2, 3, 4, 5), WriteMetadata) == []
+    assert of_kind(desk.acknowledge(1, 0), WriteMetadata)
 
 
 def test_no_trigger_goes_to_a_source_that_is_final() -> None:
@@ -313,5 +314,5 @@ def test_a_final_state_is_acknowledged_again_by_the_successor() -> None:
     desk.acknowledge(1, 0, final=True)
     desk.gone(desk.of(0).slot)
     desk.tick(5_000)
-    assert of_kind(desk.acknowledge(1, 1, 2, 3, 4, 5), c.WriteMetadata) == []
-    assert of_kind(desk.acknowledge(1, 0, final=True), c.WriteMetadata)
+    assert of_kind(desk.acknowledge(1, 1, 2, 3, 4, 5), WriteMetadata) == []
+    assert of_kind(desk.acknowledge(1, 0, final=True), WriteMetadata)

@@ -5,9 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.checkpoints import COMMIT_ATTEMPTS_MAX
+from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    CommitOutput,
+    DeleteObjects,
+    Effect,
+    Ending,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    Send,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted, StopAsked
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options
@@ -21,8 +33,8 @@ def _desk(**options: int) -> Desk:
     return desk
 
 
-def _written(effects: tuple[c.Effect, ...]) -> CheckpointMetadata:
-    (write,) = of_kind(effects, c.WriteMetadata)
+def _written(effects: tuple[Effect, ...]) -> CheckpointMetadata:
+    (write,) = of_kind(effects, WriteMetadata)
     return write.metadata
 
 
@@ -32,8 +44,8 @@ def test_when_all_are_final_a_last_checkpoint_is_made_of_it_and_the_job_is_done(
     assert metadata.is_final
     effects = desk.durable(metadata.checkpoint)
     assert len(sent(effects, Completed)) == 6
-    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == sorted(desk.slots)
-    assert effects[-1] == c.JobDone(c.Ending.FINISHED, metadata.checkpoint)
+    assert [e.slot for e in of_kind(effects, ReleaseSlot)] == sorted(desk.slots)
+    assert effects[-1] == JobDone(Ending.FINISHED, metadata.checkpoint)
 
 
 def test_the_job_is_not_done_before_its_output_is_committed() -> None:
@@ -42,13 +54,13 @@ def test_the_job_is_not_done_before_its_output_is_committed() -> None:
         parts = ((1, b"part"),) if task >= 4 else ()
         desk.say(desk.of(task).slot, desk.acknowledgement(task, 1, final=True, parts=parts))
     effects = desk.durable(1)
-    assert of_kind(effects, c.JobDone) == []
-    assert of_kind(desk.do(c.OutputCommitted(CheckpointId(1))), c.JobDone)
+    assert of_kind(effects, JobDone) == []
+    assert of_kind(desk.do(OutputCommitted(CheckpointId(1))), JobDone)
 
 
-def _acknowledge_with_parts(desk: Desk, checkpoint: int, *labels: int) -> tuple[c.Effect, ...]:
+def _acknowledge_with_parts(desk: Desk, checkpoint: int, *labels: int) -> tuple[Effect, ...]:
     desk.acknowledge(checkpoint, 0, 1, 2, 3)
-    effects: tuple[c.Effect, ...] = ()
+    effects: tuple[Effect, ...] = ()
     for task in (4, 5):
         parts = [(label, f"{task}-{label}".encode()) for label in labels]
         effects = desk.say(desk.of(task).slot, desk.acknowledgement(task, checkpoint, parts=parts))
@@ -59,20 +71,20 @@ def test_prepared_output_is_committed_once_by_vertex_task_and_age() -> None:
     desk = _desk()
     desk.tick(10_000)
     _acknowledge_with_parts(desk, 2, 1, 2)  # 1 never completed: 2 stands for it
-    (commit,) = of_kind(desk.durable(2), c.CommitOutput)
+    (commit,) = of_kind(desk.durable(2), CommitOutput)
     assert commit.checkpoint == 2
     assert [(p.vertex, p.parts) for p in commit.parts] == [(2, (b"4-1", b"4-2", b"5-1", b"5-2"))]
-    desk.do(c.OutputCommitted(CheckpointId(2)))
+    desk.do(OutputCommitted(CheckpointId(2)))
     desk.tick(5_000)
     _acknowledge_with_parts(desk, 3, 1, 2, 3)  # the sink has not heard of 2 yet
-    (commit,) = of_kind(desk.durable(3), c.CommitOutput)
+    (commit,) = of_kind(desk.durable(3), CommitOutput)
     assert commit.parts[0].parts == (b"4-3", b"5-3")
 
 
 def test_no_output_is_committed_before_the_metadata_is_durable() -> None:
     desk = _desk()
     desk.tick(5_000)
-    assert of_kind(_acknowledge_with_parts(desk, 1, 1), c.CommitOutput) == []
+    assert of_kind(_acknowledge_with_parts(desk, 1, 1), CommitOutput) == []
 
 
 def test_the_next_metadata_waits_until_the_output_is_committed() -> None:
@@ -80,8 +92,8 @@ def test_the_next_metadata_waits_until_the_output_is_committed() -> None:
     desk.tick(10_000)
     _acknowledge_with_parts(desk, 1, 1)
     desk.durable(1)
-    assert of_kind(_acknowledge_with_parts(desk, 2, 2), c.WriteMetadata) == []
-    assert _written(desk.do(c.OutputCommitted(CheckpointId(1)))).checkpoint == 2
+    assert of_kind(_acknowledge_with_parts(desk, 2, 2), WriteMetadata) == []
+    assert _written(desk.do(OutputCommitted(CheckpointId(1)))).checkpoint == 2
 
 
 def test_a_view_does_not_wait_for_the_commit_of_output() -> None:
@@ -95,14 +107,14 @@ def test_a_view_does_not_wait_for_the_commit_of_output() -> None:
 def test_a_commit_that_fails_is_tried_again_and_fails_the_job_in_the_end() -> None:
     desk = _desk(checkpoint_every_ms=1_000_000)
     desk.tick(100)
-    desk.do(c.StopAsked(drain=True))
+    desk.do(StopAsked(drain=True))
     _acknowledge_with_parts(desk, 1, 1)
-    (first,) = of_kind(desk.durable(1), c.CommitOutput)
-    failed: list[c.JobFailed] = []
+    (first,) = of_kind(desk.durable(1), CommitOutput)
+    failed: list[JobFailed] = []
     for _ in range(COMMIT_ATTEMPTS_MAX):
-        failed += of_kind(desk.do(c.OutputCommitFailed(CheckpointId(1), "folder is read-only")), c.JobFailed)
+        failed += of_kind(desk.do(OutputCommitFailed(CheckpointId(1), "folder is read-only")), JobFailed)
         if not failed:
-            assert of_kind(desk.tick(60_000, step_ms=1_000), c.CommitOutput) == [first]
+            assert of_kind(desk.tick(60_000, step_ms=1_000), CommitOutput) == [first]
     assert "folder is read-only" in failed[0].reason
 
 
@@ -113,12 +125,12 @@ def test_a_failed_commit_that_was_told_before_or_is_of_an_earlier_checkpoint_cos
         _acknowledge_with_parts(desk, checkpoint, checkpoint)
         desk.durable(checkpoint)
         if checkpoint == 1:
-            desk.do(c.OutputCommitted(CheckpointId(1)))
-    assert desk.do(c.OutputCommitFailed(CheckpointId(1), "late")) == ()
-    assert of_kind(desk.do(c.OutputCommitFailed(CheckpointId(2), "folder is read-only")), c.Alarm)
+            desk.do(OutputCommitted(CheckpointId(1)))
+    assert desk.do(OutputCommitFailed(CheckpointId(1), "late")) == ()
+    assert of_kind(desk.do(OutputCommitFailed(CheckpointId(2), "folder is read-only")), Alarm)
     for _ in range(COMMIT_ATTEMPTS_MAX + 1):  # the same failure, told again while the next attempt waits
-        assert desk.do(c.OutputCommitFailed(CheckpointId(2), "folder is read-only")) == ()
-    (commit,) = of_kind(desk.tick(300), c.CommitOutput)
+        assert desk.do(OutputCommitFailed(CheckpointId(2), "folder is read-only")) == ()
+    (commit,) = of_kind(desk.tick(300), CommitOutput)
     assert commit.checkpoint == 2
 
 
@@ -128,13 +140,13 @@ def test_deletion_keeps_what_the_last_two_need() -> None:
     deleted: list[str] = []
     for checkpoint in (1, 2, 3, 4):
         desk.tick(5_000)
-        effects: tuple[c.Effect, ...] = ()
+        effects: tuple[Effect, ...] = ()
         for task in desk.plan.tasks:
             chain = (f"{task}-full",) if checkpoint < 3 else ()  # from 3 on a new full one
             message = desk.acknowledgement(task, checkpoint, objects=(*chain, f"{task}-{checkpoint}"))
             desk.say(desk.of(task).slot, message)
         effects = desk.durable(checkpoint)
-        deleted = sorted(name for e in of_kind(effects, c.DeleteObjects) for name in e.names)
+        deleted = sorted(name for e in of_kind(effects, DeleteObjects) for name in e.names)
         names[checkpoint] = ",".join(deleted[:2])
         if checkpoint < 3:
             assert deleted == []
@@ -148,7 +160,7 @@ def test_objects_of_acknowledgements_that_count_no_more_are_deleted_in_time() ->
     desk.say(desk.of(5).slot, desk.acknowledgement(5, 1, objects=("dead",)))
     desk.gone(desk.of(5).slot)
     effects = (*desk.acknowledge(1), *desk.durable(1))
-    assert of_kind(effects, c.DeleteObjects) == [c.DeleteObjects(("dead",))]
+    assert of_kind(effects, DeleteObjects) == [DeleteObjects(("dead",))]
 
 
 def test_objects_that_a_later_snapshot_may_build_on_are_kept() -> None:
@@ -156,31 +168,31 @@ def test_objects_that_a_later_snapshot_may_build_on_are_kept() -> None:
     desk.tick(10_000)
     desk.say(desk.of(5).slot, desk.acknowledgement(5, 2, objects=("base",)))
     desk.acknowledge(1)
-    assert of_kind(desk.durable(1), c.DeleteObjects) == []
+    assert of_kind(desk.durable(1), DeleteObjects) == []
 
 
 def test_a_drained_job_pauses_its_sources_behind_the_last_barrier_and_is_done() -> None:
     desk = _desk()
     desk.tick(1_000)
-    effects = desk.do(c.StopAsked(drain=True))
+    effects = desk.do(StopAsked(drain=True))
     triggers = [message for _, message in sent(effects, Trigger)]
     assert [message.then_pause for message in triggers] == [True, True]  # type: ignore[attr-defined]
     desk.tick(6_000)
     assert desk.pending() == [1]  # nothing begins behind it
     desk.acknowledge(1)
     effects = desk.durable(1)
-    assert of_kind(effects, c.JobDone) == [c.JobDone(c.Ending.DRAINED, CheckpointId(1))]
-    assert len(of_kind(effects, c.ReleaseSlot)) == 6
+    assert of_kind(effects, JobDone) == [JobDone(Ending.DRAINED, CheckpointId(1))]
+    assert len(of_kind(effects, ReleaseSlot)) == 6
 
 
 def test_a_drain_survives_the_death_of_a_source() -> None:
     desk = _desk()
     desk.tick(1_000)
-    desk.do(c.StopAsked(drain=True))
+    desk.do(StopAsked(drain=True))
     desk.acknowledge(1)
     desk2 = _desk()
     desk2.tick(1_000)
-    desk2.do(c.StopAsked(drain=True))
+    desk2.do(StopAsked(drain=True))
     desk2.gone(desk2.of(0).slot)
     repeated = [message for _, message in sent(desk2.tick(200), Trigger)]
     assert (0, desk2.of(0).incarnation, True) in {
@@ -188,34 +200,34 @@ def test_a_drain_survives_the_death_of_a_source() -> None:
         for message in repeated
     }
     desk2.acknowledge(1)
-    assert of_kind(desk2.durable(1), c.JobDone)
+    assert of_kind(desk2.durable(1), JobDone)
 
 
 def test_a_drain_that_a_rollback_interrupts_begins_anew() -> None:
     desk = _desk()
     desk.tick(1_000)
-    desk.do(c.StopAsked(drain=True))
+    desk.do(StopAsked(drain=True))
     desk.lose_log(2)
     desk.tick(300)
     assert desk.pending() == [2]
     desk.acknowledge(2)
-    assert of_kind(desk.durable(2), c.JobDone) == [c.JobDone(c.Ending.DRAINED, CheckpointId(2))]
+    assert of_kind(desk.durable(2), JobDone) == [JobDone(Ending.DRAINED, CheckpointId(2))]
 
 
 def test_a_job_that_is_stopped_at_once_releases_all_and_names_its_checkpoint() -> None:
     desk = _desk()
     desk.complete(1)
-    effects = desk.do(c.StopAsked(drain=False))
-    assert effects[-1] == c.JobDone(c.Ending.ABORTED, CheckpointId(1))
-    assert len(of_kind(effects, c.ReleaseSlot)) == 6
+    effects = desk.do(StopAsked(drain=False))
+    assert effects[-1] == JobDone(Ending.ABORTED, CheckpointId(1))
+    assert len(of_kind(effects, ReleaseSlot)) == 6
 
 
 def test_a_slot_that_has_not_heard_its_release_hears_it_again() -> None:
     desk = _desk()
     desk.slots[SlotId(2)].is_deaf = True
     status = desk.slots[SlotId(2)].status()
-    desk.do(c.StopAsked(drain=False))
-    assert [e.slot for e in of_kind(desk.say(2, status), c.Send)] == [2]
+    desk.do(StopAsked(drain=False))
+    assert [e.slot for e in of_kind(desk.say(2, status), Send)] == [2]
 
 
 @pytest.mark.parametrize("task", [-1, 6, 1_000])
@@ -229,4 +241,4 @@ def test_an_acknowledgement_of_a_task_that_does_not_exist_is_malformed(task: int
 def test_a_job_whose_sinks_have_effects_commits_nothing() -> None:
     desk = Desk(chain_plan(2, has_effects=True))
     desk.form()
-    assert of_kind(desk.complete(1), c.CommitOutput) == []
+    assert of_kind(desk.complete(1), CommitOutput) == []

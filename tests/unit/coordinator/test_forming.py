@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clonos.core import coordination as c
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    CommitOutput,
+    Ending,
+    Fault,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    RequestSlots,
+    SlotsRefused,
+)
+from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopAsked
 from clonos.core.model.ids import SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, View
@@ -13,14 +24,14 @@ from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
 
 
 def test_as_many_slots_are_asked_for_as_there_are_tasks() -> None:
-    assert Desk().begin() == (c.RequestSlots(6),)
+    assert Desk().begin() == (RequestSlots(6),)
 
 
 def test_a_job_of_one_task_asks_for_a_second_slot_for_its_riders() -> None:
     alone = Desk(replace(chain_plan(1), vertices=chain_plan(1).vertices[:1], edges=()))
-    assert alone.begin() == (c.RequestSlots(2),)
+    assert alone.begin() == (RequestSlots(2),)
     bare = Desk(alone.plan, Options(standbys=0))
-    assert bare.begin() == (c.RequestSlots(1),)
+    assert bare.begin() == (RequestSlots(1),)
 
 
 def test_nothing_is_activated_before_enough_slots_have_registered() -> None:
@@ -52,24 +63,24 @@ def test_too_few_slots_in_time_release_all_and_name_needed_and_got() -> None:
         desk.say(slot.slot, Register(slot.slot, slot.domain, "h", "", "", b"", "", 1, ()))
     desk.tick(1_900)
     effects = desk.tick(100)
-    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == [1, 2]
-    (refused,) = of_kind(effects, c.SlotsRefused)
+    assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [1, 2]
+    (refused,) = of_kind(effects, SlotsRefused)
     assert (refused.needed, refused.got) == (6, 2)
-    (failed,) = of_kind(effects, c.JobFailed)
+    (failed,) = of_kind(effects, JobFailed)
     assert "needs 6 slots" in failed.reason
     assert "got 2" in failed.reason
-    assert failed.fault is c.Fault.ENVIRONMENT
+    assert failed.fault is Fault.ENVIRONMENT
 
 
 def test_all_slots_in_one_domain_are_not_enough_while_another_may_come() -> None:
     desk = Desk()
     desk.begin(slots=4)
     effects = [e for slot in range(1, 5) for e in desk.register(slot, "a")]
-    assert of_kind(effects, c.RequestSlots) == [c.RequestSlots(2, ("a",))]
+    assert of_kind(effects, RequestSlots) == [RequestSlots(2, ("a",))]
     assert desk.coordinator.phase == "forming"
     effects = list(desk.register(5, "b"))
     assert desk.coordinator.phase == "running"
-    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == [4]  # surplus, from the fullest domain
+    assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [4]  # surplus, from the fullest domain
 
 
 def test_surplus_slots_of_the_same_domain_go_and_others_are_asked_for_again() -> None:
@@ -78,8 +89,8 @@ def test_surplus_slots_of_the_same_domain_go_and_others_are_asked_for_again() ->
     for slot in (1, 2, 3):
         desk.register(slot, "a")
     effects = desk.tick(2_500)
-    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == [3]
-    assert of_kind(effects, c.RequestSlots) == [c.RequestSlots(1, ("a",))]
+    assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [3]
+    assert of_kind(effects, RequestSlots) == [RequestSlots(1, ("a",))]
 
 
 def test_one_domain_only_is_said_aloud_after_the_wait_and_the_job_goes_on() -> None:
@@ -89,7 +100,7 @@ def test_one_domain_only_is_said_aloud_after_the_wait_and_the_job_goes_on() -> N
         desk.register(slot, "a")
     effects = desk.tick(1_100)
     assert desk.coordinator.phase == "running"
-    (alarm,) = of_kind(effects, c.Alarm)
+    (alarm,) = of_kind(effects, Alarm)
     assert "too few standbys in another domain" in alarm.text
     for placement in desk.view.placements:
         assert len(placement.standbys) == 1
@@ -108,7 +119,7 @@ def test_a_slot_that_ends_while_others_are_awaited_is_asked_for_again() -> None:
     desk = Desk()
     desk.begin(slots=2)
     desk.register(1, "a")
-    assert of_kind(desk.gone(1), c.RequestSlots) == [c.RequestSlots(1)]
+    assert of_kind(desk.gone(1), RequestSlots) == [RequestSlots(1)]
     desk.register(2, "b")
     assert desk.coordinator.phase == "forming"
 
@@ -117,25 +128,25 @@ def test_a_slot_that_ends_before_it_registers_is_asked_for_again() -> None:
     desk = Desk()
     desk.begin(slots=2)
     desk.register(1, "a")
-    desk.do(c.SlotGone(SlotId(77), "import error"))
-    assert of_kind(desk.tick(100), c.RequestSlots) == [c.RequestSlots(1, ("a",))]
+    desk.do(SlotGone(SlotId(77), "import error"))
+    assert of_kind(desk.tick(100), RequestSlots) == [RequestSlots(1, ("a",))]
 
 
 def test_a_slot_with_other_versions_ends_the_start_with_advice() -> None:
     desk = Desk()
-    desk.do(c.Begin(1, "job-1", 1, versions=(("python", "3.11"), ("wire", "1"))))
+    desk.do(Begin(1, "job-1", 1, versions=(("python", "3.11"), ("wire", "1"))))
     effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("python", "3.12"), ("wire", "1"))))
     assert isinstance(sent(effects, Release)[0][1], Release)
-    (failed,) = of_kind(effects, c.JobFailed)
+    (failed,) = of_kind(effects, JobFailed)
     assert "python 3.12 instead of 3.11" in failed.reason
     assert "ship an environment" in failed.reason
 
 
 def test_a_slot_with_another_hash_seed_is_refused_without_telling_either() -> None:
     desk = Desk()
-    desk.do(c.Begin(1, "job-1", 1, versions=(("hash_seed", "4711"),)))
+    desk.do(Begin(1, "job-1", 1, versions=(("hash_seed", "4711"),)))
     effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("hash_seed", "815"),)))
-    (failed,) = of_kind(effects, c.JobFailed)
+    (failed,) = of_kind(effects, JobFailed)
     assert "it has another hash_seed" in failed.reason
     assert "PYTHONHASHSEED" in failed.reason
     assert "4711" not in failed.reason
@@ -144,11 +155,11 @@ def test_a_slot_with_another_hash_seed_is_refused_without_telling_either() -> No
 
 def test_a_slot_with_other_versions_is_refused_while_the_job_runs() -> None:
     desk = Desk()
-    desk.do(c.Begin(1, "job-1", 2, versions=(("wire", "1"),)))
+    desk.do(Begin(1, "job-1", 2, versions=(("wire", "1"),)))
     desk.register(1, "a")
     desk.register(2, "b")
     effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("wire", "2"),)))
-    assert of_kind(effects, c.JobFailed) == []
+    assert of_kind(effects, JobFailed) == []
     assert [slot for slot, _ in sent(effects, Release)] == [5]
     assert desk.coordinator.phase == "running"
 
@@ -195,7 +206,7 @@ def test_a_resume_commits_the_output_of_its_checkpoint_again() -> None:
     entry = replace_prepared(metadata)
     desk = Desk()
     effects = desk.begin(resume=entry, term=2)
-    (commit,) = of_kind(effects, c.CommitOutput)
+    (commit,) = of_kind(effects, CommitOutput)
     assert commit.checkpoint == 1
     assert commit.parts[0].parts == (b"part",)
 
@@ -210,8 +221,8 @@ def replace_prepared(metadata: CheckpointMetadata) -> CheckpointMetadata:
 def test_a_resume_of_another_plan_is_refused() -> None:
     desk = Desk(chain_plan(3))
     effects = desk.begin(resume=_completed_checkpoint(), term=2)
-    (failed,) = of_kind(effects, c.JobFailed)
-    assert failed.fault is c.Fault.JOB
+    (failed,) = of_kind(effects, JobFailed)
+    assert failed.fault is Fault.JOB
     assert "made by plan" in failed.reason
 
 
@@ -222,14 +233,14 @@ def test_a_finished_job_that_is_resumed_only_commits_and_is_done() -> None:
     desk.durable(1)
     again = Desk()
     effects = again.begin(resume=desk.coordinator.completed, term=2)
-    assert of_kind(effects, c.JobDone) == [c.JobDone(c.Ending.FINISHED, desk.coordinator.checkpoint)]
-    assert of_kind(effects, c.RequestSlots) == []
+    assert of_kind(effects, JobDone) == [JobDone(Ending.FINISHED, desk.coordinator.checkpoint)]
+    assert of_kind(effects, RequestSlots) == []
 
 
 def test_a_stop_before_the_first_view_releases_all() -> None:
     desk = Desk()
     desk.begin(slots=2)
     desk.register(1, "a")
-    effects = desk.do(c.StopAsked(drain=True))
-    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == [1]
-    assert of_kind(effects, c.JobDone)[0].ending is c.Ending.ABORTED
+    effects = desk.do(StopAsked(drain=True))
+    assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [1]
+    assert of_kind(effects, JobDone)[0].ending is Ending.ABORTED

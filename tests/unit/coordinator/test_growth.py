@@ -11,7 +11,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Effect
+from clonos.core.coordinator.coordinator_events import Received, SlotGone, Ticked
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
@@ -66,9 +67,9 @@ def _lines_of(work: Callable[[], object]) -> int:
     return count
 
 
-def _tick(desk: Desk) -> tuple[c.Effect, ...]:
+def _tick(desk: Desk) -> tuple[Effect, ...]:
     desk.now_ns += HEARTBEAT_NS
-    return desk.coordinator.handle(c.Ticked(desk.now_ns))
+    return desk.coordinator.handle(Ticked(desk.now_ns))
 
 
 def test_lines_are_counted_in_loops_and_in_comprehensions() -> None:
@@ -83,7 +84,7 @@ def test_a_tick_costs_a_few_lines_a_task() -> None:
 
 def test_a_tick_at_which_a_checkpoint_begins_costs_a_few_lines_a_task() -> None:
     desk = _wide_desk(checkpoint_every_ms=50)
-    effects: list[c.Effect] = []
+    effects: list[Effect] = []
     assert _lines_of(lambda: effects.extend(_tick(desk))) < TRIGGERING_LINES_MAX * TASKS
     assert len(sent(effects, Trigger)) == TASKS // 4
 
@@ -91,13 +92,13 @@ def test_a_tick_at_which_a_checkpoint_begins_costs_a_few_lines_a_task() -> None:
 def test_the_view_after_a_death_costs_some_lines_a_task() -> None:
     desk = _wide_desk()
     before = desk.number
-    assert _lines_of(lambda: desk.coordinator.handle(c.SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * TASKS
+    assert _lines_of(lambda: desk.coordinator.handle(SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * TASKS
     assert desk.number > before
 
 
 def test_a_slots_heartbeat_costs_the_same_however_many_tasks_there_are() -> None:
     desk = _wide_desk()
     desk.slots[SlotId(7)].counters = ((BACKLOG_ELEMENTS, 5), ("records_in", 12))
-    heartbeat = c.Received(SlotId(7), desk.slots[SlotId(7)].status())
+    heartbeat = Received(SlotId(7), desk.slots[SlotId(7)].status())
     assert isinstance(heartbeat.message, SlotStatus)
     assert _lines_of(lambda: desk.coordinator.handle(heartbeat)) < STATUS_LINES_MAX

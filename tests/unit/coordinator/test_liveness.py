@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Milestone, ReleaseSlot, Told
+from clonos.core.coordinator.coordinator_events import SlotUnreachable, Ticked
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Release, View
@@ -30,7 +31,7 @@ def test_the_providers_word_is_enough() -> None:
     effects = desk.gone(slot)
     assert len(sent(effects, View)) == 5
     assert desk.of(0).slot != slot
-    assert of_kind(effects, c.ReleaseSlot) == []  # its process has ended
+    assert of_kind(effects, ReleaseSlot) == []  # its process has ended
 
 
 def test_silence_for_a_lease_is_a_death_and_less_is_none() -> None:
@@ -44,21 +45,21 @@ def test_silence_for_a_lease_is_a_death_and_less_is_none() -> None:
     assert sent(desk.tick(800), View) == []
     effects = desk.tick(200)
     assert len(sent(effects, View)) == 5
-    assert [e.slot for e in of_kind(effects, c.ReleaseSlot)] == [slot.slot]  # it may be paused only: its end is seen to
+    assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [slot.slot]  # it may be paused only: its end is seen to
 
 
 def test_a_pause_of_the_coordinator_kills_nobody() -> None:
     desk = _desk()
     desk.now_ns += 3_600_000 * MILLISECOND_NS  # ticks stop for an hour, and what slots said is still in the socket
-    effects = desk.do(c.Ticked(desk.now_ns))
-    assert of_kind(effects, c.Told) == []
-    assert of_kind(desk.tick(300), c.Told) == []
+    effects = desk.do(Ticked(desk.now_ns))
+    assert of_kind(effects, Told) == []
+    assert of_kind(desk.tick(300), Told) == []
 
 
 def test_a_clock_that_is_set_back_kills_nobody() -> None:
     desk = _desk()
     desk.now_ns -= 200 * MILLISECOND_NS
-    assert of_kind(desk.do(c.Ticked(desk.now_ns)), c.Told) == []
+    assert of_kind(desk.do(Ticked(desk.now_ns)), Told) == []
 
 
 def test_a_slot_that_was_replaced_is_released_whenever_it_speaks() -> None:
@@ -104,24 +105,24 @@ def test_two_peers_that_saw_a_connection_break_are_not_enough() -> None:
 def test_a_peer_and_the_coordinator_that_saw_connections_break_are_enough_at_once() -> None:
     desk = _desk()
     accused = _home(desk, 0)
-    assert sent(desk.do(c.SlotUnreachable(SlotId(accused))), View) == []
+    assert sent(desk.do(SlotUnreachable(SlotId(accused))), View) == []
     assert len(sent(desk.accuse(_home(desk, 1), accused), View)) == 5
 
 
 def test_a_connection_of_the_coordinator_that_comes_back_is_no_death() -> None:
     desk = _desk()
-    desk.do(c.SlotUnreachable(SlotId(_home(desk, 0))))
+    desk.do(SlotUnreachable(SlotId(_home(desk, 0))))
     assert sent(desk.tick(600), View) == []
 
 
-def _quarrel(desk: Desk, pairs: Sequence[tuple[int, int]], milliseconds: int) -> list[c.Told]:
-    told: list[c.Told] = []
+def _quarrel(desk: Desk, pairs: Sequence[tuple[int, int]], milliseconds: int) -> list[Told]:
+    told: list[Told] = []
     for _ in range(milliseconds // 100):
         for accuser, accused in pairs:
             if SlotId(accused) in desk.view_slots() and SlotId(accuser) in desk.view_slots():
                 desk.accuse(accuser, accused)
-        told += of_kind(desk.tick(100), c.Told)
-    return [entry for entry in told if entry.milestone is c.Milestone.DETECTED]
+        told += of_kind(desk.tick(100), Told)
+    return [entry for entry in told if entry.milestone is Milestone.DETECTED]
 
 
 def test_of_two_living_peers_that_cannot_reach_each_other_one_is_replaced_after_a_lease() -> None:
@@ -148,7 +149,7 @@ def test_an_accusation_that_is_not_repeated_falls() -> None:
     desk = _desk()
     for _ in range(5):
         desk.accuse(1, 2)
-        assert of_kind(desk.tick(700), c.Told) == []
+        assert of_kind(desk.tick(700), Told) == []
 
 
 def test_an_accusation_of_somebody_who_is_gone_already_means_nothing() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Send
+from clonos.core.coordinator.coordinator_events import Begin, Ticked
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
 from clonos.core.model.options import Options
@@ -118,7 +119,7 @@ def test_riders_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
     desk.slots[liar].is_mute = True
     desk.say(liar, said)
     before = desk.number
-    assert of_kind(desk.gone(desk.of(0).slot), c.Send)
+    assert of_kind(desk.gone(desk.of(0).slot), Send)
     assert desk.number > before
 
 
@@ -126,8 +127,8 @@ def test_a_new_coordinator_does_not_inherit_a_view_of_another_plan() -> None:
     desk = _desk()
     desk.complete(1)
     again = Desk(desk.plan, Options())
-    again.do(c.Ticked(0))
-    again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+    again.do(Ticked(0))
+    again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
     again.slots = desk.slots
     liar = desk.of(0).slot
     lie = msgspec.structs.replace(
@@ -142,8 +143,8 @@ def test_a_new_coordinator_does_not_believe_that_a_task_lives_where_the_view_doe
     desk = _desk()
     desk.complete(1)
     again = Desk(desk.plan, Options())
-    again.do(c.Ticked(0))
-    again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+    again.do(Ticked(0))
+    again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
     lost, liar = desk.of(2), desk.of(0).slot
     again.slots = desk.slots
     again.tick(300)

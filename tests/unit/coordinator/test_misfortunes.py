@@ -5,15 +5,25 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from clonos.core import coordination as c
-from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.model.options import Options
-from clonos.core.recoveries import (
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    Effect,
+    Fault,
+    JobDone,
+    JobFailed,
+    Milestone,
+    ReleaseSlot,
+    Told,
+)
+from clonos.core.coordinator.coordinator_events import Received, SlotGone
+from clonos.core.coordinator.failure_policy import (
     BACKLOGS_REMEMBERED,
     DEATHS_OF_POISON,
     EPOCHS_REMEMBERED,
     INCARNATIONS_BEFORE_CAUTION,
 )
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS
 from clonos.core.wire.recovery_messages import Approaching, Noted
 from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
@@ -55,13 +65,13 @@ def test_the_same_input_element_raising_in_two_incarnations_is_poison() -> None:
     desk = _desk()
     desk.raise_in(3, channel=3, first_seq=10, count=64)
     effects = desk.raise_in(3, channel=3, first_seq=37, count=1)
-    (failed,) = of_kind(effects, c.JobFailed)
-    assert failed.fault is c.Fault.JOB
+    (failed,) = of_kind(effects, JobFailed)
+    assert failed.fault is Fault.JOB
     assert (failed.task_name, failed.step, failed.record) == ("map/1", "split", "'x'")
     assert (failed.channel, failed.first_seq, failed.count) == (3, 37, 1)
     assert failed.traceback == "Traceback ..."
     assert "poison" in failed.reason
-    assert len(of_kind(effects, c.ReleaseSlot)) == 6
+    assert len(of_kind(effects, ReleaseSlot)) == 6
 
 
 def test_other_elements_and_channels_are_no_poison() -> None:
@@ -77,22 +87,22 @@ def test_poison_is_known_again_after_a_checkpoint_has_completed() -> None:
     desk.raise_in(3, first_seq=10, count=5)
     desk.tick(200)
     desk.complete(1)
-    assert of_kind(desk.raise_in(3, first_seq=12, count=1), c.JobFailed)
+    assert of_kind(desk.raise_in(3, first_seq=12, count=1), JobFailed)
 
 
 def test_a_timer_that_raises_the_same_twice_is_poison() -> None:
     desk = _desk()
     desk.raise_in(3, channel=-1, first_seq=0, count=0)
-    assert of_kind(desk.raise_in(3, channel=-1, first_seq=0, count=0), c.JobFailed)
+    assert of_kind(desk.raise_in(3, channel=-1, first_seq=0, count=0), JobFailed)
 
 
 def test_an_exception_that_no_second_try_helps_fails_the_job_at_once() -> None:
     desk = _desk()
-    (failed,) = of_kind(desk.raise_in(3, fatal=True), c.JobFailed)
+    (failed,) = of_kind(desk.raise_in(3, fatal=True), JobFailed)
     assert failed.error == "ValueError: x"
 
 
-def _unrestorable(desk: Desk, task: int) -> tuple[c.Effect, ...]:
+def _unrestorable(desk: Desk, task: int) -> tuple[Effect, ...]:
     failed = structs.replace(desk.failure(task, fatal=True), is_unrestorable=True, is_environment=True)
     return desk.say(desk.of(task).slot, failed)
 
@@ -110,7 +120,7 @@ def test_a_task_that_the_store_cannot_restore_goes_on_in_the_standby_that_holds_
     assert not after.is_cautious
     assert before.slot in desk.view_slots()
     assert len(after.standbys) == 1
-    assert any("goes on in a standby" in alarm.text for alarm in of_kind(effects, c.Alarm))
+    assert any("goes on in a standby" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
 def test_without_a_standby_that_holds_it_the_job_fails_and_says_what_is_damaged() -> None:
@@ -119,17 +129,17 @@ def test_without_a_standby_that_holds_it_the_job_fails_and_says_what_is_damaged(
     desk.complete(1)
     desk.tick(100)
     desk.raise_in(3)
-    (failed,) = of_kind(_unrestorable(desk, 3), c.JobFailed)
-    assert failed.fault is c.Fault.ENVIRONMENT
+    (failed,) = of_kind(_unrestorable(desk, 3), JobFailed)
+    assert failed.fault is Fault.ENVIRONMENT
     assert "ValueError: x" in failed.reason
 
 
 def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:
     desk = _desk(failures_per_epoch_max=3)
-    failed: list[c.JobFailed] = []
+    failed: list[JobFailed] = []
     for attempt in range(4):
         assert not failed
-        failed = of_kind(desk.raise_in(3, first_seq=100 * attempt), c.JobFailed)
+        failed = of_kind(desk.raise_in(3, first_seq=100 * attempt), JobFailed)
     assert failed
 
 
@@ -187,7 +197,7 @@ def test_lives_that_die_before_they_can_tell_that_they_were_live_make_the_succes
     assert desk.of(2).is_cautious
 
 
-def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None = None) -> tuple[c.Effect, ...]:
+def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None = None) -> tuple[Effect, ...]:
     life = Incarnation(desk.of(2).incarnation if incarnation is None else incarnation)
     return desk.say(desk.of(2).slot, Approaching(TaskId(2), life, channel, first_seq))
 
@@ -205,12 +215,12 @@ def test_a_process_that_dies_again_and_again_at_one_input_element_has_met_a_pois
     desk = _desk()
     for checkpoint in range(1, DEATHS_OF_POISON):
         _approach(desk, 3, 17)
-        assert of_kind(desk.gone(desk.of(2).slot), c.JobFailed) == []
+        assert of_kind(desk.gone(desk.of(2).slot), JobFailed) == []
         desk.tick(200)
         desk.complete(checkpoint)  # of a barrier before the element
     _approach(desk, 3, 17)
-    (failed,) = of_kind(desk.gone(desk.of(2).slot), c.JobFailed)
-    assert failed.fault is c.Fault.JOB
+    (failed,) = of_kind(desk.gone(desk.of(2).slot), JobFailed)
+    assert failed.fault is Fault.JOB
     assert (failed.task_name, failed.channel, failed.first_seq, failed.count) == ("map/0", 3, 17, 1)
     assert "poison record (killed)" in failed.reason
 
@@ -219,7 +229,7 @@ def test_a_process_that_dies_at_several_elements_or_in_replay_has_met_none() -> 
     desk = _desk()
     for first_seq in (17, 17, 18, 17, 17):
         _approach(desk, 3, first_seq)
-        assert of_kind(desk.gone(desk.of(2).slot), c.JobFailed) == []
+        assert of_kind(desk.gone(desk.of(2).slot), JobFailed) == []
         desk.tick(200)
     desk.gone(desk.of(2).slot)  # before it came to any element
     assert desk.coordinator.phase == "running"
@@ -232,26 +242,26 @@ def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
     desk = _desk()
     slot = desk.slots[desk.of(2).standbys[0]]
     dead = desk.of(2)
-    told = of_kind(desk.do(c.SlotGone(dead.slot, "killed", now_ns=10**12)), c.Told)
+    told = of_kind(desk.do(SlotGone(dead.slot, "killed", now_ns=10**12)), Told)
     for phase in ("recovering", "connecting", "replaying", "live", "live"):
         slot.phase = phase
-        told += of_kind(desk.do(c.Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), c.Told)
+        told += of_kind(desk.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), Told)
     told = [entry for entry in told if entry.task == 2]
-    assert [entry.milestone for entry in told] == list(c.Milestone)
+    assert [entry.milestone for entry in told] == list(Milestone)
     assert told[0].incarnation == dead.incarnation
     assert {entry.incarnation for entry in told[1:]} == {desk.of(2).incarnation}
     assert [entry.now_ns for entry in told] == sorted(entry.now_ns for entry in told)
     assert all(entry.cause == "killed" for entry in told)
     (recovery,) = [r for r in desk.coordinator.recoveries if r.task == 2]
     assert recovery.is_over
-    assert tuple(milestone for milestone, _ in recovery.reached) == tuple(c.Milestone)
+    assert tuple(milestone for milestone, _ in recovery.reached) == tuple(Milestone)
 
 
-def _report(desk: Desk, backlog: int | None, name: str = BACKLOG_ELEMENTS) -> list[c.Milestone]:
+def _report(desk: Desk, backlog: int | None, name: str = BACKLOG_ELEMENTS) -> list[Milestone]:
     """The slot of task 2 sends a heartbeat with this backlog; the milestones that the task has reached by it."""
     slot = desk.slots[desk.of(2).slot]
     slot.counters = () if backlog is None else ((name, backlog), ("records_in", 12))
-    return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), c.Told) if told.task == 2]
+    return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), Told) if told.task == 2]
 
 
 def _fails(desk: Desk) -> None:
@@ -265,17 +275,17 @@ def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failur
     for backlog in (3, 7, 0):  # the largest of the last reports counts, so that an empty moment does not
         _report(desk, backlog, name)
     _fails(desk)
-    assert _report(desk, 100, name) == [c.Milestone.GATHERED, c.Milestone.REPLAYED]
+    assert _report(desk, 100, name) == [Milestone.GATHERED, Milestone.REPLAYED]
     assert _report(desk, 8, name) == []
-    assert _report(desk, 7, name) == [c.Milestone.CAUGHT_UP]
+    assert _report(desk, 7, name) == [Milestone.CAUGHT_UP]
 
 
 def test_a_task_has_not_caught_up_while_its_backlog_is_unknown() -> None:
     desk = _desk()
     _report(desk, 5)
     _fails(desk)
-    assert _report(desk, None) == [c.Milestone.GATHERED, c.Milestone.REPLAYED]
-    assert _report(desk, 5) == [c.Milestone.CAUGHT_UP]
+    assert _report(desk, None) == [Milestone.GATHERED, Milestone.REPLAYED]
+    assert _report(desk, 5) == [Milestone.CAUGHT_UP]
 
 
 def test_reports_of_long_ago_are_not_what_a_task_had_before_its_failure() -> None:
@@ -283,19 +293,19 @@ def test_reports_of_long_ago_are_not_what_a_task_had_before_its_failure() -> Non
     for backlog in (100, *[2] * BACKLOGS_REMEMBERED):
         _report(desk, backlog)
     _fails(desk)
-    assert c.Milestone.CAUGHT_UP not in _report(desk, 3)
-    assert _report(desk, 2) == [c.Milestone.CAUGHT_UP]
+    assert Milestone.CAUGHT_UP not in _report(desk, 3)
+    assert _report(desk, 2) == [Milestone.CAUGHT_UP]
 
 
 def test_a_task_that_fails_while_it_catches_up_has_the_backlog_of_before_the_first_failure_to_reach() -> None:
     desk = _desk()
     _report(desk, 5)
     _fails(desk)
-    assert c.Milestone.CAUGHT_UP not in _report(desk, 1_000)
+    assert Milestone.CAUGHT_UP not in _report(desk, 1_000)
     desk.tick(200)
     _fails(desk)
-    assert c.Milestone.CAUGHT_UP not in _report(desk, 900)
-    assert _report(desk, 5) == [c.Milestone.CAUGHT_UP]
+    assert Milestone.CAUGHT_UP not in _report(desk, 900)
+    assert _report(desk, 5) == [Milestone.CAUGHT_UP]
 
 
 def test_a_task_whose_input_has_ended_has_caught_up() -> None:
@@ -303,25 +313,25 @@ def test_a_task_whose_input_has_ended_has_caught_up() -> None:
     _report(desk, 5)
     _fails(desk)
     desk.slots[desk.of(2).slot].phase = "final"
-    assert c.Milestone.CAUGHT_UP in _report(desk, 6)
+    assert Milestone.CAUGHT_UP in _report(desk, 6)
 
 
 def test_a_task_that_is_behind_when_the_job_ends_has_caught_up_by_then() -> None:
     desk = _desk()
     _report(desk, 5)
     _fails(desk)
-    assert c.Milestone.CAUGHT_UP not in _report(desk, 6)
+    assert Milestone.CAUGHT_UP not in _report(desk, 6)
     desk.acknowledge(1, final=True)
     effects = desk.durable(1)
-    assert [(told.milestone, told.task) for told in of_kind(effects, c.Told)] == [(c.Milestone.CAUGHT_UP, 2)]
-    assert isinstance(effects[-1], c.JobDone)
+    assert [(told.milestone, told.task) for told in of_kind(effects, Told)] == [(Milestone.CAUGHT_UP, 2)]
+    assert isinstance(effects[-1], JobDone)
     assert all(recovery.is_over for recovery in desk.coordinator.recoveries)
 
 
 def test_a_task_that_dies_before_it_has_reported_a_backlog_has_caught_up_when_it_is_live() -> None:
     desk = _desk()
     _fails(desk)
-    assert c.Milestone.CAUGHT_UP in _report(desk, 6)
+    assert Milestone.CAUGHT_UP in _report(desk, 6)
 
 
 def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() -> None:
@@ -345,8 +355,8 @@ def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
     assert desk.of(3).task not in desk.coordinator.counters
 
 
-def _exposed(effects: tuple[c.Effect, ...]) -> list[str]:
-    return [alarm.text for alarm in of_kind(effects, c.Alarm) if "died with all keepers" in alarm.text]
+def _exposed(effects: tuple[Effect, ...]) -> list[str]:
+    return [alarm.text for alarm in of_kind(effects, Alarm) if "died with all keepers" in alarm.text]
 
 
 def test_a_task_that_dies_with_its_keepers_raises_an_alarm_and_one_that_dies_alone_none() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Alarm, Effect, RequestSlots, StoodDown
+from clonos.core.coordinator.coordinator_events import Begin, Ticked
 from clonos.core.model.ids import FENCED, Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
@@ -22,8 +23,8 @@ def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) ->
 def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
     """Another coordinator while the slots live on; those that are not silent tell it what they have."""
     again = Desk(desk.plan, Options())
-    again.do(c.Ticked(0))
-    again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+    again.do(Ticked(0))
+    again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
     again.slots = {slot: state for slot, state in desk.slots.items() if slot not in silent}
     again.tick(5_000)
     return again
@@ -59,8 +60,8 @@ def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_bu
         desk.complete(1)
         before = desk.view
         again = Desk(desk.plan, Options())
-        again.do(c.Ticked(0))
-        again.do(c.Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
+        again.do(Ticked(0))
+        again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
         again.slots = desk.slots
         silent = again.slots[desk.of(2).slot]
         silent.is_deaf = True  # it is heard, but the question by which view never gets there
@@ -73,8 +74,8 @@ def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_bu
 def test_the_view_of_a_slot_that_registered_before_the_dead_coordinators_view_got_there_is_asked_for() -> None:
     desk = _desk()
     again = Desk(desk.plan, Options())
-    again.do(c.Ticked(0))
-    again.do(c.Begin(2, "job-1", len(desk.slots), awaits_slots=True))
+    again.do(Ticked(0))
+    again.do(Begin(2, "job-1", len(desk.slots), awaits_slots=True))
     for slot, state in desk.slots.items():
         again.say(slot, Register(slot, state.domain, "h", "", "", b"", "", 1, ()))
     again.slots = desk.slots
@@ -87,10 +88,10 @@ def test_a_new_coordinator_that_hears_nobody_starts_like_a_resume() -> None:
     desk = _desk()
     desk.complete(1)
     again = Desk(desk.plan, Options())
-    again.do(c.Ticked(0))
-    assert again.do(c.Begin(2, "job-1", 2, desk.coordinator.completed, awaits_slots=True)) == ()
+    again.do(Ticked(0))
+    assert again.do(Begin(2, "job-1", 2, desk.coordinator.completed, awaits_slots=True)) == ()
     effects = again.tick(5_100)
-    assert of_kind(effects, c.RequestSlots) == [c.RequestSlots(2)]
+    assert of_kind(effects, RequestSlots) == [RequestSlots(2)]
     again.register(50, "a")
     again.register(51, "b")
     assert again.view.generation == view_number(2, 1)
@@ -112,8 +113,8 @@ def test_numbers_that_the_old_coordinator_gave_are_not_given_again() -> None:
 def test_a_slot_that_registers_while_a_new_coordinator_listens_is_a_spare() -> None:
     desk = _desk()
     again = Desk(desk.plan, Options())
-    again.do(c.Ticked(0))
-    again.do(c.Begin(2, "job-1", 6, awaits_slots=True))
+    again.do(Ticked(0))
+    again.do(Begin(2, "job-1", 6, awaits_slots=True))
     again.slots = dict(desk.slots)
     again.say(70, Register(SlotId(70), "a", "h", "", "", b"", "", 1, ()))
     again.tick(5_000)
@@ -124,7 +125,7 @@ def test_an_old_coordinator_stands_down_when_a_slot_obeys_a_later_term() -> None
     desk = _desk()
     again = _restart(desk)
     woken = desk.say(1, again.slots[SlotId(1)].status())
-    assert of_kind(woken, c.StoodDown)
+    assert of_kind(woken, StoodDown)
     assert desk.coordinator.phase == "replaced"
     assert desk.gone(2) == ()
 
@@ -132,10 +133,10 @@ def test_an_old_coordinator_stands_down_when_a_slot_obeys_a_later_term() -> None
 def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_later_one() -> None:
     desk = _desk()
     again = _restart(desk)
-    assert of_kind(desk.say(1, again.view), c.StoodDown)
+    assert of_kind(desk.say(1, again.view), StoodDown)
 
 
-def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[c.Effect, ...]:
+def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[Effect, ...]:
     """The last task, a sink, says for whom its outside refuses it."""
     mine = desk.view.placements[-1]
     return desk.say(mine.slot, LogLost(mine.task, mine.incarnation, FENCED, generation, incarnation))
@@ -145,7 +146,7 @@ def test_a_sink_that_is_fenced_by_a_generation_that_nobody_knew_of_ends_this_one
     again = _restart(_desk())
     effects = _fenced(again, view_number(1, 7), view_number(1, 7))
     assert again.view.generation == again.number == view_number(2, 2)
-    assert any("has registered generation 1.7" in alarm.text for alarm in of_kind(effects, c.Alarm))
+    assert any("has registered generation 1.7" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
 def test_a_sink_that_is_fenced_by_a_life_that_nobody_knew_of_begins_anew_alone() -> None:
@@ -158,7 +159,7 @@ def test_a_sink_that_is_fenced_by_a_life_that_nobody_knew_of_begins_anew_alone()
 
 def test_a_coordinator_whose_sink_is_fenced_by_a_later_term_stands_down() -> None:
     desk = _desk()
-    assert of_kind(_fenced(desk, desk.view.generation, view_number(2, 1)), c.StoodDown)
+    assert of_kind(_fenced(desk, desk.view.generation, view_number(2, 1)), StoodDown)
     assert desk.coordinator.phase == "replaced"
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.domains import depth_problem, what_is_not_survived
+from clonos.core.coordinator.placement import NO_SEATS, NOWHERE, Readiness, Seats, Wishes, place, wishes_of
+from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.placement import NO_SEATS, NOWHERE, Readiness, Seats, Wishes, place, wishes_of
 from tests.unit.coordinator.desk import chain_plan
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core import checkpoints, coordinator, running, succession
-from clonos.core import coordination as c
-from clonos.core.coordinator_state import CoordinatorState
+from clonos.core.coordinator import checkpoint_machine, coordinator, event_handlers, failover
+from clonos.core.coordinator.coordinator_effects import JobDone
+from clonos.core.coordinator.coordinator_events import Begin
+from clonos.core.coordinator.coordinator_state import CoordinatorState
 from tests.unit.coordinator.idealised import World
 
 
@@ -14,7 +15,7 @@ from tests.unit.coordinator.idealised import World
 def test_whatever_fails_the_job_ends_and_no_rule_is_broken(seed: int) -> None:
     world = World(seed)
     world.run()
-    assert isinstance(world.ending, c.JobDone), world.ending
+    assert isinstance(world.ending, JobDone), world.ending
     assert world.watch.completed[-1].is_final
 
 
@@ -37,28 +38,32 @@ def _is_noticed(seeds: range) -> bool:
             world.run()
         except AssertionError:
             return True
-        if not isinstance(world.ending, c.JobDone):
+        if not isinstance(world.ending, JobDone):
             return True
     return False
 
 
 def test_a_view_that_does_not_wait_while_committing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(succession.GATE, checkpoints.Committing, succession.GATE[checkpoints.Collecting])
+    monkeypatch.setitem(failover.GATE, checkpoint_machine.Committing, failover.GATE[checkpoint_machine.Collecting])
     assert _is_noticed(range(1, 21))
 
 
 def test_a_dead_incarnation_that_is_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def count_anyone(state: checkpoints.Collecting, event: checkpoints.Acknowledged) -> checkpoints.Step:
-        return checkpoints.count(state, event.message)
+    def count_anyone(
+        state: checkpoint_machine.Collecting, event: checkpoint_machine.Acknowledged
+    ) -> checkpoint_machine.Step:
+        return checkpoint_machine.count(state, event.message)
 
-    for state in (checkpoints.Collecting, checkpoints.Committing, checkpoints.Publishing):
-        monkeypatch.setitem(checkpoints.HANDLERS, (state, checkpoints.Acknowledged), count_anyone)
+    for state in (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing):
+        monkeypatch.setitem(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Acknowledged), count_anyone)
     assert _is_noticed(range(20, 61))
 
 
 def test_acknowledgements_that_are_not_forgotten_at_a_death_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for state in (checkpoints.Collecting, checkpoints.Committing, checkpoints.Publishing):
-        monkeypatch.setitem(checkpoints.HANDLERS, (state, checkpoints.Died), lambda state, _event: (state, ()))
+    for state in (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing):
+        monkeypatch.setitem(
+            checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), lambda state, _event: (state, ())
+        )
     assert _is_noticed(range(1, 21))
 
 
@@ -66,13 +71,13 @@ def test_messages_that_are_never_repeated_are_noticed(monkeypatch: pytest.Monkey
     def repeat_nothing(_state: CoordinatorState) -> None:
         return
 
-    monkeypatch.setattr(running, "REPEAT", repeat_nothing)
+    monkeypatch.setattr(event_handlers, "REPEAT", repeat_nothing)
     assert _is_noticed(range(30, 40))
 
 
 def test_every_pair_of_phase_and_event_has_a_row_or_cannot_be() -> None:
     phases = {phase for phase, _ in coordinator.HANDLERS}
-    events = {event for _, event in coordinator.HANDLERS} - {c.Begin}
+    events = {event for _, event in coordinator.HANDLERS} - {Begin}
     missing = {
         (phase.__name__, event.__name__)
         for phase in phases

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import Alarm, Effect, JobFailed, RequestSlots, SlotsRefused
+from clonos.core.coordinator.coordinator_events import Received, SlotGone, SlotRefused
 from clonos.core.model.ids import SlotId, ViewNumber, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, View
@@ -72,41 +73,41 @@ def test_a_standby_whose_slot_died_with_the_task_is_no_candidate() -> None:
 
 def test_a_slot_that_is_lost_is_asked_for_again() -> None:
     desk = _desk()
-    assert of_kind(desk.gone(1), c.RequestSlots) == [c.RequestSlots(1)]
-    assert of_kind(desk.gone(2), c.RequestSlots) == [c.RequestSlots(1)]
+    assert of_kind(desk.gone(1), RequestSlots) == [RequestSlots(1)]
+    assert of_kind(desk.gone(2), RequestSlots) == [RequestSlots(1)]
 
 
 def test_when_all_that_live_share_a_domain_slots_are_asked_for_elsewhere() -> None:
     desk = _desk(domains="ababab")
     effects = desk.gone(2, 4, 6)
-    assert of_kind(effects, c.RequestSlots)[-1].avoid_domains == ("a",)
+    assert of_kind(effects, RequestSlots)[-1].avoid_domains == ("a",)
 
 
 def test_a_slot_that_was_asked_for_and_never_came_is_asked_for_again() -> None:
     desk = _desk(slots_wait_ms=2_000)
     desk.gone(1)
-    assert of_kind(desk.tick(1_800), c.RequestSlots) == []
-    assert of_kind(desk.tick(300), c.RequestSlots) == [c.RequestSlots(1)]
+    assert of_kind(desk.tick(1_800), RequestSlots) == []
+    assert of_kind(desk.tick(300), RequestSlots) == [RequestSlots(1)]
 
 
 def test_a_slot_that_cannot_be_started_is_asked_for_again_at_a_tick() -> None:
     desk = _desk()
     desk.gone(1)
-    assert of_kind(desk.do(c.SlotRefused("no core is free")), c.Alarm)
-    assert of_kind(desk.tick(100), c.RequestSlots) == [c.RequestSlots(1)]
+    assert of_kind(desk.do(SlotRefused("no core is free")), Alarm)
+    assert of_kind(desk.tick(100), RequestSlots) == [RequestSlots(1)]
 
 
 def test_whoever_cannot_start_slots_is_asked_less_and_less_and_says_why_at_the_end() -> None:
     desk = Desk(chain_plan(1), Options(slots_wait_ms=30_000))
     effects = desk.begin(1)
     asked = alarms = 0
-    ended: list[c.JobFailed] = []
+    ended: list[JobFailed] = []
     for _ in range(400):
-        for _ in of_kind(effects, c.RequestSlots):
+        for _ in of_kind(effects, RequestSlots):
             asked += 1
-            alarms += len(of_kind(desk.do(c.SlotRefused("Error from python worker: no module")), c.Alarm))
+            alarms += len(of_kind(desk.do(SlotRefused("Error from python worker: no module")), Alarm))
         effects = desk.tick(100)
-        ended += of_kind(effects, c.JobFailed)
+        ended += of_kind(effects, JobFailed)
     assert 15 < asked < 40
     assert alarms < 7
     assert "no module" in ended[0].reason
@@ -197,9 +198,9 @@ def test_the_view_that_names_a_successor_lets_no_keeper_of_the_dead_incarnation_
     new.is_mute = True
     desk.tick(100)
     assert desk.of(2).keepers == (old, 9)
-    said = c.Received(new.slot, new.status())
+    said = Received(new.slot, new.status())
     desk.slots[sink.slot].is_mute = desk.slots[sink.slot].is_deaf = True
-    desk.do(said, c.SlotGone(sink.slot, "killed"))  # the new one is ready, and may be dead already
+    desk.do(said, SlotGone(sink.slot, "killed"))  # the new one is ready, and may be dead already
     assert desk.of(2).slot == old
     assert desk.of(2).keepers == (old, 9)
     new.is_mute = False
@@ -232,8 +233,8 @@ def test_a_job_without_slots_fails_when_none_comes_in_time() -> None:
     desk.form("ab", slots=2)
     desk.gone(1, 2)
     effects = desk.tick(3_500)
-    assert of_kind(effects, c.SlotsRefused)[0].got == 0
-    assert of_kind(effects, c.JobFailed)
+    assert of_kind(effects, SlotsRefused)[0].got == 0
+    assert of_kind(effects, JobFailed)
 
 
 def test_too_few_slots_after_failures_host_several_tasks() -> None:
@@ -276,7 +277,7 @@ def test_a_lost_log_begins_a_generation_in_which_everybody_starts_at_the_checkpo
         assert placement.incarnation == desk.number
         assert placement.is_fresh
         assert placement.restore == 1
-    (alarm,) = of_kind(effects, c.Alarm)
+    (alarm,) = of_kind(effects, Alarm)
     assert dict(alarm.fields) == {
         "task": "map/1",
         "channel": desk.plan.outputs[3][0].id,
@@ -330,7 +331,7 @@ def test_a_failure_during_the_rollback_is_an_ordinary_one_of_the_new_generation(
 
 def test_rollbacks_without_a_completed_checkpoint_come_to_an_end() -> None:
     desk = _desk(failures_per_epoch_max=3)
-    effects: tuple[c.Effect, ...] = ()
+    effects: tuple[Effect, ...] = ()
     for _ in range(4):
         effects = desk.lose_log(0)
-    assert "4 rollbacks without a completed checkpoint" in of_kind(effects, c.JobFailed)[0].reason
+    assert "4 rollbacks without a completed checkpoint" in of_kind(effects, JobFailed)[0].reason

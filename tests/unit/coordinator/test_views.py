@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clonos.core.checkpoint.checkpoint_metadata import metadata_of_start
+from clonos.core.coordinator.placement import Seats
+from clonos.core.coordinator.view_machine import Change, Form, RollBack, Standing, Unformed, step
 from clonos.core.model.ids import SlotId, TaskId
-from clonos.core.placement import Seats
-from clonos.core.views import Change, Form, RollBack, Standing, Unformed, step
 from clonos.core.wire.control_messages import View
 from tests.unit.coordinator.desk import chain_plan
 

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from clonos.core.coordination import Fault, JobFailed
+from clonos.core.coordinator.coordinator_effects import Fault, JobFailed
 from clonos.core.model.errors import ClonosError
 from tests.tidy.error_classes import error_classes
 

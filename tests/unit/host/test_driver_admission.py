@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_events import Begin, Received
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire.channel_messages import Batch
@@ -38,7 +38,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     birth = SlotBirth("", b"", "", b"", str(tmp_path), Binding(folder="ipc"))
     plan = DriverPlan(
         image=small_image(),
-        begin=c.Begin(1, "job-1"),
+        begin=Begin(1, "job-1"),
         store=CheckpointStore(str(tmp_path)),
         birth=birth,
         binding=Binding(folder=str(tmp_path)),
@@ -78,5 +78,5 @@ def test_what_slots_tell_a_coordinator_is_let_through(driver: Driver) -> None:
     driver.on_message(SlotId(7), Logged(SlotId(7), 10, "clonos.job", "a line"), b"")
     driver.on_message(SlotId(7), Warned(SlotId(7), "a warning", ()), b"")
     (event,) = driver._events
-    assert isinstance(event, c.Received)
+    assert isinstance(event, Received)
     assert event.message == status

@@ -13,7 +13,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, values
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_events import Begin, SlotGone
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
@@ -50,7 +50,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     tmp_path.chmod(0o700)
     plan = DriverPlan(
         image=graph.compile(Options(), parallelism=1),
-        begin=c.Begin(1, "job"),
+        begin=Begin(1, "job"),
         store=CheckpointStore(str(tmp_path / "store")),
         birth=SlotBirth("", b"", "", b"", "", Binding(folder="ipc")),
         binding=Binding(folder=str(tmp_path)),
@@ -130,7 +130,7 @@ def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> N
     assert len(peer.connections) == 1
     driver._take_end(SlotEnded(order.number, "killed"))
     assert not peer.connections
-    assert isinstance(driver._events[-1], c.SlotGone)
+    assert isinstance(driver._events[-1], SlotGone)
 
 
 def test_unknown_keys_may_connect_only_while_a_slot_is_awaited(driver: Driver) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from clonos.core import coordination as c
+from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
+from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.options import Options
 from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES
 from clonos_chaos.sim_coordinator import SimCoordinator
@@ -26,9 +27,9 @@ class ResumingWorld(World):
         """Some slot has said so."""
         return any("above its soft limit" in text for text, _ in self.warnings)
 
-    def end(self, ending: c.JobDone | c.JobFailed) -> None:
+    def end(self, ending: JobDone | JobFailed) -> None:
         """Not the end, where the user can help."""
-        if isinstance(ending, c.JobFailed) and "LimitExceeded" in ending.reason and not self.failure:
+        if isinstance(ending, JobFailed) and "LimitExceeded" in ending.reason and not self.failure:
             self.failure = ending.reason
             self.clock.at(
                 self.clock.now_ns, self._resume if self.chain else super().end, *(() if self.chain else [ending])
@@ -48,5 +49,5 @@ class ResumingWorld(World):
             self.add_slot()
         resume = self.chain[max(self.chain)]
         self.note(f"the user resumes from checkpoint {resume.checkpoint}")
-        self.coordinator.handle(c.Begin(self.store_term, "fuzz", self.slots_needed, resume))
+        self.coordinator.handle(Begin(self.store_term, "fuzz", self.slots_needed, resume))
         self.coordinator._tick()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from clonos.core.coordinator.placement import Seats, Wishes
 from clonos.core.model.ids import SlotId
 from clonos.core.model.plan import Partitioning, Plan
-from clonos.core.placement import Seats, Wishes
 
 
 def what_is_not_survived(

@@ -9,14 +9,23 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from clonos.core import checkpoints, liveness, recoveries, views
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
-from clonos.core.coordination import Effect, Ending, JobDone, JobFailed, Milestone, ReleaseSlot, Send, Told
-from clonos.core.ledger import NOBODY, Ledger
+from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
+from clonos.core.coordinator.checkpoint_ledger import NOBODY, Ledger
+from clonos.core.coordinator.coordinator_effects import (
+    Effect,
+    Ending,
+    JobDone,
+    JobFailed,
+    Milestone,
+    ReleaseSlot,
+    Send,
+    Told,
+)
+from clonos.core.coordinator.placement import Seats, wishes_of
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.placement import Seats, wishes_of
 from clonos.core.wire.control_messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 
 RECOVERIES_MAX = 1_000
@@ -80,7 +89,7 @@ class CoordinatorState:
 
     def __init__(self, plan: Plan, options: Options) -> None:
         self.plan, self.options = plan, options
-        self.limits = liveness.Limits.of(options)
+        self.limits = failure_detector.Limits.of(options)
         self.wishes = wishes_of(plan, options.standbys, options.keepers)
         self.effects: list[Effect] = []
         self.phase: Phase = Idle()
@@ -88,14 +97,14 @@ class CoordinatorState:
         self.versions: dict[str, str] = {}
         self.can_spread = True
         self.now_ns = 0  # wall clock, for the timeline only
-        self.clock = liveness.WakingClock()
+        self.clock = failure_detector.WakingClock()
         # slots
         self.addresses: dict[SlotId, SlotAddress] = {}  # of the living ones
         self.registers: dict[SlotId, Register] = {}
         self.statuses: dict[SlotId, SlotStatus] = {}
         self.last_statuses: tuple[SlotStatus, ...] = ()  # of the slots that lived when the job ended
-        self.lives: dict[SlotId, liveness.Life] = {}
-        self.quarrels = liveness.Quarrels()
+        self.lives: dict[SlotId, failure_detector.Life] = {}
+        self.quarrels = failure_detector.Quarrels()
         self.slots_needed = 0
         self.slots_requested = 0  # and not here yet
         self.requested_ns = 0
@@ -104,7 +113,7 @@ class CoordinatorState:
         self.refusal = ""
         self.homeless_ns = -1  # since when there has been a task without a slot
         # views
-        self.views: views.State = views.Unformed(0, "")
+        self.views: view_machine.State = view_machine.Unformed(0, "")
         self.seats: tuple[Seats, ...] = ()  # by the view that stands
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view that stands
         self.behind_view: dict[SlotId, None] = {}
@@ -118,7 +127,7 @@ class CoordinatorState:
         # checkpoints
         start = metadata_of_start(plan, "", 0)
         nobody = (NOBODY,) * len(plan.tasks)
-        self.checkpoints: checkpoints.State = checkpoints.Collecting(
+        self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
             Ledger(plan, 0, 1, nobody, CheckpointId(0), (), {}, start, start, ())
         )
         self.due_ns = 0
@@ -129,11 +138,11 @@ class CoordinatorState:
         # tasks
         self.phases: dict[TaskId, str] = {}
         self.unsettled: dict[TaskId, None] = {}  # neither live nor final
-        self.records: dict[TaskId, recoveries.Record] = {}
+        self.records: dict[TaskId, failure_policy.Record] = {}
         self.rollbacks = 0  # since the last completed checkpoint
         self.backlogs: dict[TaskId, deque[int]] = {}  # what live tasks reported last
-        self.open_recoveries: dict[TaskId, recoveries.Recovery] = {}
-        self.recoveries: list[recoveries.Recovery] = []
+        self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
+        self.recoveries: list[failure_policy.Recovery] = []
         self.said: dict[str, str] = {}  # alarms about the placement, so that each is told once
 
     # ------------------------------------------------------------------ short names
@@ -161,7 +170,7 @@ class CoordinatorState:
     @property
     def view(self) -> View:
         """The view that stands; only after there is one."""
-        assert isinstance(self.views, views.Standing), self.views
+        assert isinstance(self.views, view_machine.Standing), self.views
         return self.views.view
 
     def domains(self) -> dict[SlotId, str]:
@@ -192,7 +201,7 @@ class CoordinatorState:
 
     def release(self, slot: SlotId, reason: str) -> None:
         """Ends a slot, for good."""
-        self.lives[slot] = liveness.step(self.lives[slot], liveness.Ended(reason))
+        self.lives[slot] = failure_detector.step(self.lives[slot], failure_detector.Ended(reason))
         self.forget_slot(slot)
         self.emit(Send(slot, Release(slot, reason)), ReleaseSlot(slot, reason))
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.coordinator.placement import Seats
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
-from clonos.core.placement import Seats
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 # ------------------------------------------------------------------ states

@@ -17,18 +17,7 @@ from operator import is_
 from typing import Any
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, parts_by_vertex
-from clonos.core.coordination import (
-    Alarm,
-    CommitOutput,
-    DeleteObjects,
-    Fault,
-    JobFailed,
-    OutputCommitFailed,
-    OutputCommitted,
-    StoodDown,
-    WriteMetadata,
-)
-from clonos.core.ledger import (
+from clonos.core.coordinator.checkpoint_ledger import (
     NOBODY,
     Ledger,
     Pending,
@@ -38,6 +27,16 @@ from clonos.core.ledger import (
     with_acknowledgement,
     without_pending,
 )
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    CommitOutput,
+    DeleteObjects,
+    Fault,
+    JobFailed,
+    StoodDown,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.wire.control_messages import Snapshotted

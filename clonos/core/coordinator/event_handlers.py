@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from clonos.core import checkpoints, liveness
-from clonos.core.coordination import (
-    Alarm,
-    Ending,
+from clonos.core.coordinator import checkpoint_machine, failure_detector
+from clonos.core.coordinator.coordinator_effects import Alarm, Ending, Send, StoodDown
+from clonos.core.coordinator.coordinator_events import (
     MetadataWritten,
     OutputCommitFailed,
     OutputCommitted,
     Received,
-    Send,
     SlotGone,
     SlotRefused,
     SlotUnreachable,
-    StoodDown,
     StopAsked,
     Ticked,
     WriteOutcome,
 )
-from clonos.core.coordinator_state import CoordinatorState, Replaced
-from clonos.core.forming import check_slots, refuse
-from clonos.core.liveness import NANOSECONDS
-from clonos.core.model.ids import COORDINATOR, FENCED, ViewNumber, term_of
-from clonos.core.placement import NOWHERE
-from clonos.core.succession import (
+from clonos.core.coordinator.coordinator_state import CoordinatorState, Replaced
+from clonos.core.coordinator.failover import (
     advance_checkpoints,
     end_recoveries,
     fall,
@@ -36,6 +29,10 @@ from clonos.core.succession import (
     request_missing,
     update_life,
 )
+from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.placement import NOWHERE
+from clonos.core.coordinator.startup import check_slots, refuse
+from clonos.core.model.ids import COORDINATOR, FENCED, ViewNumber, term_of
 from clonos.core.wire.control_messages import Accusation, Hold, Release, SlotStatus, Snapshotted, Trigger, View
 from clonos.core.wire.recovery_messages import Approaching, LogLost, Noted, TaskFailed
 
@@ -91,7 +88,7 @@ def take_snapshot(state: CoordinatorState, event: Received) -> None:
     assert isinstance(message, Snapshotted)
     is_possible = message.checkpoint <= state.ledger.highest + NUMBERS_AHEAD_MAX
     if is_possible and 0 <= message.task < len(state.plan.tasks):
-        advance_checkpoints(state, checkpoints.Acknowledged(message))
+        advance_checkpoints(state, checkpoint_machine.Acknowledged(message))
 
 
 def take_lost(state: CoordinatorState, event: Received) -> None:
@@ -140,13 +137,13 @@ def take_accusation(state: CoordinatorState, event: Received) -> None:
         return
     state.quarrels = state.quarrels.accuse(event.slot, message.accused, state.awake_ns)
     if message.is_gone:
-        update_life(state, message.accused, liveness.Broke(state.awake_ns, event.slot))
+        update_life(state, message.accused, failure_detector.Broke(state.awake_ns, event.slot))
 
 
 def dismiss(state: CoordinatorState, event: Received) -> None:
     """A slot that was replaced, or that nobody knows, still speaks: it ends. Repeated whenever it speaks."""
     life = state.lives.get(event.slot)
-    reason = life.reason if isinstance(life, liveness.Gone) else "this job does not know it"
+    reason = life.reason if isinstance(life, failure_detector.Gone) else "this job does not know it"
     state.emit(Send(event.slot, Release(event.slot, reason)))
 
 
@@ -156,16 +153,16 @@ def dismiss(state: CoordinatorState, event: Received) -> None:
 def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
     """The process has ended, for certain."""
     if event.slot in state.addresses:
-        update_life(state, event.slot, liveness.Ended(event.reason), is_certain=True)
+        update_life(state, event.slot, failure_detector.Ended(event.reason), is_certain=True)
     elif event.slot not in state.lives:  # ended before it had registered
-        state.lives[event.slot] = liveness.Gone(event.reason)
+        state.lives[event.slot] = failure_detector.Gone(event.reason)
         state.slots_requested = max(0, state.slots_requested - 1)
 
 
 def doubt_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
     """The coordinator's own connection broke."""
     if event.slot in state.addresses:
-        update_life(state, event.slot, liveness.Broke(state.awake_ns, COORDINATOR))
+        update_life(state, event.slot, failure_detector.Broke(state.awake_ns, COORDINATOR))
 
 
 def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
@@ -184,13 +181,13 @@ def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
 def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
     """What became of a checkpoint's metadata."""
     if event.outcome is WriteOutcome.DURABLE:
-        advance_checkpoints(state, checkpoints.Durable(event.checkpoint))
+        advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
     elif event.outcome is WriteOutcome.TAKEN:
-        advance_checkpoints(state, checkpoints.Taken(event.checkpoint))
+        advance_checkpoints(state, checkpoint_machine.Taken(event.checkpoint))
         if any(isinstance(effect, StoodDown) for effect in state.effects):
             state.phase = Replaced()
     else:
-        advance_checkpoints(state, checkpoints.WriteFailed(event.checkpoint, event.text, state.awake_ns))
+        advance_checkpoints(state, checkpoint_machine.WriteFailed(event.checkpoint, event.text, state.awake_ns))
 
 
 def take_commit(state: CoordinatorState, event: OutputCommitted) -> None:
@@ -200,7 +197,7 @@ def take_commit(state: CoordinatorState, event: OutputCommitted) -> None:
 
 def take_commit_failure(state: CoordinatorState, event: OutputCommitFailed) -> None:
     """A checkpoint's output is not visible yet."""
-    advance_checkpoints(state, checkpoints.CommitFailed(event, state.awake_ns))
+    advance_checkpoints(state, checkpoint_machine.CommitFailed(event, state.awake_ns))
 
 
 # ------------------------------------------------------------------ the user
@@ -225,7 +222,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     check_slots(state)
     _settle_quarrels(state)
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoints.Passed(state.awake_ns, timeout_ns))
+    advance_checkpoints(state, checkpoint_machine.Passed(state.awake_ns, timeout_ns))
     if not state.is_running:
         return
     has_begun = _begin_checkpoint_if_due(state)
@@ -239,7 +236,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
 def tick_closing(state: CoordinatorState, _event: Ticked) -> None:
     """A heartbeat while only the last output has to be committed."""
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoints.Passed(state.awake_ns, timeout_ns))
+    advance_checkpoints(state, checkpoint_machine.Passed(state.awake_ns, timeout_ns))
 
 
 def _settle_quarrels(state: CoordinatorState) -> None:
@@ -249,7 +246,7 @@ def _settle_quarrels(state: CoordinatorState) -> None:
     loser = state.quarrels.loser(state.limits)
     if loser is not None:
         reason = "it and a peer cannot reach each other, though the coordinator reaches both"
-        update_life(state, loser, liveness.Ended(reason))
+        update_life(state, loser, failure_detector.Ended(reason))
 
 
 def _ask_for_slots_again(state: CoordinatorState) -> None:
@@ -288,7 +285,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
         state.emit(Alarm(f"above a soft limit: slots {slots}. Sources pause, a checkpoint is taken"))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
-    advance_checkpoints(state, checkpoints.Due(state.awake_ns, state.is_draining))
+    advance_checkpoints(state, checkpoint_machine.Due(state.awake_ns, state.is_draining))
     if state.ledger.highest == highest:
         return False
     if state.is_draining:
@@ -344,7 +341,7 @@ REPEAT = _repeat
 
 def finish_if_done(state: CoordinatorState) -> None:
     """When the last checkpoint is complete and its output is committed, the job is done."""
-    if not isinstance(state.checkpoints, checkpoints.Collecting):
+    if not isinstance(state.checkpoints, checkpoint_machine.Collecting):
         return
     completed = state.checkpoints.ledger.completed
     if completed.checkpoint > 0 and completed.is_final:

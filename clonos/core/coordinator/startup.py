@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clonos.core import checkpoints, liveness, views
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
-from clonos.core.coordination import (
+from clonos.core.coordinator import checkpoint_machine, failure_detector, view_machine
+from clonos.core.coordinator.checkpoint_ledger import NOBODY, Ledger
+from clonos.core.coordinator.coordinator_effects import (
     Alarm,
-    Begin,
     CommitOutput,
     Ending,
     Fault,
     JobFailed,
-    Received,
     ReleaseSlot,
     RequestSlots,
     Send,
     SlotsRefused,
-    StopAsked,
-    Ticked,
 )
-from clonos.core.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
-from clonos.core.ledger import NOBODY, Ledger
-from clonos.core.liveness import NANOSECONDS
+from clonos.core.coordinator.coordinator_events import Begin, Received, StopAsked, Ticked
+from clonos.core.coordinator.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
+from clonos.core.coordinator.failover import fall, install_view, note_progress, request_missing, seats_for, update_life
+from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.placement import NO_SEATS, Readiness, place
 from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
-from clonos.core.placement import NO_SEATS, Readiness, place
 from clonos.core.slot.authorization import fits
-from clonos.core.succession import (
-    fall,
-    install_view,
-    note_progress,
-    request_missing,
-    seats_for,
-    update_life,
-)
 from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
@@ -59,11 +49,11 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     nobody = (NOBODY,) * len(plan.tasks)
     highest = completed.highest_checkpoint
     ledger = Ledger(plan, event.term, generation, nobody, highest, (), {}, completed, completed, ())
-    state.checkpoints = checkpoints.Collecting(ledger)
-    state.views = views.Unformed(event.term, event.job_id)
+    state.checkpoints = checkpoint_machine.Collecting(ledger)
+    state.views = view_machine.Unformed(event.term, event.job_id)
     parts = parts_by_vertex(plan, completed)
     if parts:  # it is not known whether the dead coordinator has committed them: a repeat is harmless
-        state.checkpoints = checkpoints.Publishing(ledger, 1, -1)
+        state.checkpoints = checkpoint_machine.Publishing(ledger, 1, -1)
         state.emit(CommitOutput(completed.checkpoint, parts))
     if completed.checkpoint > 0 and completed.is_final:
         state.phase = Closing()
@@ -99,13 +89,13 @@ def register(state: CoordinatorState, event: Received) -> None:
     if reason:
         state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
-        state.lives[message.slot] = liveness.Gone(reason)
+        state.lives[message.slot] = failure_detector.Gone(reason)
         if isinstance(state.phase, Forming):  # the others will have it too
             state.fail(JobFailed(Fault.ENVIRONMENT, reason))
         return
     state.slots_requested = max(0, state.slots_requested - 1)
     state.refusals = 0
-    state.lives[message.slot] = liveness.Alive(state.awake_ns)
+    state.lives[message.slot] = failure_detector.Alive(state.awake_ns)
     state.registers[message.slot] = message
     state.addresses[message.slot] = SlotAddress(
         message.slot, message.domain, message.data_address, message.control_address, message.public_key
@@ -186,7 +176,7 @@ def _form(state: CoordinatorState) -> None:
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
-    install_view(state, views.Form(state.ledger.generation, state.completed, seats, addresses))
+    install_view(state, view_machine.Form(state.ledger.generation, state.completed, seats, addresses))
 
 
 def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
@@ -224,11 +214,11 @@ def refuse(state: CoordinatorState, got: int) -> None:
 
 def check_slots(state: CoordinatorState) -> None:
     """Leases by the clock. In the usual case one comparison a slot."""
-    passed = liveness.Passed(state.awake_ns, state.limits)
+    passed = failure_detector.Passed(state.awake_ns, state.limits)
     horizon_ns = state.awake_ns - state.limits.lease_ns
     for slot in list(state.addresses):
         life = state.lives[slot]
-        if not isinstance(life, liveness.Alive) or life.heard_ns <= horizon_ns:
+        if not isinstance(life, failure_detector.Alive) or life.heard_ns <= horizon_ns:
             update_life(state, slot, passed)
 
 
@@ -255,7 +245,7 @@ def hear_view(state: CoordinatorState, event: Received) -> None:
 
 def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
     state.addresses[address.slot] = address
-    state.lives[address.slot] = liveness.Alive(state.awake_ns)
+    state.lives[address.slot] = failure_detector.Alive(state.awake_ns)
 
 
 def hear_status(state: CoordinatorState, event: Received) -> None:
@@ -303,7 +293,7 @@ def _inherit(state: CoordinatorState, heard: View) -> None:
         if placement.slot not in state.addresses
         or (placement.slot, placement.task, placement.incarnation) not in hosting
     ]
-    state.views = views.Unformed(state.term, state.job_id, heard)
+    state.views = view_machine.Unformed(state.term, state.job_id, heard)
     ledger = replace(
         state.ledger, generation=heard.generation, incarnations=tuple(p.incarnation for p in heard.placements)
     )
@@ -319,5 +309,5 @@ def _inherit(state: CoordinatorState, heard: View) -> None:
     domains = state.domains()
     seats = seats_for(state, heard, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
-    install_view(state, views.Change(dict(state.fallen), state.completed, seats, addresses))
+    install_view(state, view_machine.Change(dict(state.fallen), state.completed, seats, addresses))
     request_missing(state)

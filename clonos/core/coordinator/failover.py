@@ -10,14 +10,22 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from clonos.core import checkpoints, liveness, recoveries, views
-from clonos.core.coordination import Alarm, Fault, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
-from clonos.core.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
-from clonos.core.domains import depth_problem, what_is_not_survived
-from clonos.core.ledger import NOBODY
-from clonos.core.liveness import NANOSECONDS
+from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
+from clonos.core.coordinator.checkpoint_ledger import NOBODY
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    Fault,
+    JobFailed,
+    Milestone,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+)
+from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
+from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.placement import NOWHERE, Readiness, Seats, is_settled, place
+from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
-from clonos.core.placement import NOWHERE, Readiness, Seats, is_settled, place
 from clonos.core.wire.control_messages import TaskStatus, View
 from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
 
@@ -27,11 +35,11 @@ REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
 # ------------------------------------------------------------------ failures
 
 
-def update_life(state: CoordinatorState, slot: SlotId, event: liveness.Event, is_certain: bool = False) -> None:
+def update_life(state: CoordinatorState, slot: SlotId, event: failure_detector.Event, is_certain: bool = False) -> None:
     """One step of a slot's life; if it ends with that, its tasks fall. ``is_certain``: the process has ended."""
     before = state.lives[slot]
-    after = state.lives[slot] = liveness.step(before, event)
-    if isinstance(after, liveness.Gone) and not isinstance(before, liveness.Gone):
+    after = state.lives[slot] = failure_detector.step(before, event)
+    if isinstance(after, failure_detector.Gone) and not isinstance(before, failure_detector.Gone):
         _lose_slot(state, slot, after.reason, is_certain)
 
 
@@ -55,15 +63,15 @@ def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
             continue
         name, was_live = state.plan.task_name(task), state.phases.get(task) == "live"
         dead = state.ledger.incarnations[task]
-        event = recoveries.ProcessDied(name, dead, was_live, reason, state.options.failures_per_epoch_max)
+        event = failure_policy.ProcessDied(name, dead, was_live, reason, state.options.failures_per_epoch_max)
         _judge(state, task, event, reason)
 
 
 def note_approach(state: CoordinatorState, message: Approaching) -> None:
     """What a cautious incarnation takes next is known: if it dies now, it may be of that."""
-    event = recoveries.Approached(message.incarnation, message.channel, message.first_seq)
-    record = state.records.get(message.task, recoveries.Record())
-    state.records[message.task], _ = recoveries.step(record, event)
+    event = failure_policy.Approached(message.incarnation, message.channel, message.first_seq)
+    record = state.records.get(message.task, failure_policy.Record())
+    state.records[message.task], _ = failure_policy.step(record, event)
 
 
 def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
@@ -73,7 +81,7 @@ def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
     if failed.is_unrestorable and _leave_to_standby(state, failed):
         fall(state, (failed.task,), f"its state could not be read: {failed.error}")
         return
-    event = recoveries.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
+    event = failure_policy.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
     _judge(state, failed.task, event, f"it raised {failed.error}")
 
 
@@ -95,15 +103,15 @@ def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
 
 
 def _judge(
-    state: CoordinatorState, task: TaskId, event: recoveries.ProcessDied | recoveries.Raised, cause: str
+    state: CoordinatorState, task: TaskId, event: failure_policy.ProcessDied | failure_policy.Raised, cause: str
 ) -> None:
     dead = state.ledger.incarnations[task]
-    record, verdict = recoveries.step(state.records.get(task, recoveries.Record()), event)
+    record, verdict = failure_policy.step(state.records.get(task, failure_policy.Record()), event)
     state.records[task] = record
-    advance_checkpoints(state, checkpoints.Died((task,)))
+    advance_checkpoints(state, checkpoint_machine.Died((task,)))
     state.tell(Milestone.DETECTED, task, dead, cause)
     reached = ((Milestone.DETECTED, state.now_ns),)
-    _note_recovery(state, recoveries.Recovery(task, dead, cause, NOBODY, reached, _backlog_before(state, task)))
+    _note_recovery(state, failure_policy.Recovery(task, dead, cause, NOBODY, reached, _backlog_before(state, task)))
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
@@ -159,11 +167,11 @@ def request_missing(state: CoordinatorState) -> None:
 # ------------------------------------------------------------------ checkpoints
 
 
-def advance_checkpoints(state: CoordinatorState, event: checkpoints.Event) -> None:
+def advance_checkpoints(state: CoordinatorState, event: checkpoint_machine.Event) -> None:
     """One step of the checkpoints' table, and what it asks for."""
-    state.checkpoints, effects = checkpoints.step(state.checkpoints, event)
+    state.checkpoints, effects = checkpoint_machine.step(state.checkpoints, event)
     for effect in effects:
-        if isinstance(effect, checkpoints.Complete):
+        if isinstance(effect, checkpoint_machine.Complete):
             _announce(state)
         elif isinstance(effect, JobFailed):
             state.fail(effect)
@@ -181,8 +189,8 @@ def _announce(state: CoordinatorState) -> None:
     state.is_mending_due |= not state.is_mended  # standbys have something new to reach
 
 
-def _next_epoch(record: recoveries.Record) -> recoveries.Record:
-    return recoveries.step(record, recoveries.EpochOver())[0]
+def _next_epoch(record: failure_policy.Record) -> failure_policy.Record:
+    return failure_policy.step(record, failure_policy.EpochOver())[0]
 
 
 # ------------------------------------------------------------------ views
@@ -194,14 +202,14 @@ def _issue(state: CoordinatorState) -> None:
     seats = seats_for(state, view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     if state.is_rollback_due:
-        event: views.Event = views.RollBack(state.completed, seats, addresses)
+        event: view_machine.Event = view_machine.RollBack(state.completed, seats, addresses)
     else:
         housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot == NOWHERE != seats[t].slot]
         reborn = {**dict.fromkeys(housed, False), **state.fallen}
         if not reborn and addresses == view.slots and seats == state.seats:
             state.is_mending_due = False
             return
-        event = views.Change(reborn, state.completed, seats, addresses)
+        event = view_machine.Change(reborn, state.completed, seats, addresses)
         _warn_of_lost_keepers(state, view, [task for task in state.fallen if task in state.plan.kept])
     install_view(state, event)
 
@@ -229,10 +237,10 @@ def _wait(_state: CoordinatorState) -> None:
 
 
 GATE: dict[type, Callable[[CoordinatorState], None]] = {
-    checkpoints.Collecting: _issue,
-    checkpoints.Committing: _wait,
-    checkpoints.Publishing: _issue,
-    checkpoints.Deposed: _wait,
+    checkpoint_machine.Collecting: _issue,
+    checkpoint_machine.Committing: _wait,
+    checkpoint_machine.Publishing: _issue,
+    checkpoint_machine.Deposed: _wait,
 }
 """Whether the next view may be issued, by the state of the checkpoints."""
 
@@ -259,13 +267,13 @@ def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -
     return place(state.wishes, domains, seats, ready, state.hosts())
 
 
-def install_view(state: CoordinatorState, event: views.Event) -> None:
+def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     """Takes the next view over and sends it to every slot."""
-    state.views = views.step(state.views, event)
+    state.views = view_machine.step(state.views, event)
     view = state.view
     began = [p for p in view.placements if int(p.incarnation) == view.number]
     incarnations = tuple(Incarnation(p.incarnation if p.slot != NOWHERE else NOBODY) for p in view.placements)
-    advance_checkpoints(state, checkpoints.Renewed(view.generation, incarnations))
+    advance_checkpoints(state, checkpoint_machine.Renewed(view.generation, incarnations))
     state.hosted = {}
     for placement in view.placements:
         state.hosted.setdefault(placement.slot, []).append(placement.task)
@@ -273,7 +281,7 @@ def install_view(state: CoordinatorState, event: views.Event) -> None:
         state.phases[placement.task] = "recovering" if placement.slot != NOWHERE else "waiting"
         state.unsettled[placement.task] = None
         if placement.slot != NOWHERE:
-            _note_successor(state, placement.task, isinstance(event, views.RollBack))
+            _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
     state.fallen, state.is_rollback_due, state.is_mending_due = {}, False, False
     if NOWHERE not in state.hosted:
         state.homeless_ns = -1
@@ -302,7 +310,7 @@ def _say(state: CoordinatorState, subject: str, text: str) -> None:
 # ------------------------------------------------------------------ timeline
 
 
-def _note_recovery(state: CoordinatorState, recovery: recoveries.Recovery) -> None:
+def _note_recovery(state: CoordinatorState, recovery: failure_policy.Recovery) -> None:
     if recovery.task in state.open_recoveries:  # fell again before it had caught up
         _close_recovery(state, recovery.task)
     state.open_recoveries[recovery.task] = recovery
@@ -326,8 +334,8 @@ def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) ->
     if recovery is None:
         if not is_rollback:
             return  # the job starts, or a task that has waited gets its slot
-        recovery = recoveries.Recovery(task, NOBODY, "rollback", NOBODY, (), _backlog_before(state, task))
-    reached, _ = recoveries.reach(recovery, (Milestone.VIEW,), state.now_ns)
+        recovery = failure_policy.Recovery(task, NOBODY, "rollback", NOBODY, (), _backlog_before(state, task))
+    reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
     state.tell(Milestone.VIEW, task, incarnation, recovery.cause)
 
@@ -338,7 +346,7 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
     if not state.is_current(task, status.incarnation):
         return
     state.phases[task] = status.phase
-    if status.phase in recoveries.SETTLED_PHASES:
+    if status.phase in failure_policy.SETTLED_PHASES:
         state.unsettled.pop(task, None)
     recovery = state.open_recoveries.get(task)
     if recovery is None:
@@ -346,12 +354,12 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
         return
     if recovery.incarnation != status.incarnation:
         return
-    _reach(state, recovery, recoveries.milestones_of(status, recovery.backlog_before))
+    _reach(state, recovery, failure_policy.milestones_of(status, recovery.backlog_before))
 
 
-def _reach(state: CoordinatorState, recovery: recoveries.Recovery, milestones: tuple[Milestone, ...]) -> None:
+def _reach(state: CoordinatorState, recovery: failure_policy.Recovery, milestones: tuple[Milestone, ...]) -> None:
     task = recovery.task
-    state.open_recoveries[task], news = recoveries.reach(recovery, milestones, state.now_ns)
+    state.open_recoveries[task], news = failure_policy.reach(recovery, milestones, state.now_ns)
     for milestone in news:
         state.tell(milestone, task, recovery.incarnation, recovery.cause)
     if state.open_recoveries[task].is_over:
@@ -366,10 +374,10 @@ def end_recoveries(state: CoordinatorState) -> None:
 
 
 def _note_backlog(state: CoordinatorState, status: TaskStatus) -> None:
-    backlog = recoveries.backlog_of(status)
-    if backlog is None or status.phase not in recoveries.SETTLED_PHASES:
+    backlog = failure_policy.backlog_of(status)
+    if backlog is None or status.phase not in failure_policy.SETTLED_PHASES:
         return
     backlogs = state.backlogs.get(status.task)
     if backlogs is None:
-        backlogs = state.backlogs[status.task] = deque(maxlen=recoveries.BACKLOGS_REMEMBERED)
+        backlogs = state.backlogs[status.task] = deque(maxlen=failure_policy.BACKLOGS_REMEMBERED)
     backlogs.append(backlog)

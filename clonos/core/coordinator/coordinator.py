@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
-from clonos.core import forming, liveness, running
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordination import (
+from clonos.core.coordinator import event_handlers, failure_detector, startup
+from clonos.core.coordinator.coordinator_effects import Effect
+from clonos.core.coordinator.coordinator_events import (
     Begin,
     CoordinatorMessage,
-    Effect,
     Event,
     MetadataWritten,
     OutputCommitFailed,
@@ -29,7 +29,7 @@ from clonos.core.coordination import (
     StopAsked,
     Ticked,
 )
-from clonos.core.coordinator_state import (
+from clonos.core.coordinator.coordinator_state import (
     Closing,
     CoordinatorState,
     Forming,
@@ -39,13 +39,13 @@ from clonos.core.coordinator_state import (
     Replaced,
     Running,
 )
+from clonos.core.coordinator.failure_policy import Recovery
+from clonos.core.coordinator.view_machine import Standing
 from clonos.core.model.errors import InternalError, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.recoveries import Recovery
 from clonos.core.slot.authorization import check_itself, check_life, sender_name
-from clonos.core.views import Standing
 from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
@@ -63,41 +63,41 @@ PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
 SETTLING = (Running, Closing)
 
 HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
-    (Idle, Begin): forming.begin,
+    (Idle, Begin): startup.begin,
     (Idle, Ticked): _stay,
     # Forming, and listening to the slots of an earlier coordinator
-    **{(phase, Register): forming.register for phase in (Forming, Listening, Running)},
-    **{(phase, SlotGone): running.lose_slot for phase in (Forming, Listening, Running)},
-    **{(phase, SlotUnreachable): running.doubt_slot for phase in (Forming, Listening, Running)},
-    **{(phase, SlotRefused): running.note_refusal for phase in (Forming, Listening, Running)},
-    **{(phase, StopAsked): forming.stop_early for phase in (Idle, Forming, Listening)},
-    (Forming, Ticked): forming.wait_for_slots,
+    **{(phase, Register): startup.register for phase in (Forming, Listening, Running)},
+    **{(phase, SlotGone): event_handlers.lose_slot for phase in (Forming, Listening, Running)},
+    **{(phase, SlotUnreachable): event_handlers.doubt_slot for phase in (Forming, Listening, Running)},
+    **{(phase, SlotRefused): event_handlers.note_refusal for phase in (Forming, Listening, Running)},
+    **{(phase, StopAsked): startup.stop_early for phase in (Idle, Forming, Listening)},
+    (Forming, Ticked): startup.wait_for_slots,
     **{(Forming, message): _stay for message in MESSAGES if message is not Register},
-    (Listening, View): forming.hear_view,
-    (Listening, SlotStatus): forming.hear_status,
-    (Listening, Ticked): forming.listen_on,
+    (Listening, View): startup.hear_view,
+    (Listening, SlotStatus): startup.hear_status,
+    (Listening, Ticked): startup.listen_on,
     **{(Listening, message): _stay for message in REPEATED},
     # Running
-    (Running, SlotStatus): running.take_status,
-    (Running, Snapshotted): running.take_snapshot,
-    (Running, LogLost): running.take_lost,
-    (Running, TaskFailed): running.take_failure,
-    (Running, Approaching): running.take_approach,
-    (Running, Accusation): running.take_accusation,
-    (Running, View): running.take_view,
-    (Running, StopAsked): running.stop,
-    (Running, Ticked): running.tick,
+    (Running, SlotStatus): event_handlers.take_status,
+    (Running, Snapshotted): event_handlers.take_snapshot,
+    (Running, LogLost): event_handlers.take_lost,
+    (Running, TaskFailed): event_handlers.take_failure,
+    (Running, Approaching): event_handlers.take_approach,
+    (Running, Accusation): event_handlers.take_accusation,
+    (Running, View): event_handlers.take_view,
+    (Running, StopAsked): event_handlers.stop,
+    (Running, Ticked): event_handlers.tick,
     # Outcomes of what a resume has asked for may come in each of these phases.
     **{
         (phase, event): handler
         for phase in (Forming, Listening, Running, Closing)
         for event, handler in (
-            (MetadataWritten, running.take_outcome),
-            (OutputCommitted, running.take_commit),
-            (OutputCommitFailed, running.take_commit_failure),
+            (MetadataWritten, event_handlers.take_outcome),
+            (OutputCommitted, event_handlers.take_commit),
+            (OutputCommitFailed, event_handlers.take_commit_failure),
         )
     },
-    (Closing, Ticked): running.tick_closing,
+    (Closing, Ticked): event_handlers.tick_closing,
     (Closing, StopAsked): _stay,
     **{(Closing, event): _stay for event in PROVIDER},
     # Over
@@ -125,7 +125,7 @@ class Coordinator:
                 state.clock = state.clock.tick(event.now_ns, state.limits.gap_ns_max)
             self._handle_one(state, event)
         if isinstance(state.phase, SETTLING):
-            running.settle(state, has_ticked)
+            event_handlers.settle(state, has_ticked)
         effects = state.effects
         if not effects:
             return ()
@@ -162,7 +162,7 @@ class Coordinator:
         """Hears a slot of this job; a stranger may register or, to a new coordinator, say what it has; else it goes."""
         slot = event.slot
         if slot in state.addresses:
-            state.lives[slot] = liveness.step(state.lives[slot], liveness.Heard(state.clock.awake_ns))
+            state.lives[slot] = failure_detector.step(state.lives[slot], failure_detector.Heard(state.clock.awake_ns))
             return True
         if isinstance(state.phase, Replaced):
             return False
@@ -171,7 +171,7 @@ class Coordinator:
             return True
         if isinstance(event.message, Register) and is_unknown and isinstance(state.phase, (Forming, Running)):
             return True
-        running.dismiss(state, event)
+        event_handlers.dismiss(state, event)
         return False
 
     # ------------------------------------------------------------------ for a status display

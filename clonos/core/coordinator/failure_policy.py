@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clonos.core.coordination import Fault, JobFailed, Milestone
+from clonos.core.coordinator.coordinator_effects import Fault, JobFailed, Milestone
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
