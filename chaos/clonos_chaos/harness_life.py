@@ -16,7 +16,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.ports.task_port import Activation, Command, Emission, Finished, TaskStopped
-from clonos.core.task import Task
+from clonos.core.task.task import Task
 
 
 @dataclass

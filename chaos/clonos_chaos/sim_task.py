@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from greenlet import getcurrent, greenlet
 
 from clonos.core.channel.output_budget import Room
-from clonos.core.failure_report import describe_failure
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, TaskStopped
-from clonos.core.task import Task
+from clonos.core.task.failure_report import describe_failure
+from clonos.core.task.task import Task
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

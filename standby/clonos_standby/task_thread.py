@@ -14,12 +14,12 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from clonos.core.channel.output_budget import Room
-from clonos.core.failure_report import describe_failure
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, Stopped, TaskStopped
 from clonos.core.slot.slot import Slot
-from clonos.core.task import Task
+from clonos.core.task.failure_report import describe_failure
+from clonos.core.task.task import Task
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.cost_clock import CostClock
 from clonos.io.entropy import random_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clonos.core.log import determinants as d
-from clonos.core.task_log import TaskLog
+from clonos.core.task.record_or_replay import TaskLog
 from clonos_chaos.aside_jobs import AsideJob
 from clonos_chaos.planting import Planting
 from clonos_chaos.world import World, WorldFailed

@@ -14,10 +14,10 @@ import pytest
 
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.source_journal import Journal
-from clonos.core.journal_reader import JournalReading
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import journal_of
 from clonos.core.slot.hosted_task import Hosted
+from clonos.core.task.journal_reader import JournalReading
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal as journal_head
 from clonos_chaos.planting import Planting

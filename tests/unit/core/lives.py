@@ -27,7 +27,7 @@ from clonos.core.ports.task_port import (
     TaskStopped,
     Triggered,
 )
-from clonos.core.task import Task
+from clonos.core.task.task import Task
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from tests.unit.core.telling_chain import TellingChain, TellingMirror
 

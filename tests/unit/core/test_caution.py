@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core import pace
-from clonos.core.pace import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
 from clonos.core.ports.task_port import Delivered
+from clonos.core.task import step_size
+from clonos.core.task.step_size import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
 from tests.unit.core.lives import Start, barrier, rows
 from tests.unit.core.test_task_steps import Scripted, sent, source, union
 
@@ -49,7 +49,7 @@ def test_a_task_that_is_not_cautious_tells_nothing() -> None:
 def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pace, "CAUTIOUS_NS_MAX", 1 << 60)
+    monkeypatch.setattr(step_size, "CAUTIOUS_NS_MAX", 1 << 60)
     life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX + 100).run()
     assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX
     assert life.task.is_final

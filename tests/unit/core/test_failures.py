@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from clonos.core.failure_report import describe_failure
 from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_failure import ERROR_CHARACTERS_MAX, NOWHERE, TRACEBACK_CHARACTERS_MAX, failure_of
+from clonos.core.task.failure_report import describe_failure
 
 LIFE = TaskId(3), Incarnation(7)
 STEP = (2, 100, 10)  # of channel 2, ten elements from number 100 on

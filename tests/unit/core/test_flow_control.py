@@ -8,7 +8,7 @@ import pytest
 from clonos.core.channel.output_budget import UNLIMITED, Room
 from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
 from clonos.core.model.options import Options
-from clonos.core.pace import Pace
+from clonos.core.task.step_size import Pace
 from tests.unit.core.channel_pair import CHANNEL
 from tests.unit.core.lives import Life
 from tests.unit.core.telling_chain import ask

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.linger import NS_MAX, READS_BETWEEN_TRIALS, STEPS, Linger
+from clonos.core.task.poll_backoff import NS_MAX, READS_BETWEEN_TRIALS, STEPS, Linger
 
 SECOND_NS = 1_000_000_000
 LIMIT = 4_000

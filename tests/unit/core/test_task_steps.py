@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.failure_report import describe_failure
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
 from clonos.core.ports.task_port import Command, Delivered, GateMoved, TaskStopped, Triggered
+from clonos.core.task.failure_report import describe_failure
 from clonos.core.wire.recovery_messages import TaskFailed
 from tests.unit.core.lives import (
     END,

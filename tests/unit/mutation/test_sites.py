@@ -91,4 +91,6 @@ def test_tests_that_use_a_module_are_known_by_their_imports() -> None:
     assert any(pattern.search("from clonos.core.channel import Sender") for pattern in patterns)  # by its package
     for text in ("from clonos.core.channel.senders import x", "from clonos.core import channels"):
         assert not any(pattern.search(text) for pattern in patterns), text
-    assert not any(pattern.search("from clonos.core import slot") for pattern in imported_as("clonos/core/task.py"))
+    assert not any(
+        pattern.search("from clonos.core import slot") for pattern in imported_as("clonos/core/task/task.py")
+    )

@@ -15,7 +15,7 @@ from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import Command, Emission, TaskPort
-from clonos.core.task_log import EffectUndeclared, TaskLog
+from clonos.core.task.record_or_replay import EffectUndeclared, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service

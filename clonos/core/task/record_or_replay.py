@@ -11,9 +11,9 @@ from clonos.core.log import determinants as d
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
-from clonos.core.open_calls import OpenCalls, idempotency_key, request_digest
 from clonos.core.ports.recorder import tick_due_ns
 from clonos.core.ports.task_port import Emission, TaskPort
+from clonos.core.task.async_calls import OpenCalls, idempotency_key, request_digest
 
 CALLS_AHEAD_NS_MAX = 1_000_000
 """Beside a call that takes this long, a shipment of its own is nothing."""

@@ -14,7 +14,6 @@ from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.pace import Pace
 from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
@@ -27,9 +26,11 @@ from clonos.core.ports.task_port import (
     TaskPort,
     Triggered,
 )
-from clonos.core.reading import Reading
-from clonos.core.task_io import InputQueue, Outputs, StepCollector, open_inputs
-from clonos.core.task_log import TaskLog
+from clonos.core.task.inputs import InputQueue, open_inputs
+from clonos.core.task.outputs import Outputs, StepCollector
+from clonos.core.task.record_or_replay import TaskLog
+from clonos.core.task.source import Reading
+from clonos.core.task.step_size import Pace
 
 
 class _Taken(NamedTuple):

@@ -1,131 +1,23 @@
-"""A task's queues: elements that wait to be processed, and output that a step gathers until it is encoded."""
+"""A task's output: what a step gathers until it is partitioned and encoded."""
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
-from clonos.core.ports.task_port import Delivered, Output
-from clonos.core.task_log import TaskLog
-from clonos.core.values import ValueUnsupported, decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.core.ports.task_port import Output
+from clonos.core.task.record_or_replay import TaskLog
+from clonos.core.values import ValueUnsupported, encode_columns, encode_rows
 from clonos.core.values.column_keys import split_columns
 from clonos.core.values.keys import Router
 
 RECORD_CHARACTERS_MAX = 500
-
-
-class _Piece:
-    """A delivered chunk; decoded when the first of it is taken."""
-
-    __slots__ = ("batch", "checkpoint", "freed_bytes", "kind", "left", "payload", "skip")
-
-    def __init__(self, delivered: Delivered) -> None:
-        self.kind = delivered.kind
-        self.left = delivered.count - delivered.skip
-        self.skip = delivered.skip
-        self.checkpoint = delivered.checkpoint
-        self.payload = delivered.payload
-        self.freed_bytes = cost_bytes(delivered.count, len(delivered.payload))
-        self.batch: Any = None
-
-    def take(self, count: int) -> Any:
-        """The next ``count`` elements, as a list or a RecordBatch."""
-        if self.batch is None:
-            decode = decode_rows if self.kind == Kind.ROWS else decode_columns
-            self.batch = decode(self.payload)
-            self.payload = b""
-        start = self.skip
-        self.skip += count
-        self.left -= count
-        if start == 0 and self.left == 0:
-            return self.batch
-        return self.batch[start : start + count] if self.kind == Kind.ROWS else self.batch.slice(start, count)
-
-
-class InputQueue:
-    """Elements of one input channel, in order, waiting."""
-
-    __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "next_seq", "pieces", "port")
-
-    def __init__(self, channel: Channel, port: int, next_seq: int, has_ended: bool) -> None:
-        self.channel = channel.id
-        self.port = port  # which input edge of the vertex it belongs to
-        self.next_seq = next_seq  # number of the next element to process
-        self.has_ended = has_ended
-        self.blocked_by: CheckpointId | None = None  # the barrier that waits for the other channels
-        self.freed_bytes = 0
-        self.pieces: deque[_Piece] = deque()
-
-    def put(self, delivered: Delivered) -> None:
-        """Queues what the slot has accepted."""
-        self.pieces.append(_Piece(delivered))
-
-    @property
-    def waiting_count(self) -> int:
-        """How many elements are there, of whatever kind."""
-        return sum(piece.left for piece in self.pieces)
-
-    def run_length(self, limit: int) -> int:
-        """How many elements of one kind are there at the head, at most ``limit``."""
-        total, kind = 0, -1
-        for piece in self.pieces:
-            if kind not in (-1, piece.kind):
-                break
-            if piece.kind >= Kind.BARRIER:
-                return total or 1
-            kind = piece.kind
-            total += piece.left
-            if total >= limit:
-                return limit
-        return total
-
-    def take_freed(self) -> tuple[ChannelId, int, int] | None:
-        """(channel, number of the next element, bytes) if something was worked off since the last call."""
-        if not self.freed_bytes:
-            return None
-        freed_bytes, self.freed_bytes = self.freed_bytes, 0
-        return self.channel, self.next_seq, freed_bytes
-
-    def take(self, count: int) -> tuple[int, Any]:
-        """The next ``count`` elements as one contiguous batch, with their kind; for a barrier its checkpoint."""
-        head = self.pieces[0]
-        self.next_seq += count
-        if head.kind >= Kind.BARRIER:
-            self._drop(head)
-            return head.kind, head.checkpoint
-        parts = []
-        missing = count
-        while missing:
-            piece = self.pieces[0]
-            taken = min(missing, piece.left)
-            parts.append(piece.take(taken))
-            missing -= taken
-            if not piece.left:
-                self._drop(piece)
-        return head.kind, parts[0] if len(parts) == 1 else _joined(head.kind, parts)
-
-    def _drop(self, piece: _Piece) -> None:
-        self.freed_bytes += piece.freed_bytes
-        self.pieces.popleft()
-
-
-def _joined(kind: int, parts: list[Any]) -> Any:
-    if kind == Kind.ROWS:
-        rows: list[Any] = []
-        for part in parts:
-            rows += part
-        return rows
-    import pyarrow as pa
-
-    return pa.concat_batches(parts)
 
 
 def _culprit(rows: list[Any], error: ValueUnsupported) -> str:
@@ -294,15 +186,6 @@ class Outputs:
         if outputs:
             self._remember()
         return tuple(outputs)
-
-
-def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[InputQueue]:
-    """The queues of a task's input channels, ascending, at the positions restored."""
-    restored = dict(snapshot.inputs) if snapshot else {}
-    ended = set(snapshot.ended) if snapshot else set()
-    vertex = plan.vertex_of[task]
-    edges = [number for number, edge in enumerate(plan.edges) if edge.target == vertex]
-    return [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]
 
 
 class StepCollector:

@@ -8,7 +8,7 @@ from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.wire.recovery_messages import TaskFailed
 
 if TYPE_CHECKING:
-    from clonos.core.task import Task
+    from clonos.core.task.task import Task
 from clonos.core.ports.task_failure import failure_of
 
 

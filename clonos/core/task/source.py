@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.journal_reader import JournalReading
-from clonos.core.linger import Linger
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Vertex
 from clonos.core.ports.operator_chain import JournalledChain, WatchingChain
+from clonos.core.task.journal_reader import JournalReading
+from clonos.core.task.poll_backoff import Linger
 
 if TYPE_CHECKING:
-    from clonos.core.task import Task
+    from clonos.core.task.task import Task
 
 POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
