@@ -9,10 +9,10 @@ says where in the value it stands and what to do. Nothing that is read runs code
 from __future__ import annotations
 
 from clonos.core.values.columns import decode_columns, encode_columns, get_ready_for_columns
-from clonos.core.values.faults import RegistrationRefused, ValueBeyondLimit, ValueMalformed, ValueUnsupported
-from clonos.core.values.registry import register, registered
 from clonos.core.values.rows import Column, column_of, decode_rows, encode_rows, rows_of
+from clonos.core.values.type_registry import register, registered
 from clonos.core.values.value import decode_value, encode_value
+from clonos.core.values.value_errors import RegistrationRefused, ValueBeyondLimit, ValueMalformed, ValueUnsupported
 
 __all__ = [
     "encode_value",

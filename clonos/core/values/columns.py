@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from clonos.core.values import limits
-from clonos.core.values.faults import ValueBeyondLimit, ValueMalformed
+from clonos.core.values import value_limits
 from clonos.core.values.value import reason
+from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,8 +33,8 @@ def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
     import pyarrow
 
     size = pyarrow.ipc.get_record_batch_size(batch)
-    if max(size, batch.nbytes) > limits.BATCH_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), limits.BATCH_BYTES_MAX)
+    if max(size, batch.nbytes) > value_limits.BATCH_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), value_limits.BATCH_BYTES_MAX)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -49,8 +49,8 @@ def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
     """
     import pyarrow
 
-    if len(data) > limits.BATCH_BYTES_MAX:
-        raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {limits.BATCH_BYTES_MAX}")
+    if len(data) > value_limits.BATCH_BYTES_MAX:
+        raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {value_limits.BATCH_BYTES_MAX}")
     try:
         source = pyarrow.BufferReader(_aligned(data))
         with pyarrow.ipc.open_stream(source) as reader:

@@ -22,7 +22,7 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.core.model.errors import JobError
 from clonos.core.values import ValueBeyondLimit, ValueMalformed
-from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
+from clonos.core.values.value_limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
 
 SAFE: Final = frozenset({str, bytes, int, NoneType, UUID, date})
 """Types whose keys equal each other just when their bytes do."""

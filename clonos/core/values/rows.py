@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.core.values import limits, registry
-from clonos.core.values.faults import ValueBeyondLimit, ValueMalformed
+from clonos.core.values import type_registry, value_limits
 from clonos.core.values.tree import (
     DECODER,
     ENCODER,
@@ -32,6 +31,7 @@ from clonos.core.values.tree import (
     pack,
 )
 from clonos.core.values.value import reason, unsupported
+from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
 
 ROWS_FORMAT: Final = 1
 """The first byte. Arrow's streams begin with 255."""
@@ -92,15 +92,15 @@ COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
 def encode_rows(rows: list[Any]) -> bytes:
     """The bytes of a batch. ValueUnsupported: a part of a row cannot travel. ValueBeyondLimit."""
     data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column_of(rows))))
-    if len(data) > limits.BATCH_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded batch", len(data), limits.BATCH_BYTES_MAX)
+    if len(data) > value_limits.BATCH_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of an encoded batch", len(data), value_limits.BATCH_BYTES_MAX)
     return data
 
 
 def column_of(rows: list[Any]) -> Column:
     """The same as a part of a larger message of msgpack, for whose size its owner answers."""
-    if len(rows) > limits.BATCH_ROWS_MAX:
-        raise ValueBeyondLimit("rows of a batch", len(rows), limits.BATCH_ROWS_MAX)
+    if len(rows) > value_limits.BATCH_ROWS_MAX:
+        raise ValueBeyondLimit("rows of a batch", len(rows), value_limits.BATCH_ROWS_MAX)
     try:
         is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
         return _exact(rows, 0) if is_sole else _column(rows, 0)
@@ -119,8 +119,8 @@ def rows_of(column: Column) -> list[Any]:
 
 def decode_rows(data: bytes | memoryview) -> list[Any]:
     """The rows of a batch, exact copies of what was encoded. ValueMalformed."""
-    if len(data) > limits.BATCH_BYTES_MAX:
-        raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {limits.BATCH_BYTES_MAX}")
+    if len(data) > value_limits.BATCH_BYTES_MAX:
+        raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {value_limits.BATCH_BYTES_MAX}")
     if len(data) == 0 or data[0] != ROWS_FORMAT:
         raise ValueMalformed("batch", f"rows begin with the byte {ROWS_FORMAT}, these with {bytes(data[:1])!r}")
     try:
@@ -150,7 +150,7 @@ def _column(cells: Sequence[Any], depth: int) -> Column:
         except (OverflowError, UnicodeEncodeError):  # an int beyond 64 bits, a str with a lone surrogate
             return _exact(cells, depth)
     shape = SHAPES.get(cls, _as_records) if cls is not None else None
-    if shape is None or depth >= limits.COLUMNS_DEPTH_MAX:
+    if shape is None or depth >= value_limits.COLUMNS_DEPTH_MAX:
         return _exact(cells, depth)
     return shape(cells, depth) or _exact(cells, depth)
 
@@ -172,7 +172,7 @@ def _lower_cells(cells: Sequence[Any], plain: frozenset[type], depth: int) -> ob
 
 def _as_tuples(cells: Sequence[Any], depth: int, kind: int = TUPLES) -> Column | None:
     """Tuples of one length. None: they are not, or empty or too wide."""
-    if not 0 < len(cells[0]) <= limits.COLUMNS_WIDTH_MAX:
+    if not 0 < len(cells[0]) <= value_limits.COLUMNS_WIDTH_MAX:
         return None
     try:
         columns = list(zip(*cells, strict=True))
@@ -189,7 +189,7 @@ def _as_dicts(cells: Sequence[Any], depth: int) -> Column | None:
     """Dicts with the same str keys in the same order. None: they are not, or empty or too wide."""
     names = tuple(cells[0])
     width = len(names)
-    if not 0 < width <= limits.COLUMNS_WIDTH_MAX:
+    if not 0 < width <= value_limits.COLUMNS_WIDTH_MAX:
         return None
     keys = list(chain.from_iterable(cells))
     # Keys within a dict differ, so the same run of keys over and over leaves no choice of where a dict ends.
@@ -202,8 +202,8 @@ def _as_dicts(cells: Sequence[Any], depth: int) -> Column | None:
 
 def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
     """Objects of one registered class. None: it is none, or one of them needs a closer look."""
-    record = registry.by_type.get(type(cells[0]))
-    if not isinstance(record, registry.Record) or not 0 < len(record.fields) <= limits.COLUMNS_WIDTH_MAX:
+    record = type_registry.by_type.get(type(cells[0]))
+    if not isinstance(record, type_registry.Record) or not 0 < len(record.fields) <= value_limits.COLUMNS_WIDTH_MAX:
         return None
     try:
         columns = record.columns(cells)
@@ -252,8 +252,8 @@ def _cells(column: Column, depth: int) -> list[Any]:
         return cells
     if column.kind == EXACT:
         return lift_all(_array(column.data), depth)
-    if depth >= limits.COLUMNS_DEPTH_MAX:
-        raise ValueError(f"more than {limits.COLUMNS_DEPTH_MAX} columns within each other")
+    if depth >= value_limits.COLUMNS_DEPTH_MAX:
+        raise ValueError(f"more than {value_limits.COLUMNS_DEPTH_MAX} columns within each other")
     if not column.parts:
         raise ValueError("a column of cells without parts")
     columns = [_cells(part, depth + 1) for part in column.parts]
@@ -300,7 +300,7 @@ def _dicts(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
 
 def _records(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
     name, *fields = names
-    record = registry.record_of(name)
+    record = type_registry.record_of(name)
     if len(fields) != len(columns):
         raise ValueError(f"{len(columns)} columns for the fields {fields} of {name!r}")
     if tuple(fields) != record.fields:

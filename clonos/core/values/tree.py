@@ -20,9 +20,9 @@ from uuid import UUID, SafeUUID
 
 import msgspec
 
-from clonos.core.values import limits, registry
-from clonos.core.values.advice import advice
-from clonos.core.values.faults import ValueBeyondLimit
+from clonos.core.values import type_registry, value_limits
+from clonos.core.values.value_advice import advice
+from clonos.core.values.value_errors import ValueBeyondLimit
 
 PLAIN: Final = frozenset({NoneType, bool, int, float, str, bytes})
 CAREFUL: Final = PLAIN - {int, str}
@@ -78,25 +78,25 @@ def lower(value: object, plain: Plain, depth: int) -> object:
     lowering = LOWERINGS.get(cls)
     if lowering is not None:
         return lowering(value, plain, depth)
-    entry = registry.by_type.get(cls)
-    if isinstance(entry, registry.Record):
+    entry = type_registry.by_type.get(cls)
+    if isinstance(entry, type_registry.Record):
         return _lower_record(value, entry, plain, depth)
-    if isinstance(entry, registry.Choice):
+    if isinstance(entry, type_registry.Choice):
         return _lower_choice(value, entry, plain, depth)
-    raise Refused(registry.class_name(cls), advice(cls))
+    raise Refused(type_registry.class_name(cls), advice(cls))
 
 
 def lower_all(values: Collection[object], plain: Plain, depth: int) -> Collection[object]:
     """The trees of a container's items, which lie in ``depth`` containers."""
-    if depth > limits.VALUE_DEPTH_MAX:
+    if depth > value_limits.VALUE_DEPTH_MAX:
         raise ValueBeyondLimit(
             "depth of a value (containers within each other)",
             depth,
-            limits.VALUE_DEPTH_MAX,
+            value_limits.VALUE_DEPTH_MAX,
             "Does it contain itself? If not, keep it flatter.",
         )
-    if len(values) > limits.VALUE_ITEMS_MAX:
-        raise ValueBeyondLimit("items in one container of a value", len(values), limits.VALUE_ITEMS_MAX)
+    if len(values) > value_limits.VALUE_ITEMS_MAX:
+        raise ValueBeyondLimit("items in one container of a value", len(values), value_limits.VALUE_ITEMS_MAX)
     if plain.issuperset(map(type, values)):
         return values
     return [lower(item, plain, depth) for item in values]
@@ -185,31 +185,31 @@ def lower_zone(zone: tzinfo | None) -> object:
     if type(zone) is ZoneInfo and zone.key is not None:
         return zone.key
     raise Refused(
-        f"time with the zone class {registry.class_name(type(zone))}",
+        f"time with the zone class {type_registry.class_name(type(zone))}",
         "Use datetime.timezone or zoneinfo.ZoneInfo(key) as its zone.",
     )
 
 
-def _lower_record(value: object, record: registry.Record, plain: Plain, depth: int) -> object:
+def _lower_record(value: object, record: type_registry.Record, plain: Plain, depth: int) -> object:
     extras = record.extras((value,))
     if extras:
-        name = registry.class_name(record.cls)
+        name = type_registry.class_name(record.cls)
         raise Refused(
             name, f"Its attributes {sorted(extras)} are no fields and would be lost: declare them as fields of {name}."
         )
     try:
         fields = record.read(value)
     except AttributeError as error:
-        raise Refused(registry.class_name(record.cls), f"One of its fields has no value: {error}.") from error
+        raise Refused(type_registry.class_name(record.cls), f"One of its fields has no value: {error}.") from error
     return [RECORD, record.name, record.signature, *lower_all(fields, plain, depth + 1)]
 
 
-def _lower_choice(value: Any, choice: registry.Choice, plain: Plain, depth: int) -> object:
+def _lower_choice(value: Any, choice: type_registry.Choice, plain: Plain, depth: int) -> object:
     if choice.is_flag:
         return [FLAGS, choice.name, lower(value._value_, plain, depth)]
     name: str = value._name_
     if choice.cls.__members__.get(name) is not value:
-        raise Refused(registry.class_name(choice.cls), "It is not one of the members that its class declares.")
+        raise Refused(type_registry.class_name(choice.cls), "It is not one of the members that its class declares.")
     return [MEMBER, choice.name, name]
 
 
@@ -245,8 +245,8 @@ def lift(node: object, depth: int) -> object:
 
 def lift_all(nodes: list[object], depth: int) -> list[object]:
     """The values of a container's items, which lie in ``depth`` containers."""
-    if depth > limits.VALUE_DEPTH_MAX:
-        raise ValueError(f"more than {limits.VALUE_DEPTH_MAX} containers within each other")
+    if depth > value_limits.VALUE_DEPTH_MAX:
+        raise ValueError(f"more than {value_limits.VALUE_DEPTH_MAX} containers within each other")
     if PLAIN.issuperset(map(type, nodes)):
         return nodes
     return [lift(node, depth) for node in nodes]
@@ -336,7 +336,7 @@ def lift_zone(node: Any) -> tzinfo | None:
 
 def _lift_record(node: list[Any], depth: int) -> object:
     _, name, signature, *nodes = node
-    record = registry.record_of(name)
+    record = type_registry.record_of(name)
     values = lift_all(nodes, depth + 1)
     if signature != record.signature:
         values = [values[place] for place in record.order(_exactly(str, signature).split())]
@@ -345,12 +345,12 @@ def _lift_record(node: list[Any], depth: int) -> object:
 
 def _lift_member(node: list[Any], depth: int) -> enum.Enum:
     _, name, member = node
-    return registry.choice_of(name).cls[member]
+    return type_registry.choice_of(name).cls[member]
 
 
 def _lift_flags(node: list[Any], depth: int) -> enum.Enum:
     _, name, value = node
-    return registry.choice_of(name).cls(lift(value, depth))
+    return type_registry.choice_of(name).cls(lift(value, depth))
 
 
 def _exactly(cls: type, value: Any) -> Any:

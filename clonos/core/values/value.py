@@ -5,9 +5,9 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterator
 
-from clonos.core.values import limits, registry
-from clonos.core.values.faults import ValueBeyondLimit, ValueMalformed, ValueUnsupported
+from clonos.core.values import type_registry, value_limits
 from clonos.core.values.tree import CAREFUL, DECODER, PLAIN, Refused, lift, lower, pack
+from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed, ValueUnsupported
 
 
 def encode_value(value: object) -> bytes:
@@ -16,15 +16,15 @@ def encode_value(value: object) -> bytes:
         data = pack(lower, value, 0)
     except Refused as refused:
         raise unsupported("value", value, refused) from refused
-    if len(data) > limits.VALUE_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded value", len(data), limits.VALUE_BYTES_MAX)
+    if len(data) > value_limits.VALUE_BYTES_MAX:
+        raise ValueBeyondLimit("bytes of an encoded value", len(data), value_limits.VALUE_BYTES_MAX)
     return data
 
 
 def decode_value(data: bytes | memoryview) -> object:
     """The value of the bytes, an exact copy of what was encoded. ValueMalformed."""
-    if len(data) > limits.VALUE_BYTES_MAX:
-        raise ValueMalformed("value", f"{len(data)} bytes, and the limit is {limits.VALUE_BYTES_MAX}")
+    if len(data) > value_limits.VALUE_BYTES_MAX:
+        raise ValueMalformed("value", f"{len(data)} bytes, and the limit is {value_limits.VALUE_BYTES_MAX}")
     try:
         return lift(DECODER.decode(data), 0)
     # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
@@ -64,8 +64,8 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
     elif cls is set or cls is frozenset:
         for item in value:  # type: ignore[attr-defined]
             yield ".item", item
-    entry = registry.by_type.get(cls)
-    if isinstance(entry, registry.Record):
+    entry = type_registry.by_type.get(cls)
+    if isinstance(entry, type_registry.Record):
         for field in entry.fields:
             if hasattr(value, field):
                 yield f".{field}", getattr(value, field)

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.values import ValueBeyondLimit, ValueMalformed, decode_columns, encode_columns, encode_rows, limits
+from clonos.core.values import (
+    ValueBeyondLimit,
+    ValueMalformed,
+    decode_columns,
+    encode_columns,
+    encode_rows,
+    value_limits,
+)
 from clonos.core.values.columns import ALIGNMENT_BYTES
 from tests.unit.values.samples import STEADY, printed_by
 
@@ -115,7 +122,7 @@ def test_rows_and_columns_differ_in_their_first_byte() -> None:
 
 
 def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 100)
+    monkeypatch.setattr(value_limits, "BATCH_BYTES_MAX", 100)
     with pytest.raises(ValueBeyondLimit, match="bytes"):
         encode_columns(BATCH)
     with pytest.raises(ValueMalformed, match="limit"):

@@ -26,7 +26,7 @@ from clonos.core.values.keys import (
     state_keys,
     task_of_group,
 )
-from clonos.core.values.limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
+from clonos.core.values.value_limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
 from tests.unit.values.samples import STEADY, Color, same, texts
 
 leaves = st.one_of(

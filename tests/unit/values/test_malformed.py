@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clonos.core.values import ValueMalformed, decode_rows, decode_value, encode_rows, encode_value, limits
+from clonos.core.values import ValueMalformed, decode_rows, decode_value, encode_rows, encode_value, value_limits
 from clonos.core.values.keys import decode_key
 from clonos.core.values.rows import DICTS, INT, RECORDS, TUPLES, Column
 from clonos.core.values.tree import DICT, LIST, MEMBER, RECORD, SET
@@ -133,7 +133,7 @@ def test_fields_in_another_order_find_their_places() -> None:
     assert [(row.x, row.label) for row in rows] == [((1,), 1), ((1,), 1)]
 
 
-@pytest.mark.parametrize("depth", [limits.VALUE_DEPTH_MAX + 1, 1000, 100_000])
+@pytest.mark.parametrize("depth", [value_limits.VALUE_DEPTH_MAX + 1, 1000, 100_000])
 def test_trees_that_are_too_deep_are_malformed(depth: int) -> None:
     with pytest.raises(ValueMalformed):
         decode_value(b"\x92\x00" * depth + b"\xc0")
@@ -148,6 +148,6 @@ def test_a_length_that_is_not_there_takes_no_memory(data: bytes) -> None:
 
 
 def test_more_bytes_than_the_limit_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "VALUE_BYTES_MAX", 3)
+    monkeypatch.setattr(value_limits, "VALUE_BYTES_MAX", 3)
     with pytest.raises(ValueMalformed, match="limit"):
         decode_value(b"\xa3abc")

@@ -22,7 +22,7 @@ from clonos.core.values import (
     encode_value,
     register,
     registered,
-    registry,
+    type_registry,
 )
 
 Item = TypeVar("Item")
@@ -30,12 +30,12 @@ Item = TypeVar("Item")
 
 @pytest.fixture(autouse=True)
 def fresh_registry() -> Iterator[None]:
-    names, types = registry.by_name.copy(), registry.by_type.copy()
+    names, types = type_registry.by_name.copy(), type_registry.by_type.copy()
     yield
-    registry.by_name.clear()
-    registry.by_name.update(names)
-    registry.by_type.clear()
-    registry.by_type.update(types)
+    type_registry.by_name.clear()
+    type_registry.by_name.update(names)
+    type_registry.by_type.clear()
+    type_registry.by_type.update(types)
 
 
 def test_a_class_travels_by_its_qualified_name() -> None:
@@ -86,7 +86,7 @@ def test_a_class_that_was_shipped_by_value_can_be_registered_by_its_plan() -> No
     register(Shipped, name="shipped")
     data = encode_value(Shipped(1))
     plan = cloudpickle.dumps({"shipped": Shipped})
-    registry.by_name.pop("shipped")
+    type_registry.by_name.pop("shipped")
     with pytest.raises(ValueMalformed, match="shipped"):
         decode_value(data)
     for name, cls in pickle.loads(plan).items():  # noqa: S301  # what the driver does when a slot is born

@@ -18,7 +18,7 @@ from clonos.core.values import (
     decode_value,
     encode_rows,
     encode_value,
-    limits,
+    value_limits,
 )
 from clonos.core.values.rows import COLUMN_DECODER, EXACT, Column
 from tests.unit.values.golden import ROWS
@@ -61,7 +61,7 @@ UNNAMED = datetime.timezone(datetime.timedelta(hours=-1))
         [datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)],
         [datetime.datetime.min, datetime.datetime.max],
         [datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1)],
-        [tuple(range(limits.COLUMNS_WIDTH_MAX + 1))] * 2,
+        [tuple(range(value_limits.COLUMNS_WIDTH_MAX + 1))] * 2,
         [((((((((((1,),),),),),),),),),)] * 2,
     ],
 )
@@ -122,11 +122,11 @@ def test_a_record_with_a_lost_attribute_is_refused_within_a_column_too() -> None
 
 
 def test_too_many_rows_and_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BATCH_ROWS_MAX", 2)
+    monkeypatch.setattr(value_limits, "BATCH_ROWS_MAX", 2)
     with pytest.raises(ValueBeyondLimit, match="rows"):
         encode_rows([1, 2, 3])
     data = encode_rows(["0123456789"])
-    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 10)
+    monkeypatch.setattr(value_limits, "BATCH_BYTES_MAX", 10)
     with pytest.raises(ValueBeyondLimit, match="bytes"):
         encode_rows(["0123456789"])
     with pytest.raises(ValueMalformed, match="limit"):

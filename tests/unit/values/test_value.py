@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value, limits
+from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value, value_limits
 from tests.unit.values.golden import VALUES
 from tests.unit.values.samples import (
     STEADY,
@@ -166,7 +166,7 @@ CONTAINERS: dict[str, Callable[[Any], Any]] = {
 def test_the_deepest_value_travels_and_one_deeper_is_refused(container: str) -> None:
     """Within as many containers as may be, the outermost of this kind; all others can be in any of them."""
     value: Any = ()
-    for _ in range(limits.VALUE_DEPTH_MAX - 2):
+    for _ in range(value_limits.VALUE_DEPTH_MAX - 2):
         value = frozenset((value,))
     deepest = CONTAINERS[container](value)
     again = decode_value(encode_value(deepest))
@@ -183,8 +183,8 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 def test_too_many_items_and_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "VALUE_ITEMS_MAX", 3)
-    monkeypatch.setattr(limits, "VALUE_BYTES_MAX", 10)
+    monkeypatch.setattr(value_limits, "VALUE_ITEMS_MAX", 3)
+    monkeypatch.setattr(value_limits, "VALUE_BYTES_MAX", 10)
     assert decode_value(encode_value({1, 2, 3})) == {1, 2, 3}
     with pytest.raises(ValueBeyondLimit, match="items"):
         encode_value([1, 2, 3, 4])

@@ -6,7 +6,7 @@ import datetime
 import decimal
 import uuid
 
-from clonos.core.values import registry
+from clonos.core.values import type_registry
 
 PARENTS = (
     *(bool, int, float, str, bytes, list, tuple, dict, set, frozenset),
@@ -25,7 +25,7 @@ def advice(cls: type) -> str:
     library = cls.__module__.partition(".")[0]
     if library in BY_MODULE:
         return BY_MODULE[library]
-    if registry.is_registrable(cls):
+    if type_registry.is_registrable(cls):
         return "Register its class: put @register (from clonos import register) above it."
     for parent in PARENTS:
         if issubclass(cls, parent):

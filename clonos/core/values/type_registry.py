@@ -18,7 +18,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from clonos.core.values.faults import RegistrationRefused
+from clonos.core.values.value_errors import RegistrationRefused
 
 AnyType = TypeVar("AnyType", bound=type)
 Build = Callable[[Sequence[Sequence[object]], int], list[Any]]
