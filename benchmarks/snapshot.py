@@ -23,7 +23,7 @@ from benchmarks.tally import WrongResult
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
-from clonos.io.store import CheckpointStore
+from clonos.io.store.store import CheckpointStore
 from clonos.operators.changes import Entries
 from clonos.operators.state import StateBackend, StateImage, Table
 from clonos_standby.host import SWITCH_INTERVAL_S

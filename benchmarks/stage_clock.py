@@ -51,9 +51,9 @@ STAGES: Final = {
     "slot: deltas": ["clonos.core.channel.sender:Sending.deltas"],
     "slot: tick": ["clonos.core.slot.slot:Slot.on_tick"],
     "slot: standby update": ["clonos.core.slot.slot:Slot._on_standby_update"],
-    "transport: send": ["clonos.io.transport:Transport.send"],
-    "transport: receive": ["clonos.io.intake:Intake.receive_some"],
-    "transport: wake, poll": ["clonos.io.transport:Transport.poll"],
+    "transport: send": ["clonos.io.net.transport:Transport.send"],
+    "transport: receive": ["clonos.io.net.message_receiver:Intake.receive_some"],
+    "transport: wake, poll": ["clonos.io.net.transport:Transport.poll"],
     "inbox: drain": ["clonos_standby.inbox:Inbox.drain"],
 }
 COLLECTOR: Final = "garbage collector"

@@ -16,10 +16,10 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
 from clonos.core.coordinator.coordinator_effects import JobDone
-from clonos.io.envelope import ObjectCorrupt
-from clonos.io.object_files import ObjectMissing
-from clonos.io.store import CheckpointStore, StoreInUse
-from clonos.io.store_chain import AppendOutcome
+from clonos.io.store.envelope import ObjectCorrupt
+from clonos.io.store.metadata_chain import AppendOutcome
+from clonos.io.store.object_files import ObjectMissing
+from clonos.io.store.store import CheckpointStore, StoreInUse
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import running
 from tests.processes.test_slot_processes import OPTIONS, STEP, is_calm, wait_for_checkpoint

@@ -18,7 +18,7 @@ from typing import Self
 
 import msgspec
 
-from clonos.io.fault_points import Reached
+from clonos.io.process.fault_points import Reached
 
 TOLD_BYTES_MAX = 4_096
 

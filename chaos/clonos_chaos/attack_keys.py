@@ -13,7 +13,7 @@ from types import FrameType
 import msgspec
 
 from clonos.core.model.ids import COORDINATOR, SlotId
-from clonos.io.transport import Transport
+from clonos.io.net.transport import Transport
 
 
 class Peer(msgspec.Struct, frozen=True):

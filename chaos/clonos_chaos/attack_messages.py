@@ -16,8 +16,8 @@ from clonos.core.wire.codec import encode_message
 from clonos.core.wire.control_messages import Accusation, Register, Release
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.io.curve import new_keys
-from clonos.io.frames import FRAME_BYTES_MAX, IS_PIECE, OF_MESSAGE, PIECE_BYTES, pack
+from clonos.io.net.curve import new_keys
+from clonos.io.net.frames import FRAME_BYTES_MAX, IS_PIECE, OF_MESSAGE, PIECE_BYTES, pack
 from clonos_chaos.attack_keys import Loot, Peer
 from clonos_chaos.attack_lies import Job, lies_to_coordinator, lies_to_slot
 

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from clonos.core.model.ids import COORDINATOR
-from clonos.io.curve import new_keys
+from clonos.io.net.curve import new_keys
 from clonos_chaos.attack_keys import Loot, Peer, read_loot
 from clonos_chaos.attack_lies import Job
 from clonos_chaos.attack_messages import flood, lie, refused, unfinished

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clonos.core.model.errors import ClonosError, EnvironmentFault
-from clonos.io.wall_clock import wall_ns
+from clonos.io.system.wall_clock import wall_ns
 from clonos.spark.java import check_java
 from clonos_chaos.failing_seed import told_of_seed
 from clonos_chaos.hosts import HostsRefused

@@ -23,7 +23,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, Kind, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.values import decode_columns, decode_rows, encode_rows, encode_value
-from clonos.io.shipping import pack
+from clonos.io.process.pickling import pack
 from clonos.job import Job
 from clonos.operators.chain import Form
 from clonos.operators.image import JobImage

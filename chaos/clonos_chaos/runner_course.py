@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 
-from clonos.io.local_folder import default_root
+from clonos.io.local.local_folder import default_root
 from clonos.status import Status
 from clonos_chaos.scenario_gate import Gate
 

@@ -26,8 +26,8 @@ from clonos.config import Settings, SlotKind, settle_alone
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
-from clonos.io.binding import Binding
-from clonos.io.transport import AddressRewriter
+from clonos.io.net.binding import Binding
+from clonos.io.net.transport import AddressRewriter
 from clonos.job.endings import error_of
 from clonos.job.launch import Launched, launch
 from clonos.job.picture import draw

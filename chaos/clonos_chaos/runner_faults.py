@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 
-from clonos.io.local_folder import default_root
+from clonos.io.local.local_folder import default_root
 from clonos.status import SlotState, Status
 from clonos_chaos.ambush import Ambush
 from clonos_chaos.attackers import Attack

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.errors import JobError
-from clonos.io.fault_points import Reached
+from clonos.io.process.fault_points import Reached
 from clonos.status import Status
 from clonos_chaos.aims import POINTS, is_of_message
 from clonos_chaos.ambush import Ambush, Trap

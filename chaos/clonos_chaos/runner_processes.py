@@ -16,8 +16,8 @@ import msgspec
 import psutil
 
 from clonos.core.model.errors import JobError
-from clonos.io.local_folder import default_root, sweep
-from clonos.io.wall_clock import wall_ns
+from clonos.io.local.local_folder import default_root, sweep
+from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
 from clonos_chaos.ambush import Ambush
 from clonos_chaos.false_clock import FalseClock

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.ports.recorder import Recorder
-from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
+from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services.calls import Asking, Perform, watched_by
 from clonos_services.http import transported_by
 from clonos_services.service import Service, answered_by

@@ -10,7 +10,7 @@ from clonos.api.graph import AnySink, JobGraph, Step
 from clonos.config import Settings, settle_alone
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError
-from clonos.io.shipping import pack
+from clonos.io.process.pickling import pack
 from clonos.operators.connect import ImmediateSink, PushedSource, Source, keyed_sink
 from clonos.operators.image import JobImage
 from clonos_chaos.user_sinks import KeptOutside, KeptRows, is_own

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from clonos.demo.wordcount import ASK, COUNT
-from clonos.io.wall_clock import wall_ns
+from clonos.io.system.wall_clock import wall_ns
 from clonos.status import Status, TaskState
 
 CALM_CHECKPOINTS: Final = 2

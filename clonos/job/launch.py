@@ -22,11 +22,11 @@ from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
-from clonos.io.entropy import random_hash_seed
-from clonos.io.fault_points import armed
-from clonos.io.object_files import ObjectMissing
-from clonos.io.shipping import pack
-from clonos.io.store import CheckpointStore, JobRecord
+from clonos.io.process.fault_points import armed
+from clonos.io.process.pickling import pack
+from clonos.io.store.object_files import ObjectMissing
+from clonos.io.store.store import CheckpointStore, JobRecord
+from clonos.io.system.entropy import random_hash_seed
 from clonos.job.places import Place, is_one_machine, open_place
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.wall_clock import wall_ns
+from clonos.io.system.wall_clock import wall_ns
 from clonos.status import Status
 
 INTERVAL_S = 1.0

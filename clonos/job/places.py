@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clonos.config import RunOptions, Settings, SlotKind
 from clonos.core.model.errors import JobError
-from clonos.io.binding import Binding
-from clonos.io.entropy import random_bytes
-from clonos.io.local_folder import LocalFolder, default_root, sweep
-from clonos.io.providers import Listener, SlotProvider
-from clonos.io.transport import AddressRewriter
+from clonos.io.local.local_folder import LocalFolder, default_root, sweep
+from clonos.io.net.binding import Binding
+from clonos.io.net.transport import AddressRewriter
+from clonos.io.process.slot_provider import Listener, SlotProvider
+from clonos.io.system.entropy import random_bytes
 
 if TYPE_CHECKING:
     from clonos.spark.session import Context
@@ -66,7 +66,7 @@ def is_one_machine(run: RunOptions, session: Any) -> bool:
 
 
 def _processes(run: RunOptions, hash_seed: str) -> Place:
-    from clonos.io.processes import ProcessSlots
+    from clonos.io.process.processes import ProcessSlots
 
     local = _local_folder()
     return Place(

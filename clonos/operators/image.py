@@ -17,7 +17,7 @@ from xxhash import xxh3_128_hexdigest
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.values import register, registered
-from clonos.io.shipping import pickled
+from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connect import ImmediateSink, PushedSource, TransactionalSink
 from clonos.operators.state import StateImage

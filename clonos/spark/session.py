@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.io.entropy import random_bytes
+from clonos.io.system.entropy import random_bytes
 from clonos.spark.java import check_java
 
 if TYPE_CHECKING:

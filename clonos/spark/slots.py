@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 
-from clonos.io.providers import Listener, SlotEnded
+from clonos.io.process.slot_provider import Listener, SlotEnded
 from clonos.spark.session import import_path
 
 END_TIMEOUT_S: Final = 10.0

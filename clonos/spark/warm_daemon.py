@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Final
 
-from clonos.io.nursery import warm_up
+from clonos.io.process.fork_server import warm_up
 
 WARM_MODULES: Final = ("clonos_standby.host", "clonos", "pyspark.worker")
 """What a slot needs, what the code of a job can ask for, and what pyspark's side of a worker needs."""

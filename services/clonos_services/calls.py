@@ -11,7 +11,7 @@ from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.model.errors import JobError
 from clonos.core.ports.recorder import Recorder, Suspended, check_outside, current, key_inside
 from clonos.core.values import encode_value
-from clonos.io.entropy import random_uuid
+from clonos.io.system.entropy import random_uuid
 
 DIGEST_BYTES: Final = 16
 

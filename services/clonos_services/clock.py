@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Final
 
 from clonos.core.ports.recorder import check_outside, current
-from clonos.io import wall_clock
-from clonos.io.wall_clock import Datetime, utc_datetime
+from clonos.io.system import wall_clock
+from clonos.io.system.wall_clock import Datetime, utc_datetime
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 

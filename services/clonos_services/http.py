@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from clonos.core.log.call_outcomes import CallInDoubt, CallNeverHappened
-from clonos.io.http_client import HttpRequest
-from clonos.io.http_client import close_shared_client as close
-from clonos.io.http_errors import (
+from clonos.io.http.http_client import HttpRequest
+from clonos.io.http.http_client import close_shared_client as close
+from clonos.io.http.http_errors import (
     HttpBodyTooLarge,
     HttpConnectionFailed,
     HttpError,

@@ -9,7 +9,7 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import Any, Final
 
-from clonos.io.http_errors import HttpStatusError, shown_url
+from clonos.io.http.http_errors import HttpStatusError, shown_url
 
 EXCERPT_CHARACTERS_MAX: Final = 200
 FIRST_STATUS_OF_ERRORS: Final = 400

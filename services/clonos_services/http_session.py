@@ -11,9 +11,9 @@ from typing import Any, Final, TypedDict, Unpack, cast
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from clonos.core.model.errors import JobError
-from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
-from clonos.io.http_errors import HttpRequestInvalid, shown_url
-from clonos.io.http_requests import SAFE_METHODS
+from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
+from clonos.io.http.http_errors import HttpRequestInvalid, shown_url
+from clonos.io.http.http_requests import SAFE_METHODS
 from clonos_services.calls import reconciled, recorded_call
 from clonos_services.http_response import Headers, Response
 

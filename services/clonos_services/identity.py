@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from clonos.core.ports.recorder import check_outside, current
-from clonos.io.entropy import random_uuid
+from clonos.io.system.entropy import random_uuid
 from clonos_services.random import Stream
 
 UUID_BITS: Final = 128

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from clonos.core.ports.recorder import Recorder, check_outside, current
-from clonos.io.entropy import stdlib_random
+from clonos.io.system.entropy import stdlib_random
 from clonos_services.luck import ReseedRefused, source_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from clonos.core.model.ids import SlotId
 from clonos.core.wire.codec import WIRE_FORMAT
-from clonos.io.binding import Binding
+from clonos.io.net.binding import Binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class SlotBirth:
     local folder is made; empty for the user's own below the folder for temporary files. ``binding``: where the slot
     listens; a ``folder`` in it only says that it is ipc, in the slot's local folder. ``address_rewriter``: (peer, its
     address) to the address to connect to. ``log_level``: of the lines that go to the driver's log.
-    ``fault_points``: address of who listens for them, see ``clonos.io.fault_points``.
+    ``fault_points``: address of who listens for them, see ``clonos.io.process.fault_points``.
     """
 
     coordinator_address: str

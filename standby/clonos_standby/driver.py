@@ -50,18 +50,18 @@ from clonos.core.slot.admission import check_for_coordinator
 from clonos.core.wire.control_messages import Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
-from clonos.io.binding import Binding
-from clonos.io.curve import new_keys
-from clonos.io.entropy import random_bytes
-from clonos.io.fault_points import armed
-from clonos.io.frames import slot_name
-from clonos.io.open_files import raise_files_limit
-from clonos.io.peers import PeerAddress
-from clonos.io.providers import Listener, SlotEnded, SlotProvider
-from clonos.io.rate_limited_log import RateLimitedLog
-from clonos.io.store import CheckpointStore
-from clonos.io.transport import AddressRewriter, Transport
-from clonos.io.wall_clock import SlewedClock
+from clonos.io.net.binding import Binding
+from clonos.io.net.curve import new_keys
+from clonos.io.net.frames import slot_name
+from clonos.io.net.peers import PeerAddress
+from clonos.io.net.rate_limited_log import RateLimitedLog
+from clonos.io.net.transport import AddressRewriter, Transport
+from clonos.io.process.fault_points import armed
+from clonos.io.process.slot_provider import Listener, SlotEnded, SlotProvider
+from clonos.io.store.store import CheckpointStore
+from clonos.io.system.entropy import random_bytes
+from clonos.io.system.open_files import raise_files_limit
+from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth

@@ -18,10 +18,10 @@ from clonos.core.coordinator.coordinator_events import (
     WriteOutcome,
 )
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.fault_points import FaultPoints
-from clonos.io.object_files import StoreFailed
-from clonos.io.store import CheckpointStore
-from clonos.io.store_chain import AppendOutcome
+from clonos.io.process.fault_points import FaultPoints
+from clonos.io.store.metadata_chain import AppendOutcome
+from clonos.io.store.object_files import StoreFailed
+from clonos.io.store.store import CheckpointStore
 from clonos.operators.connect import TransactionalSink
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import StoreThread

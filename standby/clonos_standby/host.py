@@ -32,18 +32,18 @@ from clonos.core.wire.channel_messages import Batch, Position, Statement
 from clonos.core.wire.control_messages import Logged, Register, View, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import Keep, Kept
-from clonos.io.binding import towards
-from clonos.io.curve import new_keys
-from clonos.io.entropy import random_bytes
-from clonos.io.fault_points import FaultPoints, armed
-from clonos.io.frames import slot_name
-from clonos.io.local_folder import LocalFolder, default_root, sweep
-from clonos.io.open_files import raise_files_limit
-from clonos.io.peers import PeerAddress
-from clonos.io.spill import SpillFolder
-from clonos.io.store import CheckpointStore
-from clonos.io.transport import Transport
-from clonos.io.wall_clock import SlewedClock
+from clonos.io.local.local_folder import LocalFolder, default_root, sweep
+from clonos.io.local.spill import SpillFolder
+from clonos.io.net.binding import towards
+from clonos.io.net.curve import new_keys
+from clonos.io.net.frames import slot_name
+from clonos.io.net.peers import PeerAddress
+from clonos.io.net.transport import Transport
+from clonos.io.process.fault_points import FaultPoints, armed
+from clonos.io.store.store import CheckpointStore
+from clonos.io.system.entropy import random_bytes
+from clonos.io.system.open_files import raise_files_limit
+from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connect import ImmediateSink, OutsideIdentity
 from clonos.operators.image import JobImage
 from clonos_standby.birth import SlotBirth, versions

@@ -22,9 +22,9 @@ from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
-from clonos.io.fault_points import FaultPoints
-from clonos.io.object_files import ObjectMissing, StoreFailed
-from clonos.io.store import CheckpointStore
+from clonos.io.process.fault_points import FaultPoints
+from clonos.io.store.object_files import ObjectMissing, StoreFailed
+from clonos.io.store.store import CheckpointStore
 from clonos_standby.inbox import Inbox
 
 logger = logging.getLogger("clonos.slot")

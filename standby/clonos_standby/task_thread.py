@@ -21,10 +21,10 @@ from clonos.core.slot.slot import Slot
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.core.wire.recovery_messages import TaskFailed
-from clonos.io.cost_clock import CostClock
-from clonos.io.entropy import random_bytes
-from clonos.io.fault_points import FaultPoints
-from clonos.io.wall_clock import SlewedClock
+from clonos.io.process.fault_points import FaultPoints
+from clonos.io.system.cost_clock import CostClock
+from clonos.io.system.entropy import random_bytes
+from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.image import JobImage
 from clonos_standby.call_threads import CallThreads
 from clonos_standby.inbox import Inbox

@@ -16,12 +16,12 @@ from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed, Mile
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
-from clonos.io.binding import Binding
-from clonos.io.local_folder import LocalFolder
-from clonos.io.processes import ProcessSlots
-from clonos.io.shipping import pack
-from clonos.io.store import CheckpointStore
-from clonos.io.transport import AddressRewriter
+from clonos.io.local.local_folder import LocalFolder
+from clonos.io.net.binding import Binding
+from clonos.io.net.transport import AddressRewriter
+from clonos.io.process.pickling import pack
+from clonos.io.process.processes import ProcessSlots
+from clonos.io.store.store import CheckpointStore
 from clonos.operators.connect import TransactionalSink
 from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.driver import Driver, DriverPlan, Progress

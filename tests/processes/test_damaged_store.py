@@ -13,7 +13,7 @@ from clonos.connectors import collect
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, JobFailed
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
-from clonos.io.object_files import LocalFiles
+from clonos.io.store.object_files import LocalFiles
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import RunningJob, running
 from tests.processes.test_slot_processes import is_calm, wait_for_checkpoint

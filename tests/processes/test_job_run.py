@@ -14,7 +14,7 @@ import pytest
 from clonos.connectors import collect, files, values
 from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.io.store import NothingToResume, StoreInUse
+from clonos.io.store.store import NothingToResume, StoreInUse
 from clonos.job import Job, JobCrashed
 from clonos.status import Phase
 from tests.processes.gated_source import Gate, GatedNumbers

@@ -14,7 +14,7 @@ import pytest
 
 from clonos.connectors import collect, files, values
 from clonos.core.coordinator.coordinator_effects import Ending
-from clonos.io.store import CheckpointStore
+from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from tests.processes.gated_source import Gate, GatedNumbers
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from clonos.io.processes import ProcessSlots
-from clonos.io.providers import SlotEnded
+from clonos.io.process.processes import ProcessSlots
+from clonos.io.process.slot_provider import SlotEnded
 
 pytestmark = pytest.mark.processes
 

@@ -19,7 +19,7 @@ import pytest
 
 from clonos.connectors import files
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged
-from clonos.io.store import CheckpointStore, NothingToResume
+from clonos.io.store.store import CheckpointStore, NothingToResume
 from clonos.job import Job
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.tidy.source import PACKAGE_FOLDERS

@@ -14,8 +14,8 @@ from clonos.connectors import blackhole, values
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register
-from clonos.io.binding import Binding
-from clonos.io.shipping import pack
+from clonos.io.net.binding import Binding
+from clonos.io.process.pickling import pack
 from clonos_standby.birth import SlotBirth, versions
 from clonos_standby.host import run_slot
 from tests.processes.running_job import running

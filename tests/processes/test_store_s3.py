@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from moto.server import ThreadedMotoServer
 
-from clonos.io.object_files import StoreFailed
-from clonos.io.store import CheckpointStore
+from clonos.io.store.object_files import StoreFailed
+from clonos.io.store.store import CheckpointStore
 from tests.store_contract import StoreContract
 
 pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]

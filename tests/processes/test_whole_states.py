@@ -14,7 +14,7 @@ from clonos.connectors import collect
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
-from clonos.io.object_files import LocalFiles
+from clonos.io.store.object_files import LocalFiles
 from clonos_chaos.ambush import Ambush
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import LIMIT_S, RunningJob, running

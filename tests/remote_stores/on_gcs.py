@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io.store import CheckpointStore
+from clonos.io.store.store import CheckpointStore
 from tests.remote_stores.gcs_emulator import gcs_emulator
 from tests.store_contract import StoreContract
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io import hadoop_rpc
-from clonos.io.hadoop_files import HadoopFiles
-from clonos.io.object_files import StoreFailed
+from clonos.io.store import hadoop_rpc
+from clonos.io.store.hadoop_files import HadoopFiles
+from clonos.io.store.object_files import StoreFailed
 from tests.remote_stores.mini_hdfs import MiniHdfs, mini_hdfs
 from tests.store_contract import StoreContract
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkContext
 
 from clonos.core.model.errors import JobError
-from clonos.io.providers import SlotEnded
+from clonos.io.process.slot_provider import SlotEnded
 from clonos.spark.session import OwnContext, context_of
 from clonos.spark.slots import SparkSlots
 from tests.spark.conftest import HASH_SEED

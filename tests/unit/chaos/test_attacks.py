@@ -13,7 +13,7 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire import codec
 from clonos.core.wire.control_messages import Logged, SlotStatus, Warned
 from clonos.core.wire.messages import Message
-from clonos.io.curve import KeyPair
+from clonos.io.net.curve import KeyPair
 from clonos_chaos.attack_keys import Peer, Thief, read_loot
 from clonos_chaos.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
 from clonos_chaos.runner_watch import MemoryWatch

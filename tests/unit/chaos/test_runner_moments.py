@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos.io.fault_points import FaultPoints
+from clonos.io.process.fault_points import FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
 from clonos_chaos.ambush import Ambush
 from clonos_chaos.runner_moments import PATIENCE_S, Look, Moments, Planned

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos.io.shipping import own_modules, pack
+from clonos.io.process.pickling import own_modules, pack
 
 ROOT = Path(__file__).parents[3]
 JOB = """

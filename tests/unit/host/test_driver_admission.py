@@ -15,8 +15,8 @@ from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import Logged, Release, SlotStatus, Snapshotted, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Question
-from clonos.io.binding import Binding
-from clonos.io.store import CheckpointStore
+from clonos.io.net.binding import Binding
+from clonos.io.store.store import CheckpointStore
 from clonos_standby.birth import SlotBirth
 from clonos_standby.driver import Driver, DriverPlan
 from tests.unit.host.lone_slot import small_image

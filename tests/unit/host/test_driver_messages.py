@@ -19,9 +19,9 @@ from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Hold, Logged, Register, Warned
 from clonos.core.wire.messages import Message
-from clonos.io.binding import Binding
-from clonos.io.providers import SlotEnded
-from clonos.io.store import CheckpointStore
+from clonos.io.net.binding import Binding
+from clonos.io.process.slot_provider import SlotEnded
+from clonos.io.store.store import CheckpointStore
 from clonos_standby.birth import SlotBirth
 from clonos_standby.driver import Driver, DriverPlan
 

@@ -9,7 +9,7 @@ import pytest
 
 from clonos.core.checkpoint.checkpoint_metadata import MetadataMalformed, encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
-from clonos.io.store import CheckpointStore
+from clonos.io.store.store import CheckpointStore
 from clonos.job.launch import _metadata
 from tests.unit.host.lone_slot import small_image
 

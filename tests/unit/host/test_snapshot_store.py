@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
 from clonos.core.values import column_of
-from clonos.io.envelope import seal_pieces
-from clonos.io.object_files import LocalFiles, StoreFailed
-from clonos.io.store import CheckpointStore
+from clonos.io.store.envelope import seal_pieces
+from clonos.io.store.object_files import LocalFiles, StoreFailed
+from clonos.io.store.store import CheckpointStore
 from clonos.operators.changes import Section, StateUnsupported, encode_piece
 from clonos.operators.state import StateImage
 from clonos_standby import store_thread

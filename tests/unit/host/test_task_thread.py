@@ -10,7 +10,7 @@ import pytest
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports.task_port import Activation, GateMoved, TaskStopped, Triggered
-from clonos.io.wall_clock import SlewedClock
+from clonos.io.system.wall_clock import SlewedClock
 from clonos_standby import task_thread
 from clonos_standby.task_thread import TaskThread
 from tests.unit.host.hand_waits import HandEvent, HandQueue, Plan

@@ -17,8 +17,8 @@ from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
-from clonos.io.fault_points import FaultPoints
-from clonos.io.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
+from clonos.io.local.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
+from clonos.io.process.fault_points import FaultPoints
 from clonos_chaos.ambush import Ambush
 from tests.unit.inflight.hand_disk import options_of
 

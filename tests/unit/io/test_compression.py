@@ -15,7 +15,7 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.options import Compression
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch
-from clonos.io.compression import (
+from clonos.io.net.compression import (
     COMPRESSED_BYTES_MIN,
     CONTENT_BYTES_MAX,
     INCOMPRESSIBLE_SKIPPED,
@@ -24,9 +24,9 @@ from clonos.io.compression import (
     applies_between,
     decompress,
 )
-from clonos.io.connection import Connection
-from clonos.io.frames import flags_of, pack
-from clonos.io.peers import Plane
+from clonos.io.net.connection import Connection
+from clonos.io.net.frames import flags_of, pack
+from clonos.io.net.peers import Plane
 from tests.unit.io.test_transport import batch, update
 from tests.unit.io.transports import Station, poll_until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io import cost_clock
-from clonos.io.cost_clock import CostClock
+from clonos.io.system import cost_clock
+from clonos.io.system.cost_clock import CostClock
 
 
 def test_it_runs_forward_while_the_thread_waits_and_leaves_no_file_open() -> None:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from clonos.io.fault_points import FaultPoints, FaultPointsMisused, Reached, armed
+from clonos.io.process.fault_points import FaultPoints, FaultPointsMisused, Reached, armed
 from clonos_chaos.ambush import Ambush
 
 LIMIT_S = 20.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId
-from clonos.io.frames import HAS_LARGE_PAYLOAD, HEAD_BYTES, IS_PIECE, LARGE_PAYLOAD_BYTES, flags_of, pack, unpack
+from clonos.io.net.frames import HAS_LARGE_PAYLOAD, HEAD_BYTES, IS_PIECE, LARGE_PAYLOAD_BYTES, flags_of, pack, unpack
 
 SENDER = SlotId(0x0123456789ABCDEF)
 

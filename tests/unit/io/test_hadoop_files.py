@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.io.object_files import StoreFailed, StoreUnsupported
-from clonos.io.store import CheckpointStore
+from clonos.io.store.object_files import StoreFailed, StoreUnsupported
+from clonos.io.store.store import CheckpointStore
 
 
 @pytest.mark.parametrize(

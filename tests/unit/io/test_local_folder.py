@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io.local_folder import FolderRefused, LocalFolder, default_root, sweep
+from clonos.io.local.local_folder import FolderRefused, LocalFolder, default_root, sweep
 
 ONE = "00000000000000a1"
 CHILD_NAME = "00000000000000c4"
 CHILD = """
 import os, sys
 from pathlib import Path
-from clonos.io.local_folder import LocalFolder
+from clonos.io.local.local_folder import LocalFolder
 folder = LocalFolder(Path(sys.argv[1]), "00000000000000c4")
 (folder.path / "file").write_text("left behind")
 print("ready", flush=True)

@@ -6,9 +6,9 @@ import lz4.frame
 import pytest
 import xxhash
 
-from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
+from clonos.io.local.spill import SegmentDamaged, decode_segment, encode_segment
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
-from clonos.io.spill import SegmentDamaged, decode_segment, encode_segment
+from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 
 CONTENT = b"some words " * 100
 

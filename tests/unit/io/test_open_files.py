@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clonos.io.open_files import FILES_MAX, raise_files_limit
+from clonos.io.system.open_files import FILES_MAX, raise_files_limit
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def test_the_soft_limit_becomes_the_hard_one_or_the_most_that_is_useful(limits: 
 def test_a_limit_that_is_higher_already_stays(limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     hard = limits[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    monkeypatch.setattr("clonos.io.open_files.FILES_MAX", 128)
+    monkeypatch.setattr("clonos.io.system.open_files.FILES_MAX", 128)
     assert raise_files_limit() == 256
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (256, hard)
 

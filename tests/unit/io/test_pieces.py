@@ -17,10 +17,10 @@ from clonos.core.wire import codec
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import Answer
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.io import frames, transfers, transport
-from clonos.io.curve import KeyPair, new_keys
-from clonos.io.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack
-from clonos.io.transfers import Transfers
+from clonos.io.net import frames, transfers, transport
+from clonos.io.net.curve import KeyPair, new_keys
+from clonos.io.net.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack
+from clonos.io.net.transfers import Transfers
 from tests.unit.io.transports import Station, poll_turns, poll_until
 
 MODES = ["ipc", "tcp", "curve"]

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from clonos.core.wire.printable import TEXT_CHARACTERS_MAX, escaped, indented
-from clonos.io.rate_limited_log import LINES_MAX, WINDOW_S, RateLimitedLog
+from clonos.io.net.rate_limited_log import LINES_MAX, WINDOW_S, RateLimitedLog
 
 LOGGER = logging.getLogger("clonos.test")
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from clonos.io.cloud_files import CloudLocation
-from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
-from clonos.io.object_files import LocalFiles, ObjectMissing, StoreFailed, StoreUnsupported
-from clonos.io.store import AnotherCoordinator, CheckpointStore, NothingToResume, StoreInUse
-from clonos.io.store_chain import KEPT_MAX, AppendOutcome
+from clonos.io.store.cloud_files import CloudLocation
+from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
+from clonos.io.store.metadata_chain import KEPT_MAX, AppendOutcome
+from clonos.io.store.object_files import LocalFiles, ObjectMissing, StoreFailed, StoreUnsupported
+from clonos.io.store.store import AnotherCoordinator, CheckpointStore, NothingToResume, StoreInUse
 
 
 @given(some.binary(max_size=3000) | some.binary(max_size=4).map(lambda unit: unit * 1000))

@@ -15,10 +15,10 @@ from clonos.core.wire.control_messages import Accusation, Register
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import Answer
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.io.binding import Binding, BindingRefused, towards
-from clonos.io.frames import PIECE_BYTES, pack
-from clonos.io.peers import Plane
-from clonos.io.transport import Transport, plane_of
+from clonos.io.net.binding import Binding, BindingRefused, towards
+from clonos.io.net.frames import PIECE_BYTES, pack
+from clonos.io.net.peers import Plane
+from clonos.io.net.transport import Transport, plane_of
 from tests.unit.io.transports import poll_turns, poll_until, poll_until_all_is_seen, poll_until_turned_away
 
 MODES = ["ipc", "tcp", "curve"]

@@ -6,7 +6,7 @@ import select
 import threading
 from collections import deque
 
-from clonos.io.wakeup import Wakeup
+from clonos.io.net.wakeup import Wakeup
 
 
 def is_readable(wakeup: Wakeup) -> bool:

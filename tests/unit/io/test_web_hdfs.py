@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from clonos.io.web_hdfs import WebHdfs
+from clonos.io.store.web_hdfs import WebHdfs
 
 pytestmark = pytest.mark.keeps_sockets
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
 from clonos.core.wire.messages import Message
-from clonos.io.binding import Binding
-from clonos.io.connection import Connection, Phase
-from clonos.io.curve import NO_KEYS, new_keys
-from clonos.io.peers import PeerAddress, Plane
-from clonos.io.transport import AddressRewriter, Transport
+from clonos.io.net.binding import Binding
+from clonos.io.net.connection import Connection, Phase
+from clonos.io.net.curve import NO_KEYS, new_keys
+from clonos.io.net.peers import PeerAddress, Plane
+from clonos.io.net.transport import AddressRewriter, Transport
 
 LIMIT_S = 25.0
 

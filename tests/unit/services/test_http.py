@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 from clonos.core.ports.recorder import running
-from clonos.io.http_client import HttpLimits, HttpReply, HttpRequest
+from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services import http
 from clonos_services.http import CallInDoubt, Headers, Response
 from clonos_services.http_session import ReconciliationInvalid, RedactionInvalid, SettingUnknown

@@ -7,9 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from clonos.io import http_client
-from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest, close_shared_client, shared_client
-from clonos.io.http_errors import HttpBodyTooLarge, HttpConnectionFailed, HttpRequestInvalid, HttpTimeout, shown_url
+from clonos.io.http import http_client
+from clonos.io.http.http_client import (
+    HttpClient,
+    HttpLimits,
+    HttpReply,
+    HttpRequest,
+    close_shared_client,
+    shared_client,
+)
+from clonos.io.http.http_errors import (
+    HttpBodyTooLarge,
+    HttpConnectionFailed,
+    HttpRequestInvalid,
+    HttpTimeout,
+    shown_url,
+)
 from tests.unit.services.loopback import Loopback, loopback
 
 LIMITS = HttpLimits(

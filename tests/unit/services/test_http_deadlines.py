@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from clonos.io import http_sockets
-from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
-from clonos.io.http_errors import HttpConnectionFailed, HttpTimeout
+from clonos.io.http import http_sockets
+from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
+from clonos.io.http.http_errors import HttpConnectionFailed, HttpTimeout
 from tests.unit.services.hostile import Conversation, Script, answer, hostile
 
 LIMITS = HttpLimits(

@@ -13,8 +13,8 @@ import pytest
 
 from clonos.core.model.errors import JobError
 from clonos.core.ports.recorder import running
-from clonos.io.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
-from clonos.io.http_errors import (
+from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
+from clonos.io.http.http_errors import (
     HttpBodyTooLarge,
     HttpConnectionFailed,
     HttpError,

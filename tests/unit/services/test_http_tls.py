@@ -13,9 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from clonos.io import http_sockets
-from clonos.io.http_client import HttpClient, HttpLimits, HttpRequest
-from clonos.io.http_errors import HttpBodyTooLarge, HttpConnectionFailed, HttpTimeout
+from clonos.io.http import http_sockets
+from clonos.io.http.http_client import HttpClient, HttpLimits, HttpRequest
+from clonos.io.http.http_errors import HttpBodyTooLarge, HttpConnectionFailed, HttpTimeout
 from tests.unit.services.hostile import Conversation, answer, hostile
 
 LIMITS = HttpLimits(

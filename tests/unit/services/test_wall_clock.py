@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.io.wall_clock import SlewedClock, utc_datetime
+from clonos.io.system.wall_clock import SlewedClock, utc_datetime
 
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3_600 * SECOND_NS

@@ -15,8 +15,8 @@ import msgspec
 
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.io.envelope import ObjectCorrupt, seal, unseal
-from clonos.io.object_files import ObjectFiles, ObjectMissing
+from clonos.io.store.envelope import ObjectCorrupt, seal, unseal
+from clonos.io.store.object_files import ObjectFiles, ObjectMissing
 
 CHAIN_FORMAT = 1
 FOLDER = "chain"

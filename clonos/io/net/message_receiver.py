@@ -18,11 +18,11 @@ from clonos.core.model.ids import SlotId
 from clonos.core.wire.codec import decode_message
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.messages import Message
-from clonos.io.compression import IS_COMPRESSED, decompress
-from clonos.io.connection import PROBE
-from clonos.io.frames import HAS_LARGE_PAYLOAD, HEAD_BYTES, IS_PIECE, Head, flags_of, slot_name, unpack
-from clonos.io.rate_limited_log import RateLimitedLog
-from clonos.io.transfers import Transfer, Transfers
+from clonos.io.net.compression import IS_COMPRESSED, decompress
+from clonos.io.net.connection import PROBE
+from clonos.io.net.frames import HAS_LARGE_PAYLOAD, HEAD_BYTES, IS_PIECE, Head, flags_of, slot_name, unpack
+from clonos.io.net.rate_limited_log import RateLimitedLog
+from clonos.io.net.transfers import Transfer, Transfers
 
 DRAIN_MESSAGES_MAX = 64
 """Received from one plane before the other plane and the caller get their turn."""

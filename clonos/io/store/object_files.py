@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.io.entropy import random_bytes
+from clonos.io.system.entropy import random_bytes
 
 
 class StoreFailed(EnvironmentFault):

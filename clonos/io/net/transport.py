@@ -24,16 +24,16 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow, Following
-from clonos.io.binding import Binding, BindingRefused, bind_router
-from clonos.io.compression import Compressor, applies_between
-from clonos.io.connection import Connection
-from clonos.io.curve import NO_KEYS, Gatekeeper, KeyPair
-from clonos.io.frames import PIECE_BYTES, pack, pack_in_pieces
-from clonos.io.intake import Intake
-from clonos.io.peers import PeerAddress, Peers, Plane
-from clonos.io.rate_limited_log import RateLimitedLog
-from clonos.io.transfers import COORDINATOR_HELD_BYTES_MAX, HELD_BYTES_MAX, Transfers
-from clonos.io.wakeup import Wakeup
+from clonos.io.net.binding import Binding, BindingRefused, bind_router
+from clonos.io.net.compression import Compressor, applies_between
+from clonos.io.net.connection import Connection
+from clonos.io.net.curve import NO_KEYS, Gatekeeper, KeyPair
+from clonos.io.net.frames import PIECE_BYTES, pack, pack_in_pieces
+from clonos.io.net.message_receiver import Intake
+from clonos.io.net.peers import PeerAddress, Peers, Plane
+from clonos.io.net.rate_limited_log import RateLimitedLog
+from clonos.io.net.transfers import COORDINATOR_HELD_BYTES_MAX, HELD_BYTES_MAX, Transfers
+from clonos.io.net.wakeup import Wakeup
 
 BULK_ANSWER_BYTES = 64 << 10
 """An answer with more log than this goes over the bulk connection."""

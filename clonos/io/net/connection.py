@@ -15,8 +15,8 @@ from typing import Final
 
 import zmq
 
-from clonos.io.curve import KeyPair
-from clonos.io.frames import Packet
+from clonos.io.net.curve import KeyPair
+from clonos.io.net.frames import Packet
 
 HELD_BYTES_MAX = 64 << 20
 """What a connection that is not open yet holds, or one message of any size; beyond, messages are lost."""

@@ -3,7 +3,7 @@
 Rules:
 
 - One deadline for the whole call: lookups, connecting, sending, reading, redirects, repetitions and pauses included.
-  The sockets hold it (`clonos.io.http_sockets`), so nothing that a server does gets beyond it.
+  The sockets hold it (`clonos.io.http.http_sockets`), so nothing that a server does gets beyond it.
 - A request is repeated when it surely was not sent, or when the caller says that it is repeatable. All repetitions
   carry the same headers, the idempotency key among them.
 - What the request asks for is checked before anything is sent, and is the job's fault. What a reply asks for, or is
@@ -24,8 +24,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 from urllib3.exceptions import TimeoutError as AnyTimeoutError
 
-from clonos.io import wall_clock
-from clonos.io.http_errors import (
+from clonos.io.http.http_errors import (
     HttpBodyTooLarge,
     HttpConnectionFailed,
     HttpError,
@@ -34,9 +33,9 @@ from clonos.io.http_errors import (
     shown_text,
     shown_url,
 )
-from clonos.io.http_requests import Hop, first_hop, next_hop
-from clonos.io.http_requests import HttpRequest as HttpRequest
-from clonos.io.http_sockets import (
+from clonos.io.http.http_requests import Hop, first_hop, next_hop
+from clonos.io.http.http_requests import HttpRequest as HttpRequest
+from clonos.io.http.http_sockets import (
     NANOSECONDS_PER_SECOND,
     Budget,
     ReplyTooLong,
@@ -44,6 +43,7 @@ from clonos.io.http_sockets import (
     forget_lookups,
     pool_manager,
 )
+from clonos.io.system import wall_clock
 
 PIECE_BYTES: Final = 64 << 10
 FRAMING_BYTES_MAX: Final = 256 << 10

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from clonos.io.object_files import ObjectMissing, StoreFailed, StoreUnsupported
+from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupported
 
 DEBUG_TEXT: Final = "\n\nDebug source:"
 """What obstore appends to the text of an error, over many lines."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId
 from clonos.core.wire.codec import MESSAGE_BYTES_MAX
-from clonos.io.frames import OF_MESSAGE, PIECES_MAX, Head, slot_name
+from clonos.io.net.frames import OF_MESSAGE, PIECES_MAX, Head, slot_name
 
 HELD_BYTES_MAX = 2 << 30
 """Of pieces in a slot: one message of the longest kind and some usual snapshots beside it."""

@@ -13,9 +13,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from clonos.core.model.ids import SlotId
-from clonos.io.connection import Change, Connection, Phase
-from clonos.io.frames import Packet, slot_name
-from clonos.io.rate_limited_log import RateLimitedLog
+from clonos.io.net.connection import Change, Connection, Phase
+from clonos.io.net.frames import Packet, slot_name
+from clonos.io.net.rate_limited_log import RateLimitedLog
 
 
 class Plane(IntEnum):

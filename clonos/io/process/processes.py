@@ -17,8 +17,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.nursery import HEADER
-from clonos.io.providers import Listener, SlotEnded
+from clonos.io.process.fork_server import HEADER
+from clonos.io.process.slot_provider import Listener, SlotEnded
 
 END_TIMEOUT_S = 10.0
 """What the nursery has to kill its children and end, once told."""
@@ -50,7 +50,7 @@ class ProcessSlots:
         opened = open(output, "ab") if output is not None else None  # noqa: SIM115 closed below
         try:
             self._nursery = subprocess.Popen(
-                [sys.executable, "-m", "clonos.io.nursery", str(events_write_fd), *warm_modules],
+                [sys.executable, "-m", "clonos.io.process.fork_server", str(events_write_fd), *warm_modules],
                 stdin=subprocess.PIPE,
                 stdout=opened,
                 stderr=opened,

@@ -21,7 +21,7 @@ import cloudpickle
 import msgspec
 
 from clonos.core.model.errors import JobError
-from clonos.io.struct_classes import reduce_struct
+from clonos.io.process.struct_classes import reduce_struct
 
 UNPICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError)
 LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")

@@ -10,8 +10,8 @@ from socket import AF_INET, AF_INET6, SOCK_DGRAM, gethostbyname, gethostname, so
 import zmq
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.curve import ZAP_DOMAIN, KeyPair
-from clonos.io.frames import FRAME_BYTES_MAX
+from clonos.io.net.curve import ZAP_DOMAIN, KeyPair
+from clonos.io.net.frames import FRAME_BYTES_MAX
 
 SOCKET_PATH_BYTES_MAX = 100
 HANDSHAKE_MS = 2_000

@@ -15,12 +15,12 @@ import msgspec
 
 from clonos.core.model.errors import JobError
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.io.cloud_files import CloudFiles
-from clonos.io.entropy import random_bytes, random_hash_seed
-from clonos.io.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
-from clonos.io.hadoop_files import HadoopFiles
-from clonos.io.object_files import LocalFiles, ObjectFiles, ObjectMissing
-from clonos.io.store_chain import CHAIN_FORMAT, AppendOutcome, ChainEntry, EntryKind, StoreChain
+from clonos.io.store.cloud_files import CloudFiles
+from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
+from clonos.io.store.hadoop_files import HadoopFiles
+from clonos.io.store.metadata_chain import CHAIN_FORMAT, AppendOutcome, ChainEntry, EntryKind, StoreChain
+from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
+from clonos.io.system.entropy import random_bytes, random_hash_seed
 
 STORE_FORMAT = 1
 JOB_NAME = "job"

@@ -21,8 +21,8 @@ from typing import Final
 import xxhash
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.fault_points import FaultPoints
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
+from clonos.io.process.fault_points import FaultPoints
 
 SPILL_FORMAT: Final = 2
 CLOSE_TIMEOUT_S: Final = 10.0

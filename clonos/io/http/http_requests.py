@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, parse_url
 
-from clonos.io.http_errors import HttpRedirectRefused, HttpRequestInvalid, shown_url
+from clonos.io.http.http_errors import HttpRedirectRefused, HttpRequestInvalid, shown_url
 
 URL_CHARACTERS_MAX: Final = 8_192  # of a redirect
 HOST_CHARACTERS_MAX: Final = 253

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from clonos.io.entropy import random_bytes
-from clonos.io.hadoop_rpc import HadoopRpc
-from clonos.io.object_files import ObjectMissing, StoreFailed, StoreUnsupported
+from clonos.io.store.hadoop_rpc import HadoopRpc
+from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupported
+from clonos.io.system.entropy import random_bytes
 
 STACK_TRACES = ("\n\tat ", "\\n\\tat ")
 """How the namenode's begins behind the text of an error."""
@@ -125,7 +125,9 @@ class HadoopFiles:
 
 def _connect(url: str, scheme: str, address: str) -> HadoopClient:
     if scheme == "webhdfs":
-        from clonos.io.web_hdfs import WebHdfs  # with an HTTP client that nobody else in a slot needs at its birth
+        from clonos.io.store.web_hdfs import (
+            WebHdfs,  # with an HTTP client that nobody else in a slot needs at its birth
+        )
 
         return WebHdfs(address)
     try:

@@ -1,0 +1,1 @@
+"""Files on the local disk: the folder of a process, and spilled segments."""

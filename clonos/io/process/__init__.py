@@ -1,0 +1,1 @@
+"""Slots as processes: how they are started, and what travels to them."""

@@ -1,0 +1,1 @@
+"""The checkpoint store: its objects, its chain of metadata, and the file systems it lies on."""

@@ -1,0 +1,1 @@
+"""Clocks, entropy and limits of the operating system."""
