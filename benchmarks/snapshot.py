@@ -26,7 +26,7 @@ from clonos.core.ports.operator_chain import Pieces
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.changes import Entries
 from clonos.operators.state import StateBackend, StateImage, Table
-from clonos_standby.host import SWITCH_INTERVAL_S
+from clonos_standby.slot.host import SWITCH_INTERVAL_S
 
 KEYS: Final = 1_000_000
 KEYS_QUICK: Final = 100_000

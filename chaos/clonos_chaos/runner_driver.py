@@ -36,7 +36,7 @@ from clonos_chaos.attack_keys import Thief
 from clonos_chaos.relay import ThroughRelay
 from clonos_chaos.scenario_job import make_job
 from clonos_chaos.toxics import ThroughToxiproxy
-from clonos_standby.driver import Progress
+from clonos_standby.driver.driver import Progress
 
 LOOK_EVERY_S: Final = 0.05
 GONE_WITHIN_S: Final = 10.0

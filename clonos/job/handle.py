@@ -25,7 +25,7 @@ from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.picture import draw
 from clonos.status import Status
-from clonos_standby.driver import JobEnd, Progress
+from clonos_standby.driver.driver import JobEnd, Progress
 
 logger = logging.getLogger("clonos.run")
 

@@ -31,8 +31,8 @@ from clonos.job.places import Place, is_one_machine, open_place
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.edges import SeveralSinks
 from clonos.operators.image import JobImage
-from clonos_standby.birth import SlotBirth, versions
-from clonos_standby.driver import Driver, DriverPlan, Progress
+from clonos_standby.driver.driver import Driver, DriverPlan, Progress
+from clonos_standby.launch_spec import SlotBirth, versions
 
 logger = logging.getLogger("clonos.run")
 

@@ -17,7 +17,7 @@ from clonos.io.system.entropy import random_bytes
 if TYPE_CHECKING:
     from clonos.spark.session import Context
 
-WARM_MODULES: Final = ("clonos_standby.host", "clonos")
+WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos")
 """What a slot needs, and what the code of a job can ask for, imported before any slot is born."""
 
 ANY_HOST: Final = "0.0.0.0"

@@ -11,7 +11,7 @@ from typing import Final
 
 from clonos.io.process.fork_server import warm_up
 
-WARM_MODULES: Final = ("clonos_standby.host", "clonos", "pyspark.worker")
+WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos", "pyspark.worker")
 """What a slot needs, what the code of a job can ask for, and what pyspark's side of a worker needs."""
 
 

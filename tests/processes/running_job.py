@@ -23,9 +23,9 @@ from clonos.io.process.pickling import pack
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.connect import TransactionalSink
-from clonos_standby.birth import SlotBirth, versions
-from clonos_standby.driver import Driver, DriverPlan, Progress
-from clonos_standby.host import run_slot
+from clonos_standby.driver.driver import Driver, DriverPlan, Progress
+from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.slot.host import run_slot
 
 LIMIT_S = 40.0
 WARM_MODULES = (run_slot.__module__, "clonos.connectors", "clonos.api")

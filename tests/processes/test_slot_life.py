@@ -16,8 +16,8 @@ from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register
 from clonos.io.net.binding import Binding
 from clonos.io.process.pickling import pack
-from clonos_standby.birth import SlotBirth, versions
-from clonos_standby.host import run_slot
+from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.slot.host import run_slot
 from tests.processes.running_job import running
 from tests.processes.test_slot_processes import OPTIONS, DrawingJob, is_calm
 from tests.unit.io.transports import Station, poll_until_all_is_seen

@@ -17,8 +17,8 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Question
 from clonos.io.net.binding import Binding
 from clonos.io.store.store import CheckpointStore
-from clonos_standby.birth import SlotBirth
-from clonos_standby.driver import Driver, DriverPlan
+from clonos_standby.driver.driver import Driver, DriverPlan
+from clonos_standby.launch_spec import SlotBirth
 from tests.unit.host.lone_slot import small_image
 
 

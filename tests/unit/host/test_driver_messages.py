@@ -22,8 +22,8 @@ from clonos.core.wire.messages import Message
 from clonos.io.net.binding import Binding
 from clonos.io.process.slot_provider import SlotEnded
 from clonos.io.store.store import CheckpointStore
-from clonos_standby.birth import SlotBirth
-from clonos_standby.driver import Driver, DriverPlan
+from clonos_standby.driver.driver import Driver, DriverPlan
+from clonos_standby.launch_spec import SlotBirth
 
 FLOOD = 20_000
 SLOT = SlotId(7)

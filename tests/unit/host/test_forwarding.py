@@ -9,7 +9,7 @@ import pytest
 from clonos.core.model.ids import SlotId
 from clonos.core.wire.control_messages import Logged
 from clonos_services.logger import logger as user_logger
-from clonos_standby.forwarding import LINES_PER_SECOND_MAX, Forwarder, forwarded
+from clonos_standby.slot.log_forwarding import LINES_PER_SECOND_MAX, Forwarder, forwarded
 
 SLOT = SlotId(7)
 
@@ -41,7 +41,7 @@ def test_afterwards_lines_stay_here_again(caplog: pytest.LogCaptureFixture) -> N
 def test_a_flood_is_cut_and_what_was_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Logged] = []
     seconds = iter([0.0] * (LINES_PER_SECOND_MAX + 50) + [1.0])
-    monkeypatch.setattr("clonos_standby.forwarding.time.monotonic", lambda: next(seconds))
+    monkeypatch.setattr("clonos_standby.slot.log_forwarding.time.monotonic", lambda: next(seconds))
     forwarder = Forwarder(SLOT, sent.append)
     for number in range(LINES_PER_SECOND_MAX + 51):
         forwarder.emit(logging.LogRecord("clonos.job", logging.WARNING, "", 0, f"line {number}", None, None))

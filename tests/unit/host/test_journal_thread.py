@@ -18,8 +18,8 @@ from clonos.core.ports.recorder import confined_services
 from clonos.operators.connect import Feed
 from clonos.operators.journal import END_OF_JOURNAL
 from clonos_services import clock
-from clonos_standby import journal_thread
-from clonos_standby.journal_thread import JournalThread, JournalThreads
+from clonos_standby.slot import journal_thread
+from clonos_standby.slot.journal_thread import JournalThread, JournalThreads
 from tests.unit.host.hand_waits import HandEvent, Plan
 from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 

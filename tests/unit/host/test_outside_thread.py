@@ -15,8 +15,8 @@ from clonos.core.ports.recorder import confined_services
 from clonos.core.values import encode_rows
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
 from clonos_services import clock
-from clonos_standby import outside_thread
-from clonos_standby.outside_thread import OutsideThread
+from clonos_standby.slot import outside_thread
+from clonos_standby.slot.outside_thread import OutsideThread
 from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 
 

@@ -11,8 +11,8 @@ import pytest
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports.task_port import Activation, GateMoved, TaskStopped, Triggered
 from clonos.io.system.wall_clock import SlewedClock
-from clonos_standby import task_thread
-from clonos_standby.task_thread import TaskThread
+from clonos_standby.slot import task_thread
+from clonos_standby.slot.task_thread import TaskThread
 from tests.unit.host.hand_waits import HandEvent, HandQueue, Plan
 from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 

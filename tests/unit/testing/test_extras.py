@@ -35,5 +35,5 @@ def test_failure_injection_without_its_libraries_is_one_line_and_the_environment
 
 
 def test_a_job_needs_none_of_them() -> None:
-    program = "sys.modules['msgpack'] = None; import clonos, clonos.job, clonos_standby.host, clonos.demo.show"
+    program = "sys.modules['msgpack'] = None; import clonos, clonos.job, clonos_standby.slot.host, clonos.demo.show"
     assert _run_without("greenlet", program).returncode == 0

@@ -46,13 +46,13 @@ from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connect import ImmediateSink, OutsideIdentity
 from clonos.operators.image import JobImage
-from clonos_standby.birth import SlotBirth, versions
-from clonos_standby.forwarding import forwarded
 from clonos_standby.inbox import Inbox
-from clonos_standby.journal_thread import JournalThreads
-from clonos_standby.outside_thread import OutsideThread
+from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.slot.journal_thread import JournalThreads
+from clonos_standby.slot.log_forwarding import forwarded
+from clonos_standby.slot.outside_thread import OutsideThread
+from clonos_standby.slot.task_thread import TaskThread
 from clonos_standby.store_thread import SnapshotStore
-from clonos_standby.task_thread import TaskThread
 
 logger = logging.getLogger("clonos.slot")
 

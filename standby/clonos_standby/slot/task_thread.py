@@ -26,8 +26,8 @@ from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.image import JobImage
-from clonos_standby.call_threads import CallThreads
 from clonos_standby.inbox import Inbox
+from clonos_standby.slot.call_threads import CallThreads
 
 logger = logging.getLogger("clonos.slot")
 

@@ -64,11 +64,11 @@ from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connect import TransactionalSink
 from clonos.operators.image import JobImage
-from clonos_standby.birth import SlotBirth
-from clonos_standby.errands import Errands
-from clonos_standby.forwarding import ROOT
-from clonos_standby.host import SWITCH_INTERVAL_S, run_slot
+from clonos_standby.driver.background_io import Errands
 from clonos_standby.inbox import Inbox
+from clonos_standby.launch_spec import SlotBirth
+from clonos_standby.slot.host import SWITCH_INTERVAL_S, run_slot
+from clonos_standby.slot.log_forwarding import ROOT
 
 logger = logging.getLogger("clonos.coordinator")
 
