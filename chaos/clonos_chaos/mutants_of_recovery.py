@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.connectors.table_outside import TableOutside
+from clonos.connectors.tables.table_outside import TableOutside
 from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.coordinator import placement
 from clonos.core.external.external_output import KeeperLink, OutsideEnd

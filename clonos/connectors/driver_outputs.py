@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from clonos.connectors.faults import ConnectorMisused, OutputFailed
+from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows

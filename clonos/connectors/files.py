@@ -17,14 +17,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from clonos.api.windows import duration_ns
-from clonos.connectors.committed_output import CommittedPart, committed, read_committed, withdraw
-from clonos.connectors.csv_files import CsvFiles
-from clonos.connectors.file_sinks import paths_of
-from clonos.connectors.json_files import JsonFiles
-from clonos.connectors.line_files import LINE_BYTES_MAX, LineFiles
+from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, withdraw
+from clonos.connectors.filesystem.csv_files import CsvFiles
+from clonos.connectors.filesystem.file_sinks import paths_of
+from clonos.connectors.filesystem.json_files import JsonFiles
+from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 
 if TYPE_CHECKING:
-    from clonos.connectors.parquet_files import ParquetFiles
+    from clonos.connectors.filesystem.parquet_files import ParquetFiles
 
 __all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "withdraw", "CommittedPart"]
 
@@ -125,7 +125,7 @@ def parquet(
 
     The sink takes rows and record batches; ``schema`` (a ``pyarrow.Schema``) makes all parts alike.
     """
-    from clonos.connectors.parquet_files import ParquetFiles  # Arrow is loaded only where it is needed
+    from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow is loaded only where it is needed
 
     return ParquetFiles(paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch))
 

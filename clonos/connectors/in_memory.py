@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from clonos.connectors.faults import ConnectorMisused, SplitMalformed
+from clonos.connectors.connector_errors import ConnectorMisused, SplitMalformed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connect import WriterContext

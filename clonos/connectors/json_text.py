@@ -21,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-from clonos.connectors.faults import row_not_writable
+from clonos.connectors.connector_errors import row_not_writable
 
 DEPTH_MAX = 64
 _AS_IT_IS = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from clonos.connectors.faults import row_not_writable
+from clonos.connectors.connector_errors import row_not_writable
 
 SOLE_COLUMN = "value"
 

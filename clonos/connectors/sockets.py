@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import socket
 
-from clonos.connectors.faults import ConnectorMisused
-from clonos.connectors.line_files import check_encoding, encoding_of_text
+from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
 
 RECEIVE_BYTES = 256 << 10

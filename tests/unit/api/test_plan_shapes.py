@@ -12,8 +12,8 @@ from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.connectors import files
-from clonos.connectors.faults import InputForeign
-from clonos.connectors.file_splits import decode_split, encode_split
+from clonos.connectors.connector_errors import InputForeign
+from clonos.connectors.filesystem.file_splits import decode_split, encode_split
 from clonos.core.model.options import Options, StandbyKind
 from clonos.core.model.plan import Plan
 from tests.unit.operators.driver import Given, Outbox

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.tables import TableSink
+from clonos.connectors.tables.table_sink import TableSink
 from clonos.operators.connect import OutsideIdentity
 from tests.unit.connectors import strict_driver
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from clonos.connectors import files
-from clonos.connectors.csv_files import CsvFiles
-from clonos.connectors.faults import ConnectorMisused, RowNotWritable
+from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable
+from clonos.connectors.filesystem.csv_files import CsvFiles
 from tests.unit.connectors.writing import JOB, part_of
 
 

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from clonos.connectors import files
-from clonos.connectors.faults import InputForeign, SplitMalformed
-from clonos.connectors.file_patterns import could_find, find_files
-from clonos.connectors.file_splits import FileSplit, decode_split, encode_split
+from clonos.connectors.connector_errors import InputForeign, SplitMalformed
+from clonos.connectors.filesystem.file_patterns import could_find, find_files
+from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, encode_split
+from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.filesystem.output_parts import PARTS
 from clonos.connectors.in_memory import values
-from clonos.connectors.output_folder import readable_files
-from clonos.connectors.output_parts import PARTS
 from tests.unit.connectors.writing import JOB, part_of
 
 TREE = (

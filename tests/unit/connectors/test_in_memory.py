@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import values
-from clonos.connectors.faults import ConnectorMisused
+from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.operators.connect import Source
 from tests.unit.connectors.reading import read_piecewise, read_split
 

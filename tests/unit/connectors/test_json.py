@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import files
-from clonos.connectors.faults import InputMalformed, RowNotWritable
+from clonos.connectors.connector_errors import InputMalformed, RowNotWritable
 from clonos.connectors.json_text import json_lines, json_text, parse_json, scalar_text
 from tests.unit.connectors.reading import read_all, read_piecewise
 

@@ -13,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import files
-from clonos.connectors.faults import ConnectorMisused, InputChanged, InputMalformed, InputMissing, InputUnreadable
-from clonos.connectors.line_files import LineReader
+from clonos.connectors.connector_errors import (
+    ConnectorMisused,
+    InputChanged,
+    InputMalformed,
+    InputMissing,
+    InputUnreadable,
+)
+from clonos.connectors.filesystem.line_files import LineReader
 from clonos.operators.connect import Source
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 

@@ -10,7 +10,7 @@ import pytest
 from xxhash import xxh3_64_hexdigest
 
 from clonos.connectors import files
-from clonos.connectors.faults import (
+from clonos.connectors.connector_errors import (
     ConnectorMisused,
     InputMissing,
     OutputConflict,
@@ -19,8 +19,8 @@ from clonos.connectors.faults import (
     OutputInUse,
     OutputTaken,
 )
-from clonos.connectors.file_sinks import FileSink
-from clonos.connectors.json_files import JsonFiles
+from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.core.model.errors import InternalError
 from clonos.operators.connect import ImmediateSink, TransactionalSink
 from tests.unit.connectors.reading import read_all

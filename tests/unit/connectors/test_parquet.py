@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.connectors import files, parquet_files, parquet_rows
-from clonos.connectors.faults import (
+from clonos.connectors import files
+from clonos.connectors.connector_errors import (
     ConnectorMisused,
     InputChanged,
     InputMalformed,
@@ -23,7 +23,8 @@ from clonos.connectors.faults import (
     RowNotWritable,
     SplitMalformed,
 )
-from clonos.connectors.file_splits import decode_split, encode_split
+from clonos.connectors.filesystem import parquet_files, parquet_rows
+from clonos.connectors.filesystem.file_splits import decode_split, encode_split
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import sockets
-from clonos.connectors.faults import ConnectorMisused
+from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.sockets import SocketFailed, SocketFeed, SocketLineMalformed, SocketLines
 from clonos.operators.connect import PushedSource, Source
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.faults import ConnectorMisused, RowNotWritable, TableRefused
+from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable, TableRefused
 from tests.unit.connectors import strict_driver
 from tests.unit.connectors.table_samples import (
     MAKERS,

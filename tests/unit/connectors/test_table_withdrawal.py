@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.faults import ConnectorMisused, TableUnavailable
+from clonos.connectors.connector_errors import ConnectorMisused, TableUnavailable
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
 from tests.unit.connectors.table_samples import (
     COLUMNS,

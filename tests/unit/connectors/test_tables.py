@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.connectors import dbapi, sqlite, tables
-from clonos.connectors.faults import ConnectorMisused, RowNotWritable, TableRefused, TableUnavailable
-from clonos.connectors.table_statements import Dialect
+from clonos.connectors import dbapi, sqlite
+from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable, TableRefused, TableUnavailable
+from clonos.connectors.tables import table_sink
+from clonos.connectors.tables.table_statements import Dialect
 from clonos.core.model.errors import InternalError
 from clonos.operators.connect import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
 from tests.tidy.source import ROOT
@@ -236,7 +237,7 @@ def test_a_table_that_is_missing_is_made_where_types_are_known(path: Path) -> No
 
 
 def test_a_busy_database_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "SQLITE_BUSY_MS", 1)
+    monkeypatch.setattr(table_sink, "SQLITE_BUSY_MS", 1)
     sink = sqlite(path, "words")
     outside = sink.outside()
     outside.register(identity(1), 0)

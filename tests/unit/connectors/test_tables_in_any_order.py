@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.tables import TableSink
+from clonos.connectors.tables.table_sink import TableSink
 from tests.unit.connectors import strict_driver
 from tests.unit.connectors.table_samples import COLUMNS, identity
 

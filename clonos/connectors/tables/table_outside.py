@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from clonos.connectors.row_fields import columns_of, fields_of
-from clonos.connectors.table_appends import AppendedRows
-from clonos.connectors.table_database import Database, Overtaken, TableDescription
-from clonos.connectors.table_statements import Statement
-from clonos.connectors.table_upserts import UpsertedRows
+from clonos.connectors.tables.table_appends import AppendedRows
+from clonos.connectors.tables.table_database import Database, Overtaken, TableDescription
+from clonos.connectors.tables.table_statements import Statement
+from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
 from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
 

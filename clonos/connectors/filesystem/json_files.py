@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.connectors.durable import DurableFile
-from clonos.connectors.faults import InputMalformed
-from clonos.connectors.file_patterns import find_files
-from clonos.connectors.file_sinks import FileSink
-from clonos.connectors.file_splits import block_splits, check_split, new_files
+from clonos.connectors.connector_errors import InputMalformed
+from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.filesystem.file_splits import block_splits, check_split, new_files
+from clonos.connectors.filesystem.line_files import LineReader, check_line_options
+from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
-from clonos.connectors.line_files import LineReader, check_line_options
-from clonos.connectors.output_folder import readable_files
-from clonos.connectors.output_parts import RowsFormat
 
 CONNECTOR = "files.jsonl"
 

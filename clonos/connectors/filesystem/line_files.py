@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy
 
-from clonos.connectors.byte_feed import ByteFeed
-from clonos.connectors.faults import ConnectorMisused, InputMalformed, SplitMalformed
-from clonos.connectors.file_patterns import find_files
-from clonos.connectors.file_splits import (
+from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, SplitMalformed
+from clonos.connectors.filesystem.byte_feed import ByteFeed
+from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.file_splits import (
     FileSplit,
     block_splits,
     check_split,
@@ -23,7 +23,7 @@ from clonos.connectors.file_splits import (
     is_compressed,
     new_files,
 )
-from clonos.connectors.output_folder import readable_files
+from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.operators.connect import SplitReader
 
 READ_BYTES = 1 << 20

@@ -13,8 +13,8 @@ import msgspec
 import pyarrow
 import pyarrow.parquet
 
-from clonos.connectors.durable import DurableFile
-from clonos.connectors.faults import RowNotWritable, row_not_writable
+from clonos.connectors.connector_errors import RowNotWritable, row_not_writable
+from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.parquet"

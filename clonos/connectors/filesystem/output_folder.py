@@ -17,8 +17,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from clonos.connectors.durable import WRITING, DurableFile, is_in_use, outputs_fail_as, sync_folder
-from clonos.connectors.faults import (
+from clonos.connectors.connector_errors import (
     ConnectorMisused,
     OutputConflict,
     OutputCorrupt,
@@ -26,7 +25,8 @@ from clonos.connectors.faults import (
     OutputInUse,
     OutputTaken,
 )
-from clonos.connectors.output_parts import (
+from clonos.connectors.filesystem.durable_files import WRITING, DurableFile, is_in_use, outputs_fail_as, sync_folder
+from clonos.connectors.filesystem.output_parts import (
     MANIFEST_NAME,
     MANIFESTS,
     OUTPUT_FORMAT,

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from clonos.connectors.durable import WRITING, DurableFile
-from clonos.connectors.faults import OutputCorrupt
+from clonos.connectors.connector_errors import OutputCorrupt
+from clonos.connectors.filesystem.durable_files import WRITING, DurableFile
 from clonos.core.model.errors import InternalError
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connect import WriterContext

@@ -15,7 +15,7 @@ from itertools import count
 
 import xxhash
 
-from clonos.connectors.faults import OutputFailed
+from clonos.connectors.connector_errors import OutputFailed
 
 WRITE_BYTES = 256 << 10
 WRITING = ".writing"

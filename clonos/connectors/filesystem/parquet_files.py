@@ -10,16 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from clonos.connectors.durable import DurableFile
-from clonos.connectors.faults import (
-    ConnectorMisused,
-    InputMalformed,
-    InputUnreadable,
-    SplitMalformed,
-)
-from clonos.connectors.file_patterns import find_files
-from clonos.connectors.file_sinks import FileSink
-from clonos.connectors.file_splits import (
+from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, InputUnreadable, SplitMalformed
+from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.filesystem.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
     check_split,
@@ -29,10 +24,10 @@ from clonos.connectors.file_splits import (
     new_files,
     regular_status,
 )
-from clonos.connectors.output_folder import readable_files
-from clonos.connectors.output_parts import RowsFormat
-from clonos.connectors.parquet_batches import ParquetUnreadable, next_batch, open_file, reading
-from clonos.connectors.parquet_rows import ParquetRows
+from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.filesystem.output_parts import RowsFormat
+from clonos.connectors.filesystem.parquet_batches import ParquetUnreadable, next_batch, open_file, reading
+from clonos.connectors.filesystem.parquet_rows import ParquetRows
 
 CONNECTOR = "files.parquet"
 BATCH_ROWS = 65_536

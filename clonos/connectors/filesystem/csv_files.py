@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
-from clonos.connectors.durable import DurableFile
-from clonos.connectors.faults import ConnectorMisused, row_not_writable
-from clonos.connectors.file_sinks import FileSink
+from clonos.connectors.connector_errors import ConnectorMisused, row_not_writable
+from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import scalar_text
-from clonos.connectors.output_parts import RowsFormat
 from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.csv"

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from clonos.connectors.faults import InputMissing, OutputCorrupt
+from clonos.connectors.connector_errors import InputMissing, OutputCorrupt
+from clonos.connectors.filesystem.output_folder import OutputFolder
 from clonos.connectors.json_text import parse_json
-from clonos.connectors.output_folder import OutputFolder
 
 Path = str | os.PathLike[str]
 CHECKSUM_BYTES = 1 << 20
@@ -89,7 +89,10 @@ def _check(part: CommittedPart) -> None:
 
 def _rows_of(path: str) -> Iterator[Any]:
     if path.endswith(".parquet"):
-        from clonos.connectors.parquet_batches import ParquetUnreadable, read_batches  # Arrow is loaded only here
+        from clonos.connectors.filesystem.parquet_batches import (  # Arrow is loaded only here
+            ParquetUnreadable,
+            read_batches,
+        )
 
         try:
             for batch in read_batches(path):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from clonos.connectors.faults import ConnectorMisused, TableRefused, TableUnavailable
-from clonos.connectors.table_statements import Dialect, Statement
+from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
+from clonos.connectors.tables.table_statements import Dialect, Statement
 from clonos.core.model.errors import InternalError, JobError
 from clonos.operators.connect import OutsideFenced
 

@@ -13,8 +13,8 @@ import os
 import zlib
 from typing import IO, Any
 
-from clonos.connectors.faults import InputMalformed, InputUnreadable
-from clonos.connectors.file_splits import FileSplit, check_unchanged, is_compressed
+from clonos.connectors.connector_errors import InputMalformed, InputUnreadable
+from clonos.connectors.filesystem.file_splits import FileSplit, check_unchanged, is_compressed
 
 SKIP_BYTES = 1 << 20
 

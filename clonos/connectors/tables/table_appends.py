@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.connectors.faults import ConnectorMisused, TableRefused, TableUnavailable
-from clonos.connectors.table_database import Database, TableDescription
-from clonos.connectors.table_statements import NUMBER_COLUMN, TASK_COLUMN
+from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
+from clonos.connectors.tables.table_database import Database, TableDescription
+from clonos.connectors.tables.table_statements import NUMBER_COLUMN, TASK_COLUMN
 from clonos.operators.connect import OutsideIdentity
 
 logger = logging.getLogger("clonos.slot")

@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.faults import InputChanged, InputForeign, InputUnreadable, SplitMalformed
-from clonos.connectors.file_patterns import could_find
+from clonos.connectors.connector_errors import InputChanged, InputForeign, InputUnreadable, SplitMalformed
+from clonos.connectors.filesystem.file_patterns import could_find
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from clonos.connectors.faults import ConnectorMisused
+from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.json_text import scalar_text
-from clonos.connectors.table_outside import TableOutside
-from clonos.connectors.table_statements import Dialect
+from clonos.connectors.tables.table_outside import TableOutside
+from clonos.connectors.tables.table_statements import Dialect
 
 SQLITE_BUSY_MS = 10_000
 SQLITE_INT_END = 1 << 63

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from clonos.connectors.faults import TableRefused, row_not_writable
-from clonos.connectors.table_appends import end_of_missing
-from clonos.connectors.table_database import Database, TableDescription
+from clonos.connectors.connector_errors import TableRefused, row_not_writable
+from clonos.connectors.tables.table_appends import end_of_missing
+from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value
 from clonos.operators.connect import OutsideIdentity
 

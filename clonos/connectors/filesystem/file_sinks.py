@@ -6,9 +6,9 @@ import glob
 import os
 from collections.abc import Sequence
 
-from clonos.connectors.faults import ConnectorMisused
-from clonos.connectors.output_folder import OutputFolder
-from clonos.connectors.output_parts import PartsWriter, RowsFormat
+from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.filesystem.output_folder import OutputFolder
+from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat
 
 
 class FileSink:

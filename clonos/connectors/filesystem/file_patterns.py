@@ -7,8 +7,8 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 
-from clonos.connectors.faults import ConnectorMisused, InputMissing, InputUnreadable
-from clonos.connectors.output_parts import MANIFESTS, PART_NAME, PARTS
+from clonos.connectors.connector_errors import ConnectorMisused, InputMissing, InputUnreadable
+from clonos.connectors.filesystem.output_parts import MANIFESTS, PART_NAME, PARTS
 
 HIDDEN = (".", "_")
 """How names of files begin that are not read of a folder."""

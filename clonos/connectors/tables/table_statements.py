@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from clonos.connectors.faults import ConnectorMisused
+from clonos.connectors.connector_errors import ConnectorMisused
 
 OUTSIDE_TABLE = "clonos_outside"
 PREVIOUS_TABLE = "clonos_previous"

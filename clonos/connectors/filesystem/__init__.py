@@ -1,0 +1,1 @@
+"""Files as sources and sinks: formats, splits, output folders and their manifests."""
