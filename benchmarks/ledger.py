@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clonos import OutsideFenced, OutsideIdentity
-from clonos.operators.connect import Registration
+from clonos.operators.connector_contract import Registration
 
 MARK: Final = "@"
 """How words begin that are marks: "@READER.NUMBER", each read once."""

@@ -24,8 +24,8 @@ from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot,
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.io.store.store import CheckpointStore
-from clonos.operators.changes import Entries
-from clonos.operators.state import StateBackend, StateImage, Table
+from clonos.operators.state.keyed_state import StateBackend, StateImage, Table
+from clonos.operators.state.state_changes import Entries
 from clonos_standby.slot.host import SWITCH_INTERVAL_S
 
 KEYS: Final = 1_000_000

@@ -20,14 +20,20 @@ from typing import Any, Final
 import msgspec
 
 STAGES: Final = {
-    "source: read": ["clonos.operators.source:OpenSplit.take", "clonos.operators.source:OpenSplit.buffered"],
-    "operator: flat_map": ["clonos.operators.stateless:FlatMap.rows"],
-    "operator: map_batches": ["clonos.operators.stateless:MapBatches.columns"],
-    "operator: count": [
-        "clonos.operators.keyed:RunningCount.keys",
-        "clonos.operators.keyed:RunningCount.keyed_columns",
+    "source: read": [
+        "clonos.operators.split_source:OpenSplit.take",
+        "clonos.operators.split_source:OpenSplit.buffered",
     ],
-    "keys: of the user": ["clonos.operators.edges:ToKeys.rows", "clonos.operators.edges:ToColumnKeys.columns"],
+    "operator: flat_map": ["clonos.operators.steps.stateless:FlatMap.rows"],
+    "operator: map_batches": ["clonos.operators.steps.stateless:MapBatches.columns"],
+    "operator: count": [
+        "clonos.operators.steps.keyed:RunningCount.keys",
+        "clonos.operators.steps.keyed:RunningCount.keyed_columns",
+    ],
+    "keys: of the user": [
+        "clonos.operators.chain_outputs:ToKeys.rows",
+        "clonos.operators.chain_outputs:ToColumnKeys.columns",
+    ],
     "keys: partition": ["clonos.core.values.keys:Router.split"],
     "output: gather": ["clonos.core.task.outputs:Outlet._add", "clonos.core.task.outputs:Outlet.columns"],
     "output: encode": ["clonos.core.task.inputs:encode_rows", "clonos.core.task.inputs:encode_columns"],
@@ -36,7 +42,7 @@ STAGES: Final = {
         "clonos.core.task.inputs:InputQueue.take",
         "clonos.core.task.inputs:InputQueue.run_length",
     ],
-    "sink: write": ["clonos.operators.edges:ToSink.rows", "clonos.operators.edges:ToSink.columns"],
+    "sink: write": ["clonos.operators.chain_outputs:ToSink.rows", "clonos.operators.chain_outputs:ToSink.columns"],
     "log: append, drain": [
         "clonos.core.task.record_or_replay:TaskLog.append",
         "clonos.core.task.record_or_replay:TaskLog.drain",

@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from clonos.core.values import register as register
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
-    from clonos.operators.connect import Feed as Feed
-    from clonos.operators.connect import ImmediateSink as ImmediateSink
-    from clonos.operators.connect import Outside as Outside
-    from clonos.operators.connect import OutsideFenced as OutsideFenced
-    from clonos.operators.connect import OutsideIdentity as OutsideIdentity
-    from clonos.operators.connect import PushedSource as PushedSource
-    from clonos.operators.connect import Registration as Registration
-    from clonos.operators.connect import Source as Source
-    from clonos.operators.connect import SplitReader as SplitReader
-    from clonos.operators.connect import TransactionalSink as TransactionalSink
-    from clonos.operators.connect import TransactionalWriter as TransactionalWriter
-    from clonos.operators.connect import WriterContext as WriterContext
-    from clonos.operators.descriptors import ListState as ListState
-    from clonos.operators.descriptors import MapState as MapState
-    from clonos.operators.descriptors import Value as Value
-    from clonos.operators.descriptors import ValueState as ValueState
-    from clonos.operators.guard import RoutedError as RoutedError
-    from clonos.operators.process import Context as Context
-    from clonos.operators.windows import WindowResult as WindowResult
+    from clonos.operators.connector_contract import Feed as Feed
+    from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
+    from clonos.operators.connector_contract import Outside as Outside
+    from clonos.operators.connector_contract import OutsideFenced as OutsideFenced
+    from clonos.operators.connector_contract import OutsideIdentity as OutsideIdentity
+    from clonos.operators.connector_contract import PushedSource as PushedSource
+    from clonos.operators.connector_contract import Registration as Registration
+    from clonos.operators.connector_contract import Source as Source
+    from clonos.operators.connector_contract import SplitReader as SplitReader
+    from clonos.operators.connector_contract import TransactionalSink as TransactionalSink
+    from clonos.operators.connector_contract import TransactionalWriter as TransactionalWriter
+    from clonos.operators.connector_contract import WriterContext as WriterContext
+    from clonos.operators.state.state_descriptors import ListState as ListState
+    from clonos.operators.state.state_descriptors import MapState as MapState
+    from clonos.operators.state.state_descriptors import Value as Value
+    from clonos.operators.state.state_descriptors import ValueState as ValueState
+    from clonos.operators.steps.process import Context as Context
+    from clonos.operators.steps.windows import WindowResult as WindowResult
+    from clonos.operators.user_errors import RoutedError as RoutedError
     from clonos_services import clock as clock
     from clonos_services import http as http
     from clonos_services import random as random
@@ -73,16 +73,16 @@ _NAMES = {
     "clonos.api.stream": ("Stream", "KeyedStream", "ProcessFunction"),
     "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.windows": ("Tumbling",),
-    "clonos.operators.windows": ("WindowResult",),
-    "clonos.operators.process": ("Context",),
-    "clonos.operators.descriptors": ("ValueState", "ListState", "MapState", "Value"),
-    "clonos.operators.guard": ("RoutedError",),
+    "clonos.operators.steps.windows": ("WindowResult",),
+    "clonos.operators.steps.process": ("Context",),
+    "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
+    "clonos.operators.user_errors": ("RoutedError",),
     "clonos.core.values": ("register",),
     "clonos_services.identity": ("uuid4",),
     "clonos_services.service": ("service",),
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
-    "clonos.operators.connect": (
+    "clonos.operators.connector_contract": (
         *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "Registration", "PushedSource", "Feed"),
     ),

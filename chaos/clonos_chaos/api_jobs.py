@@ -16,8 +16,8 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos.core.values import decode_value, encode_rows, encode_value
-from clonos.operators.connect import OutsideIdentity, Registration, WriterContext
-from clonos.operators.descriptors import ValueState
+from clonos.operators.connector_contract import OutsideIdentity, Registration, WriterContext
+from clonos.operators.state.state_descriptors import ValueState
 from clonos_chaos.fuzz_chain import KEYS
 from clonos_chaos.fuzz_jobs import next_of
 from clonos_chaos.outsides import SimService

@@ -26,8 +26,8 @@ from clonos.core.values import decode_columns, decode_rows, encode_rows, encode_
 from clonos.io.process.pickling import pack
 from clonos.job import Job
 from clonos.operators.chain import Form
-from clonos.operators.image import JobImage
-from clonos.operators.instants import from_instant
+from clonos.operators.job_image import JobImage
+from clonos.operators.timestamps import from_instant
 from clonos_chaos.harness_elsewhere import case_of, replayed_elsewhere
 from clonos_chaos.harness_life import Life, Surroundings
 from clonos_chaos.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns

@@ -17,7 +17,7 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.operators.chain import OperatorChain
-from clonos.operators.image import JobImage
+from clonos.operators.job_image import JobImage
 from clonos_chaos.harness_life import Life, Surroundings
 
 HASH_SEEDS = ("1", "2")

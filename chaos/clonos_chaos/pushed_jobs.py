@@ -10,8 +10,8 @@ from typing import Any
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Edge, Partitioning
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror
-from clonos.operators.connect import Feed
-from clonos.operators.journal import JournalHead
+from clonos.operators.connector_contract import Feed
+from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
 from clonos_chaos.fuzz_chain import FuzzChain, Work
 from clonos_chaos.fuzz_jobs import FuzzJob

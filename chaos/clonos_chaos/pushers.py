@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.model.ids import Incarnation, TaskId
-from clonos.operators.journal import END_OF_JOURNAL
+from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_chaos.clockwork import MILLISECOND_NS
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from clonos.connectors.tables.table_sink import TableSink
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value
-from clonos.operators.connect import OutsideFenced, OutsideIdentity
+from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity
 from clonos_chaos.outsides import JOB_ID, Fenced, SimOutside
 
 TABLE, COLUMNS = "output", {"place": "TEXT", "row": "BLOB"}

@@ -11,8 +11,8 @@ from clonos.config import Settings, settle_alone
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError
 from clonos.io.process.pickling import pack
-from clonos.operators.connect import ImmediateSink, PushedSource, Source, keyed_sink
-from clonos.operators.image import JobImage
+from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, keyed_sink
+from clonos.operators.job_image import JobImage
 from clonos_chaos.user_sinks import KeptOutside, KeptRows, is_own
 
 JobLike = JobGraph | Callable[[], JobGraph]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from clonos.core.values import decode_rows, decode_value, encode_rows, encode_value
-from clonos.operators.connect import (
+from clonos.operators.connector_contract import (
     ImmediateSink,
     KeyedSink,
     Outside,

@@ -16,9 +16,9 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, ChainContext, ChainSnapshot, Mirror
 from clonos.operators.chain import OperatorChain, VertexImage
-from clonos.operators.connect import TransactionalSink
-from clonos.operators.edges import SeveralSinks
-from clonos.operators.image import JobImage
+from clonos.operators.chain_outputs import SeveralSinks
+from clonos.operators.connector_contract import TransactionalSink
+from clonos.operators.job_image import JobImage
 from clonos_chaos.clockwork import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.faults import HESITATE, KINDS, Luck
 from clonos_chaos.outsides import JOB_ID

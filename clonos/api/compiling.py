@@ -21,8 +21,7 @@ from clonos.core.model.ids import OUTSIDE
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Form, Input, Node, VertexImage
-from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink, check_split, look_every_ns
-from clonos.operators.edges import (
+from clonos.operators.chain_outputs import (
     SeveralSinks,
     ToColumnKeys,
     ToEdge,
@@ -32,10 +31,18 @@ from clonos.operators.edges import (
     WithoutKeys,
     is_identity,
 )
-from clonos.operators.image import JobImage
-from clonos.operators.journal import JournalHead
+from clonos.operators.connector_contract import (
+    ImmediateSink,
+    PushedSource,
+    Source,
+    TransactionalSink,
+    check_split,
+    look_every_ns,
+)
+from clonos.operators.job_image import JobImage
+from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
-from clonos.operators.source import SourceHead
+from clonos.operators.split_source import SourceHead
 
 VERTEX_NAME_CHARACTERS_MAX = 64
 

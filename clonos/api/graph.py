@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from clonos.api.faults import GraphRefused
 from clonos.api.hot import check_standby
 from clonos.core.model.options import Options
-from clonos.operators.connect import ImmediateSink, PushedSource, Source, TransactionalSink
-from clonos.operators.image import JobImage
+from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, TransactionalSink
+from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.api.faults import GraphRefused
 from clonos.core.model.options import StandbyKind
-from clonos.operators.connect import PushedSource
+from clonos.operators.connector_contract import PushedSource
 
 if TYPE_CHECKING:
     from clonos.api.graph import Step

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from clonos.api.faults import GraphRefused
-from clonos.operators.connect import KeyedSink, keyed_sink
+from clonos.operators.connector_contract import KeyedSink, keyed_sink
 
 if TYPE_CHECKING:
     from clonos.api.graph import Step, Tap

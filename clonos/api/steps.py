@@ -10,7 +10,7 @@ from typing import Any, Literal
 from clonos.api.faults import GraphRefused
 from clonos.api.graph import AnySink, JobGraph, Tap
 from clonos.operators.operator import Operator
-from clonos.operators.process import Process
+from clonos.operators.steps.process import Process
 
 Following = Literal["hot", "passive"]
 """How the standbys of a step follow it: step by step, or from checkpoint to checkpoint."""

@@ -15,9 +15,9 @@ from clonos.api.faults import GraphRefused
 from clonos.api.graph import AnySink, Exchange, KeyBy, Tap
 from clonos.api.steps import Following, Steps
 from clonos.api.windows import Tumbling
-from clonos.operators import keyed, stateless
-from clonos.operators.async_map import AsyncMap
-from clonos.operators.process import Context
+from clonos.operators.steps import keyed, stateless
+from clonos.operators.steps.async_map import AsyncMap
+from clonos.operators.steps.process import Context
 
 if TYPE_CHECKING:
     from clonos.api.windowed import WindowedStream

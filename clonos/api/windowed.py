@@ -10,8 +10,8 @@ from clonos.api.graph import JobGraph, Tap
 from clonos.api.steps import Following, Steps
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
-from clonos.operators import aggregates
-from clonos.operators.windows import Window, WindowResult
+from clonos.operators.steps import aggregates
+from clonos.operators.steps.windows import Window, WindowResult
 
 T = TypeVar("T")
 K = TypeVar("K")

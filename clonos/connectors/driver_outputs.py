@@ -21,7 +21,7 @@ from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connect import WriterContext
+from clonos.operators.connector_contract import WriterContext
 
 PART_FORMAT = 1
 PART_BYTES_MAX = 16 << 20

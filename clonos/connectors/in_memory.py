@@ -10,7 +10,7 @@ import msgspec
 from clonos.connectors.connector_errors import ConnectorMisused, SplitMalformed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.connect import WriterContext
+from clonos.operators.connector_contract import WriterContext
 
 MARK_BYTES = 8
 AnyValue = TypeVar("AnyValue")

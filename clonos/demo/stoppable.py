@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.operators.connect import RecordBatch, Source, SplitReader
+from clonos.operators.connector_contract import RecordBatch, Source, SplitReader
 
 RECORDS_MAX: Final = 32
 """Read at once: what has been read when it is told to stop is gone through to the end, at whatever pace."""

@@ -28,9 +28,9 @@ from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.places import Place, is_one_machine, open_place
-from clonos.operators.connect import TransactionalSink
-from clonos.operators.edges import SeveralSinks
-from clonos.operators.image import JobImage
+from clonos.operators.chain_outputs import SeveralSinks
+from clonos.operators.connector_contract import TransactionalSink
+from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotBirth, versions
 

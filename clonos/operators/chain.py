@@ -10,11 +10,11 @@ from operator import itemgetter
 from typing import Any
 
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, Pieces
-from clonos.operators.guard import Guard
-from clonos.operators.journal import JournalHead
+from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, Due, Fork, Operator, Scope
-from clonos.operators.source import SourceHead
-from clonos.operators.state import StateBackend, StateImage
+from clonos.operators.split_source import SourceHead
+from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.user_errors import Guard
 
 
 class Form(StrEnum):

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from clonos.core.ports.operator_chain import ChainContext
-from clonos.operators.connect import RecordBatch
-from clonos.operators.guard import Guard
-from clonos.operators.state import StateBackend
+from clonos.operators.connector_contract import RecordBatch
+from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.user_errors import Guard
 
 
 class Scope(NamedTuple):

@@ -22,7 +22,7 @@ from clonos.io.net.transport import AddressRewriter
 from clonos.io.process.pickling import pack
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.store.store import CheckpointStore
-from clonos.operators.connect import TransactionalSink
+from clonos.operators.connector_contract import TransactionalSink
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotBirth, versions
 from clonos_standby.slot.host import run_slot

@@ -24,8 +24,8 @@ from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import JobDone, Milestone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
-from clonos.operators.descriptors import ValueState
-from clonos.operators.process import Context
+from clonos.operators.state.state_descriptors import ValueState
+from clonos.operators.steps.process import Context
 from clonos_chaos.ambush import Ambush, Trap
 from clonos_services import random
 from tests.processes.gated_source import Gate, GatedNumbers

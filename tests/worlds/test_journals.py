@@ -19,7 +19,7 @@ from clonos.core.model.ids import journal_of
 from clonos.core.slot.hosted_task import Hosted
 from clonos.core.task.journal_reader import JournalReading
 from clonos.core.wire.log_delta import Delta
-from clonos.operators import journal as journal_head
+from clonos.operators import journal_source as journal_head
 from clonos_chaos.planting import Planting
 from clonos_chaos.pushers import SimPusher
 from clonos_chaos.scenes_of_journals import LOST, ROLLED_BACK, SURVIVED, JournalScene

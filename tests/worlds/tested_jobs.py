@@ -22,7 +22,7 @@ from clonos import (
     values,
 )
 from clonos.core.values import decode_rows, encode_rows
-from clonos.operators.connect import Registration
+from clonos.operators.connector_contract import Registration
 
 RECORDS = 30
 

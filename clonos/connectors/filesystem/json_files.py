@@ -39,7 +39,7 @@ class JsonFiles(FileSink):
         return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
 
     def check_split(self, split: bytes) -> None:
-        """See ``clonos.operators.connect.CheckingSource``."""
+        """See ``clonos.operators.connector_contract.CheckingSource``."""
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:

@@ -24,7 +24,7 @@ from clonos.connectors.filesystem.file_splits import (
     new_files,
 )
 from clonos.connectors.filesystem.output_folder import readable_files
-from clonos.operators.connect import SplitReader
+from clonos.operators.connector_contract import SplitReader
 
 READ_BYTES = 1 << 20
 BEYOND_BLOCK_BYTES = 64 << 10
@@ -70,7 +70,7 @@ class LineFiles(Generic[AnyLine]):
         return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
 
     def check_split(self, split: bytes) -> None:
-        """See ``clonos.operators.connect.CheckingSource``."""
+        """See ``clonos.operators.connector_contract.CheckingSource``."""
         check_split("files.lines", self.patterns, split)
 
     def _paths(self) -> list[str]:

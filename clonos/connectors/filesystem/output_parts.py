@@ -11,7 +11,7 @@ from clonos.connectors.connector_errors import OutputCorrupt
 from clonos.connectors.filesystem.durable_files import WRITING, DurableFile
 from clonos.core.model.errors import InternalError
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connect import WriterContext
+from clonos.operators.connector_contract import WriterContext
 
 OUTPUT_FORMAT = 1
 PARTS = ".parts"

@@ -60,7 +60,7 @@ class ParquetFiles(FileSink):
         return self._splits_of(new_files(self._paths(), known, index, parallelism))
 
     def check_split(self, split: bytes) -> None:
-        """See ``clonos.operators.connect.CheckingSource``."""
+        """See ``clonos.operators.connector_contract.CheckingSource``."""
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:

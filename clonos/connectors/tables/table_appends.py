@@ -12,7 +12,7 @@ from typing import Any
 from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.connectors.tables.table_statements import NUMBER_COLUMN, TASK_COLUMN
-from clonos.operators.connect import OutsideIdentity
+from clonos.operators.connector_contract import OutsideIdentity
 
 logger = logging.getLogger("clonos.slot")
 

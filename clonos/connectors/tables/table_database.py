@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_statements import Dialect, Statement
 from clonos.core.model.errors import InternalError, JobError
-from clonos.operators.connect import OutsideFenced
+from clonos.operators.connector_contract import OutsideFenced
 
 ATTEMPTS_MAX = 3
 """Of one transaction, where the database was busy or unreachable."""

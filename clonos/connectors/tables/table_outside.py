@@ -17,7 +17,7 @@ from clonos.connectors.tables.table_database import Database, Overtaken, TableDe
 from clonos.connectors.tables.table_statements import Statement
 from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
-from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
+from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
 
 logger = logging.getLogger("clonos.slot")
 

@@ -17,7 +17,7 @@ from clonos.connectors.connector_errors import TableRefused, row_not_writable
 from clonos.connectors.tables.table_appends import end_of_missing
 from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value
-from clonos.operators.connect import OutsideIdentity
+from clonos.operators.connector_contract import OutsideIdentity
 
 logger = logging.getLogger("clonos.slot")
 

@@ -100,7 +100,7 @@ class SlotShell(Protocol):
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
     ) -> None:
-        """Registers with the outside of an immediate sink (``clonos.operators.connect.Registration``);
+        """Registers with the outside of an immediate sink (``clonos.operators.connector_contract.Registration``);
         ``on_outside_opened(task, incarnation, next_number, superseded_next)``, or, also behind a write,
         ``on_outside_fenced(task, incarnation, generation, by)``: whom it has registered since."""
 

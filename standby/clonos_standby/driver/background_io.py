@@ -22,7 +22,7 @@ from clonos.io.process.fault_points import FaultPoints
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.store import CheckpointStore
-from clonos.operators.connect import TransactionalSink
+from clonos.operators.connector_contract import TransactionalSink
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import StoreThread
 

@@ -44,8 +44,8 @@ from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
-from clonos.operators.connect import ImmediateSink, OutsideIdentity
-from clonos.operators.image import JobImage
+from clonos.operators.connector_contract import ImmediateSink, OutsideIdentity
+from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SlotBirth, versions
 from clonos_standby.slot.journal_thread import JournalThreads

@@ -17,9 +17,9 @@ from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
-from clonos.operators.connect import Feed, PushedSource
-from clonos.operators.image import JobImage
-from clonos.operators.journal import END_OF_JOURNAL
+from clonos.operators.connector_contract import Feed, PushedSource
+from clonos.operators.job_image import JobImage
+from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_standby.inbox import Inbox
 
 logger = logging.getLogger("clonos.slot")

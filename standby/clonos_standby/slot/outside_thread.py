@@ -21,7 +21,7 @@ from clonos.core.slot.slot import Slot
 from clonos.core.values import decode_columns, decode_rows
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.io.process.fault_points import FaultPoints
-from clonos.operators.connect import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
+from clonos.operators.connector_contract import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
 from clonos_standby.inbox import Inbox
 
 logger = logging.getLogger("clonos.slot")

@@ -25,7 +25,7 @@ from clonos.io.process.fault_points import FaultPoints
 from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.wall_clock import SlewedClock
-from clonos.operators.image import JobImage
+from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
 from clonos_standby.slot.call_threads import CallThreads
 

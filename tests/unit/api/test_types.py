@@ -10,9 +10,9 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import KeyedStream, Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
-from clonos.operators.descriptors import ListState, MapState, Value, ValueState
-from clonos.operators.process import Context
-from clonos.operators.windows import WindowResult
+from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
+from clonos.operators.steps.process import Context
+from clonos.operators.steps.windows import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 
 

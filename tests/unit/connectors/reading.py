@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain, cycle
 from typing import Any
 
-from clonos.operators.connect import Source, SplitReader
+from clonos.operators.connector_contract import Source, SplitReader
 
 
 def read_all(source: Source, parallelism: int = 2) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.tables.table_sink import TableSink
-from clonos.operators.connect import OutsideIdentity
+from clonos.operators.connector_contract import OutsideIdentity
 from tests.unit.connectors import strict_driver
 
 JOB = "wordcount-0123456789abcdef"

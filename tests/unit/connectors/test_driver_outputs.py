@@ -13,7 +13,7 @@ from clonos.connectors import blackhole, collect, driver_outputs, stdout
 from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
 from clonos.connectors.driver_outputs import DriverSink, OutputTooLarge
 from clonos.core.model.errors import InternalError
-from clonos.operators.connect import TransactionalSink
+from clonos.operators.connector_contract import TransactionalSink
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 
 

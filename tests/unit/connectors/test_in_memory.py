@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from clonos.connectors import values
 from clonos.connectors.connector_errors import ConnectorMisused
-from clonos.operators.connect import Source
+from clonos.operators.connector_contract import Source
 from tests.unit.connectors.reading import read_piecewise, read_split
 
 

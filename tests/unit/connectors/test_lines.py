@@ -21,7 +21,7 @@ from clonos.connectors.connector_errors import (
     InputUnreadable,
 )
 from clonos.connectors.filesystem.line_files import LineReader
-from clonos.operators.connect import Source
+from clonos.operators.connector_contract import Source
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 
 CONTENT = st.text(st.sampled_from("ab\r\u2028\x85\x0b\x0c\xe9\u20ac\U0001f600"), max_size=12)

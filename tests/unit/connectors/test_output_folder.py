@@ -22,7 +22,7 @@ from clonos.connectors.connector_errors import (
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.core.model.errors import InternalError
-from clonos.operators.connect import ImmediateSink, TransactionalSink
+from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from tests.unit.connectors.reading import read_all
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clonos.connectors import sockets
 from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.sockets import SocketFailed, SocketFeed, SocketLineMalformed, SocketLines
-from clonos.operators.connect import PushedSource, Source
+from clonos.operators.connector_contract import PushedSource, Source
 
 WAIT_MS = 5_000
 Pair = tuple[socket.socket, SocketFeed]

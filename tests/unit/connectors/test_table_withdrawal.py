@@ -12,7 +12,7 @@ import pytest
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.connector_errors import ConnectorMisused, TableUnavailable
-from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
+from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
 from tests.unit.connectors.table_samples import (
     COLUMNS,
     JOB,

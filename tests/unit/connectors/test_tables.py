@@ -18,7 +18,7 @@ from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable,
 from clonos.connectors.tables import table_sink
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.core.model.errors import InternalError
-from clonos.operators.connect import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
+from clonos.operators.connector_contract import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
 from tests.tidy.source import ROOT
 from tests.unit.connectors.table_samples import JOB, Unruly, identity
 
@@ -345,7 +345,7 @@ def test_a_table_sink_travels_and_keeps_the_protocol(path: Path) -> None:
 KILLED_IN_MID_TRANSACTION = """
 import sqlite3, sys, time
 from clonos.connectors import dbapi
-from clonos.operators.connect import OutsideIdentity
+from clonos.operators.connector_contract import OutsideIdentity
 
 class StopsBeforeCommit(sqlite3.Connection):
     stops = False

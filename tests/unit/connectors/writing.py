@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clonos.operators.connect import TransactionalSink, TransactionalWriter, WriterContext
+from clonos.operators.connector_contract import TransactionalSink, TransactionalWriter, WriterContext
 
 JOB = "wordcount-0123456789abcdef"
 

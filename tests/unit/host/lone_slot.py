@@ -10,7 +10,7 @@ from clonos.connectors import blackhole, values
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.slot.slot import Slot
-from clonos.operators.image import JobImage
+from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
 from tests.unit.core.recording_shell import RecordingShell
 

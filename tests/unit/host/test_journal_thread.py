@@ -15,8 +15,8 @@ from clonos.connectors import blackhole, sockets
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.recorder import confined_services
-from clonos.operators.connect import Feed
-from clonos.operators.journal import END_OF_JOURNAL
+from clonos.operators.connector_contract import Feed
+from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
 from clonos_standby.slot import journal_thread
 from clonos_standby.slot.journal_thread import JournalThread, JournalThreads

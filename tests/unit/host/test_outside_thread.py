@@ -13,7 +13,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.recorder import confined_services
 from clonos.core.values import encode_rows
-from clonos.operators.connect import OutsideFenced, OutsideIdentity, Registration
+from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
 from clonos_services import clock
 from clonos_standby.slot import outside_thread
 from clonos_standby.slot.outside_thread import OutsideThread

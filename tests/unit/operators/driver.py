@@ -19,7 +19,7 @@ from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Kind
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
-from clonos.operators.image import JobImage
+from clonos.operators.job_image import JobImage
 
 START_NS = 1_700_000_000_000_000_000
 

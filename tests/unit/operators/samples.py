@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow
 
-from clonos.operators.connect import WriterContext
+from clonos.operators.connector_contract import WriterContext
 from tests.unit.operators.driver import Given
 
 

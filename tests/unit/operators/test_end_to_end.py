@@ -14,10 +14,10 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.connect import TransactionalSink
-from clonos.operators.edges import SeveralSinks
-from clonos.operators.process import Context
-from clonos.operators.windows import WindowResult
+from clonos.operators.chain_outputs import SeveralSinks
+from clonos.operators.connector_contract import TransactionalSink
+from clonos.operators.steps.process import Context
+from clonos.operators.steps.windows import WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import Files
 

@@ -16,9 +16,9 @@ from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.keys import KeyUnsupported
-from clonos.operators.guard import RoutedError
-from clonos.operators.process import Context
-from clonos.operators.stateless import NoRecordBatch
+from clonos.operators.steps.process import Context
+from clonos.operators.steps.stateless import NoRecordBatch
+from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven, Files, FilesWriter
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.values.keys import state_key
-from clonos.operators.changes import StateUnsupported
-from clonos.operators.freezing import LaterPieces, Overlay
-from clonos.operators.state import StateBackend, StateImage
+from clonos.operators.state.frozen_entries import LaterPieces, Overlay
+from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.state.state_changes import StateUnsupported
 
 KEYS: list[Any] = ["a", "b", 1, True, ("a", True)]
 

@@ -15,9 +15,9 @@ from clonos.connectors import blackhole, sockets, values
 from clonos.core.model.errors import InternalError
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import JournalledChain
-from clonos.operators.journal import END_OF_JOURNAL, JournalHead
+from clonos.operators.journal_source import END_OF_JOURNAL, JournalHead
 from clonos.operators.operator import Operator
-from clonos.operators.source import ALL_READ, PositionMalformed
+from clonos.operators.split_source import ALL_READ, PositionMalformed
 
 PUSHED = sockets.lines("localhost", 9)
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=5), max_size=12)

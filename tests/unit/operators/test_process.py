@@ -11,10 +11,10 @@ from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.changes import StateUnsupported
-from clonos.operators.descriptors import BadStateName, ListState, ValueState
-from clonos.operators.instants import BadInstant, from_instant, to_instant
-from clonos.operators.process import AttributeSetLate, Context, StateNameTaken
+from clonos.operators.state.state_changes import StateUnsupported
+from clonos.operators.state.state_descriptors import BadStateName, ListState, ValueState
+from clonos.operators.steps.process import AttributeSetLate, Context, StateNameTaken
+from clonos.operators.timestamps import BadInstant, from_instant, to_instant
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 
 START = from_instant(START_NS)

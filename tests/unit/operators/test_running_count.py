@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from clonos.core.values.column_keys import ColumnKeys, keys_of, split_columns
 from clonos.core.values.keys import KeyUnsupported, Router, encode_key
-from clonos.operators import keyed
-from clonos.operators.keyed import RunningCount
 from clonos.operators.operator import Operator, Scope
-from clonos.operators.state import StateBackend, StateImage
+from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.steps import keyed
+from clonos.operators.steps.keyed import RunningCount
 
 COLLIDING = [1, True, 0, False, None, "a", "b", ("a", True), ("a", 1), (), b"a"]
 COLUMNS = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clonos.core.model.errors import EnvironmentFault, InternalError
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.operator import Operator, Scope
-from clonos.operators.source import (
+from clonos.operators.split_source import (
     ALL_READ,
     NotColumnar,
     PositionMalformed,
@@ -21,7 +21,7 @@ from clonos.operators.source import (
     SourceHead,
     SourceSilent,
 )
-from clonos.operators.state import StateBackend
+from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.samples import ColumnsGiven
 

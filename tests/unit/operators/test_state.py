@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from clonos.core.values import ValueMalformed, column_of, encode_rows
 from clonos.core.values.keys import state_key
-from clonos.operators.changes import Section, StateMalformed, encode_piece, encode_sections
-from clonos.operators.state import StateBackend, StateImage
+from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.state.state_changes import Section, StateMalformed, encode_piece, encode_sections
 
 KEYS: list[Any] = ["a", "b", 1, True, False, None, ("a", True), ("a", 1)]
 

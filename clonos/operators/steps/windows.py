@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values import register
 from clonos.core.values.keys import key_of
-from clonos.operators.aggregates import Aggregate
-from clonos.operators.instants import from_instant
 from clonos.operators.operator import Due, Operator, Scope
-from clonos.operators.state import StateBackend, Table
+from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.steps.aggregates import Aggregate
+from clonos.operators.timestamps import from_instant
 
 K = TypeVar("K")
 V = TypeVar("V")

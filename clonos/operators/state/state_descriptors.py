@@ -10,8 +10,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from clonos.core.model.errors import JobError
 from clonos.core.values.keys import state_key
-from clonos.operators.freezing import IMMUTABLE
-from clonos.operators.state import StateBackend, Table
+from clonos.operators.state.frozen_entries import IMMUTABLE
+from clonos.operators.state.keyed_state import StateBackend, Table
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -19,8 +19,8 @@ from clonos.core.model.plan import Plan
 from clonos.core.values import register, registered
 from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
-from clonos.operators.connect import ImmediateSink, PushedSource, TransactionalSink
-from clonos.operators.state import StateImage
+from clonos.operators.connector_contract import ImmediateSink, PushedSource, TransactionalSink
+from clonos.operators.state.keyed_state import StateImage
 
 logger = logging.getLogger("clonos.slot")
 

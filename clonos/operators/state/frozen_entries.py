@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from clonos.core.values import decode_rows, encode_rows
-from clonos.operators.changes import Entries, encode_piece, encode_sections
+from clonos.operators.state.state_changes import Entries, encode_piece, encode_sections
 
 IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID})
 """Types whose values cannot be changed by who reads them. (A tuple may hold a list.)"""

@@ -7,7 +7,7 @@ from typing import Any
 
 from clonos.core.values.keys import key_of, state_key
 from clonos.operators.operator import Due
-from clonos.operators.state import StateBackend
+from clonos.operators.state.keyed_state import StateBackend
 
 
 class Timers:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from clonos.core.model.errors import JobError
-from clonos.operators.connect import RecordBatch
-from clonos.operators.guard import RAISED
+from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator
+from clonos.operators.user_errors import RAISED
 
 
 class Map(Operator):

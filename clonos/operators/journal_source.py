@@ -13,9 +13,9 @@ import msgspec
 
 from clonos.core.model.errors import InternalError
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connect import PushedSource
+from clonos.operators.connector_contract import PushedSource
 from clonos.operators.operator import Operator
-from clonos.operators.source import ALL_READ, PositionMalformed
+from clonos.operators.split_source import ALL_READ, PositionMalformed
 
 END_OF_JOURNAL: Final = b"\x04"
 """Behind the last record: the pusher has no more. No record of a ``PushedSource`` ends with this byte."""

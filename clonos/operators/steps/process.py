@@ -13,12 +13,12 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.operators.descriptors import Cell, ListState, MapState, State, Value, ValueState
-from clonos.operators.guard import RAISED
-from clonos.operators.instants import from_instant, to_instant
 from clonos.operators.operator import Due, Operator, Scope
-from clonos.operators.state import StateBackend
-from clonos.operators.timers import Timers
+from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
+from clonos.operators.state.timers import Timers
+from clonos.operators.timestamps import from_instant, to_instant
+from clonos.operators.user_errors import RAISED
 
 K = TypeVar("K")
 U = TypeVar("U")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope
-from clonos.operators.state import Table
+from clonos.operators.state.keyed_state import Table
 
 STATE_NAME: Final = "state"
 

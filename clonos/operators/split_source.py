@@ -16,7 +16,14 @@ import msgspec
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connect import RecordBatch, Source, SplitReader, WatchedSource, check_split, look_every_ns
+from clonos.operators.connector_contract import (
+    RecordBatch,
+    Source,
+    SplitReader,
+    WatchedSource,
+    check_split,
+    look_every_ns,
+)
 from clonos.operators.operator import Operator, Scope
 
 CHUNK_RECORDS: Final = 1_024

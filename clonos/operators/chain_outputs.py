@@ -15,7 +15,7 @@ from clonos.core.values.column_keys import keys_of
 from clonos.core.values.keys import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.connect import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
+from clonos.operators.connector_contract import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
 from clonos.operators.operator import Operator, Scope
 
 

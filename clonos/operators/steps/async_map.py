@@ -13,9 +13,9 @@ from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.ports.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
-from clonos.operators.guard import RAISED
 from clonos.operators.operator import Operator, Scope
-from clonos.operators.state import Table
+from clonos.operators.state.keyed_state import Table
+from clonos.operators.user_errors import RAISED
 
 KEY_PARAMETER: Final = "idempotency_key"
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from clonos.operators.changes import (
+from clonos.operators.state.frozen_entries import LaterPieces, Overlay
+from clonos.operators.state.state_changes import (
     Entries,
     Section,
     decode_piece,
@@ -23,7 +24,6 @@ from clonos.operators.changes import (
     encode_sections,
     read_section,
 )
-from clonos.operators.freezing import LaterPieces, Overlay
 
 INLINE_BYTES_MAX: Final = 4 << 20
 """What a barrier encodes itself, in a few ms; the rest is left to others."""

@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from clonos.core.values.keys import state_keys
-from clonos.operators.guard import Guard
-from clonos.operators.state import Table
+from clonos.operators.state.keyed_state import Table
+from clonos.operators.user_errors import Guard
 
 
 class Aggregate:

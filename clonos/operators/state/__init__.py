@@ -1,0 +1,1 @@
+"""Keyed state of a chain: tables, changes, snapshots, timers."""
