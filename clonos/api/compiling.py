@@ -13,9 +13,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
-from clonos.api.hot import is_hot, may_be_hot
+from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, refuse_key
 from clonos.core.model.ids import OUTSIDE
 from clonos.core.model.options import Options

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from clonos.api.faults import GraphRefused
-from clonos.api.hot import check_standby
+from clonos.api.graph_errors import GraphRefused
+from clonos.api.hot_standby_rules import check_standby
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, TransactionalSink
 from clonos.operators.job_image import JobImage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from clonos.api.faults import GraphRefused
+from clonos.api.graph_errors import GraphRefused
 from clonos.operators.connector_contract import KeyedSink, keyed_sink
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from clonos.api.faults import GraphRefused
 from clonos.api.graph import AnySink, JobGraph, Tap
+from clonos.api.graph_errors import GraphRefused
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from clonos.api.faults import GraphRefused
 from clonos.api.graph import AnySink, Exchange, KeyBy, Tap
+from clonos.api.graph_errors import GraphRefused
 from clonos.api.steps import Following, Steps
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed, stateless

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from clonos.api.faults import BadDuration
+from clonos.api.graph_errors import BadDuration
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 NANOSECONDS: Final = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import GraphRefused
 from clonos.api.stream import KeyedStream, Stream
 from clonos.api.windows import Tumbling
 from clonos.connectors import sqlite

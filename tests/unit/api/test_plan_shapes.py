@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.api.faults import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.windows import Tumbling
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InputForeign

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import GraphRefused
 from clonos.connectors import blackhole, sockets, values
 from clonos.core.model.errors import InternalError
 from clonos.core.model.options import Options

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clonos.api.faults import GraphRefused
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import GraphRefused
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.state.state_changes import StateUnsupported

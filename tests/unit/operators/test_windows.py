@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.api.faults import BadDuration
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import BadDuration
 from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling

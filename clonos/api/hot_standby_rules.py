@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clonos.api.faults import GraphRefused
+from clonos.api.graph_errors import GraphRefused
 from clonos.core.model.options import StandbyKind
 from clonos.operators.connector_contract import PushedSource
 
