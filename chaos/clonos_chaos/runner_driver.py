@@ -28,10 +28,10 @@ from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
 from clonos.io.net.binding import Binding
 from clonos.io.net.transport import AddressRewriter
-from clonos.job.endings import error_of
+from clonos.job.deployment import Place, open_place
 from clonos.job.launch import Launched, launch
-from clonos.job.picture import draw
-from clonos.job.places import Place, open_place
+from clonos.job.results import error_of
+from clonos.job.status_view import draw
 from clonos_chaos.attack_keys import Thief
 from clonos_chaos.relay import ThroughRelay
 from clonos_chaos.scenario_job import make_job

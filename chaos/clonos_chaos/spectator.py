@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.job.picture import draw
+from clonos.job.status_view import draw
 from clonos.status import RecoveryState, Status
 from clonos_chaos.clockwork import MILLISECOND_NS
 from clonos_chaos.outsides import Asked

@@ -1,7 +1,7 @@
 """Job and run: from a plan to running slots, and what a running job can be told and asked."""
 
 from clonos.job.description import Job
-from clonos.job.endings import JobBroke, JobCrashed, JobSuperseded, Result
 from clonos.job.handle import Handle
+from clonos.job.results import JobBroke, JobCrashed, JobSuperseded, Result
 
 __all__ = ["Job", "Handle", "Result", "JobCrashed", "JobBroke", "JobSuperseded"]

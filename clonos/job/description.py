@@ -10,8 +10,8 @@ from clonos.config import settle, settle_alone
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clonos.job.endings import Result
     from clonos.job.handle import Handle
+    from clonos.job.results import Result
     from clonos.spark.session import Session
 
 

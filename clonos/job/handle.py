@@ -20,10 +20,10 @@ from clonos.api.graph import JobGraph
 from clonos.config import Settings
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import InternalError
-from clonos.job.endings import Result, error_of, result_of
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
-from clonos.job.picture import draw
+from clonos.job.results import Result, error_of, result_of
+from clonos.job.status_view import draw
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
 

@@ -27,7 +27,7 @@ from clonos.io.process.pickling import pack
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
-from clonos.job.places import Place, is_one_machine, open_place
+from clonos.job.deployment import Place, is_one_machine, open_place
 from clonos.operators.chain_outputs import SeveralSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.job.places import WARM_MODULES
+from clonos.job.deployment import WARM_MODULES
 from tests.unit.values.samples import printed_by
 
 
