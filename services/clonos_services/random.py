@@ -17,7 +17,7 @@ from weakref import ref
 
 from clonos.core.ports.recorder import Recorder, check_outside, current
 from clonos.io.system.entropy import stdlib_random
-from clonos_services.luck import ReseedRefused, source_of
+from clonos_services.epoch_rng import ReseedRefused, source_of
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -96,7 +96,7 @@ def stream(name: str) -> Stream:
 
 def numpy(*, name: str = NAME_OF_ALL) -> Generator:
     """A ``numpy.random.Generator`` that follows the task and its epoch; independent of the stream of the same name."""
-    from clonos_services.numpy_luck import EpochGenerator
+    from clonos_services.numpy_rng import EpochGenerator
 
     return EpochGenerator(name)
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.core.ports.recorder import running
-from clonos_services import clock, luck, random
+from clonos_services import clock, epoch_rng, random
+from clonos_services.epoch_rng import ReseedRefused, TooManyStreams
 from clonos_services.identity import uuid4
-from clonos_services.luck import ReseedRefused, TooManyStreams
 from tests.unit.services.manual_recorder import FIRST_INSTANT_NS, ManualRecorder
 
 
@@ -104,7 +104,7 @@ def test_a_function_draws_what_the_standard_librarys_draws_from_the_epochs_seed(
     recorder = ManualRecorder()
     drawn = draws_of(recorder, lambda: function(*ARGUMENTS[name]))
     assert draws_of(recorder.successor(), lambda: function(*ARGUMENTS[name])) == drawn
-    seeds = [luck.derived_seed(bytes([0, epoch]) * 8, "random", "") for epoch in range(2)]
+    seeds = [epoch_rng.derived_seed(bytes([0, epoch]) * 8, "random", "") for epoch in range(2)]
     twins = [stdlib.Random(seed) for seed in seeds]
     assert drawn == [getattr(twin, name)(*ARGUMENTS[name]) for twin in twins for _ in range(3)]
 
@@ -216,7 +216,7 @@ def test_numpys_bit_generator_is_that_of_the_epoch() -> None:
 
 
 def test_more_names_than_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(luck, "NAMES_PER_EPOCH_MAX", 2)
+    monkeypatch.setattr(epoch_rng, "NAMES_PER_EPOCH_MAX", 2)
     recorder = ManualRecorder()
     with running(recorder):
         random.stream("a").random()

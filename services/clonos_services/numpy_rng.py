@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from numpy.random import PCG64, BitGenerator, Generator, default_rng
 
 from clonos.core.ports.recorder import check_outside, current
-from clonos_services.luck import ReseedRefused, source_of
+from clonos_services.epoch_rng import ReseedRefused, source_of
 
 _outside: Generator | None = None
 
