@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from clonos.testing.wishes import wishes
+from clonos.testing.crash_test_options import wishes
 from clonos_chaos import crash_testing
 
 if TYPE_CHECKING:

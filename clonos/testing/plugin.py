@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clonos.testing.wishes import wishes
+from clonos.testing.crash_test_options import wishes
 
 if TYPE_CHECKING:
     from clonos.testing import Harness

@@ -89,7 +89,12 @@ def test_the_plugin_is_declared_and_loads_nothing_of_the_runtime() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["clonos", "clonos.testing", "clonos.testing.plugin", "clonos.testing.wishes"]
+    assert done.stdout.split() == [
+        "clonos",
+        "clonos.testing",
+        "clonos.testing.plugin",
+        "clonos.testing.crash_test_options",
+    ]
 
 
 def test_a_replay_in_another_process_finds_what_depends_on_the_order_of_a_set() -> None:
