@@ -28,10 +28,10 @@ from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, TaskStatus, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer, Question
-from clonos_chaos.clockwork import MILLISECOND_NS
-from clonos_chaos.fuzz_chain import Work
-from clonos_chaos.fuzz_jobs import FuzzJob
-from clonos_chaos.world import Settings, World
+from clonos_chaos.jobs.fuzz_chain import Work
+from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import Settings, World
 
 STAGES: Final = 4
 WIDTHS: Final = (2, 4, 8, 16)

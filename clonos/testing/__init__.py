@@ -12,23 +12,23 @@ from clonos.core.model.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from clonos.testing.crashes import crash_test as crash_test
-    from clonos_chaos.crash_testing import CrashReport as CrashReport
-    from clonos_chaos.crash_testing import CrashTestFailed as CrashTestFailed
-    from clonos_chaos.harness import Harness as Harness
-    from clonos_chaos.harness import HarnessMisused as HarnessMisused
-    from clonos_chaos.harness import OutputDiverged as OutputDiverged
-    from clonos_chaos.user_calls import Call as Call
-    from clonos_chaos.user_world import Outputs as Outputs
+    from clonos_chaos.user.crash_testing import CrashReport as CrashReport
+    from clonos_chaos.user.crash_testing import CrashTestFailed as CrashTestFailed
+    from clonos_chaos.user.harness import Harness as Harness
+    from clonos_chaos.user.harness import HarnessMisused as HarnessMisused
+    from clonos_chaos.user.harness import OutputDiverged as OutputDiverged
+    from clonos_chaos.user.user_calls import Call as Call
+    from clonos_chaos.user.user_world import Outputs as Outputs
 
 _MODULE_OF = {
     "crash_test": "clonos.testing.crashes",
-    "Harness": "clonos_chaos.harness",
-    "CrashTestFailed": "clonos_chaos.crash_testing",
-    "OutputDiverged": "clonos_chaos.harness",
-    "HarnessMisused": "clonos_chaos.harness",
-    "CrashReport": "clonos_chaos.crash_testing",
-    "Outputs": "clonos_chaos.user_world",
-    "Call": "clonos_chaos.user_calls",
+    "Harness": "clonos_chaos.user.harness",
+    "CrashTestFailed": "clonos_chaos.user.crash_testing",
+    "OutputDiverged": "clonos_chaos.user.harness",
+    "HarnessMisused": "clonos_chaos.user.harness",
+    "CrashReport": "clonos_chaos.user.crash_testing",
+    "Outputs": "clonos_chaos.user.user_world",
+    "Call": "clonos_chaos.user.user_calls",
 }
 
 __all__ = list(_MODULE_OF)

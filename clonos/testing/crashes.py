@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clonos.testing.crash_test_options import wishes
-from clonos_chaos import crash_testing
+from clonos_chaos.user import crash_testing
 
 if TYPE_CHECKING:
-    from clonos_chaos.comparing import Compare
-    from clonos_chaos.crash_testing import CrashReport
-    from clonos_chaos.user_calls import HttpAnswer, Services
-    from clonos_chaos.user_graph import Inputs, JobLike
-    from clonos_chaos.user_world import Check
+    from clonos_chaos.user.comparing import Compare
+    from clonos_chaos.user.crash_testing import CrashReport
+    from clonos_chaos.user.user_calls import HttpAnswer, Services
+    from clonos_chaos.user.user_graph import Inputs, JobLike
+    from clonos_chaos.user.user_world import Check
 
 
 def crash_test(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from clonos_chaos.seeds import run_seeds
-from clonos_chaos.weather import Swarm
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.seeds import run_seeds
 
 KINDS = (Swarm(), Swarm(is_mixed=True))
 

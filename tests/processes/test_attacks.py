@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.runner_processes import ProcessRun
-from clonos_chaos.runner_record import Record
-from clonos_chaos.scenario_file import parse_scenarios
+from clonos_chaos.real.runner_processes import ProcessRun
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario_file import parse_scenarios
 
 pytestmark = pytest.mark.processes
 

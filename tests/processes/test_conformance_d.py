@@ -26,7 +26,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.operators.state.state_descriptors import ValueState
 from clonos.operators.steps.process import Context
-from clonos_chaos.ambush import Ambush, Trap
+from clonos_chaos.real.fault_point_server import Ambush, Trap
 from clonos_services import random
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import LIMIT_S, RunningJob, running

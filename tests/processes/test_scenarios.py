@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.cli import run
-from clonos_chaos.report import write_report
-from clonos_chaos.runner_processes import ProcessRun
-from clonos_chaos.runner_record import Record
-from clonos_chaos.scenario import Kind, Scenario
-from clonos_chaos.scenario_file import find_scenario, parse_scenarios, read_scenarios
-from clonos_chaos.toxiproxy_server import CACHE_VARIABLE, ToxiproxyMissing, find_server
+from clonos_chaos.real.runner_processes import ProcessRun
+from clonos_chaos.real.toxiproxy_server import CACHE_VARIABLE, ToxiproxyMissing, find_server
+from clonos_chaos.runs.cli import run
+from clonos_chaos.runs.report import write_report
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario import Kind, Scenario
+from clonos_chaos.scenario.scenario_file import find_scenario, parse_scenarios, read_scenarios
 
 pytestmark = pytest.mark.processes
 
@@ -111,7 +111,7 @@ def test_connections_that_are_meddled_with_in_six_ways_cost_nothing_or_the_scena
     except ToxiproxyMissing:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-        monkeypatch.setattr("clonos_chaos.toxiproxy_server.RELEASES", tmp_path.as_uri())
+        monkeypatch.setattr("clonos_chaos.real.toxiproxy_server.RELEASES", tmp_path.as_uri())
         with pytest.raises(ToxiproxyMissing, match=r"on the PATH.*go install.*put the server of"):
             _run(OF_CONNECTIONS, tmp_path)
     else:

@@ -15,7 +15,7 @@ from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.store.object_files import LocalFiles
-from clonos_chaos.ambush import Ambush
+from clonos_chaos.real.fault_point_server import Ambush
 from tests.processes.gated_source import Gate, GatedNumbers
 from tests.processes.running_job import LIMIT_S, RunningJob, running
 from tests.processes.test_slot_processes import is_calm, wait_for_checkpoint

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.runner_processes import ProcessRun
-from clonos_chaos.scenario_file import parse_scenarios
+from clonos_chaos.real.runner_processes import ProcessRun
+from clonos_chaos.scenario.scenario_file import parse_scenarios
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 

@@ -1,13 +1,13 @@
-"""Plays scenes of ``clonos_chaos.scenes`` by number, and sees that what they are for has happened."""
+"""Plays scenes of ``clonos_chaos.directed.directed_tests`` by number, and sees that what they are for has happened."""
 
 from __future__ import annotations
 
 from clonos.core.coordinator.coordinator_effects import JobDone
-from clonos_chaos.scenes import SCENES
-from clonos_chaos.seeds import PLAIN, Tally, swarm
-from clonos_chaos.stage import unstruck
-from clonos_chaos.weather import Swarm
-from clonos_chaos.world import World
+from clonos_chaos.directed.directed_tests import SCENES
+from clonos_chaos.directed.vocabulary import unstruck
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.seeds import PLAIN, Tally, swarm
+from clonos_chaos.swarm.world import World
 
 SEEDS = range(6)
 SHOWN_MIN = 2

@@ -6,9 +6,9 @@ import pytest
 
 from clonos.core.log import determinants as d
 from clonos.core.task.record_or_replay import TaskLog
-from clonos_chaos.aside_jobs import AsideJob
-from clonos_chaos.planting import Planting
-from clonos_chaos.world import World, WorldFailed
+from clonos_chaos.jobs.async_jobs import AsideJob
+from clonos_chaos.mutants.mutation import Planting
+from clonos_chaos.swarm.world import World, WorldFailed
 
 pytestmark = pytest.mark.worlds
 

@@ -12,11 +12,11 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot import hosted_task as hosted_module
 from clonos.core.slot.hosted_task import Hosted
-from clonos_chaos.aims import Aim
-from clonos_chaos.clockwork import MILLISECOND_NS
-from clonos_chaos.sim_task import SimTask
-from clonos_chaos.stage import PLAIN, about, kills, line, stage
-from clonos_chaos.world import World
+from clonos_chaos.directed.vocabulary import PLAIN, about, kills, line, stage
+from clonos_chaos.sim.sim_task import SimTask
+from clonos_chaos.sim.targeted_faults import Aim
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, played_scene
 
 pytestmark = pytest.mark.worlds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos_chaos.sim_tables import OutsideKind
+from clonos_chaos.sim.sim_tables import OutsideKind
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from clonos.core.coordinator.coordinator_effects import Fault, JobFailed
-from clonos_chaos.outsides import SimService
-from clonos_chaos.scenes_of_losses import CONTROL_WORDS
+from clonos_chaos.directed.loss_cases import CONTROL_WORDS
+from clonos_chaos.sim.external_systems import SimService
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds

@@ -13,7 +13,7 @@ import pytest
 from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, sqlite, values
 from clonos.core.model.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
-from clonos_chaos import user_world
+from clonos_chaos.user import user_world
 from tests.tidy.source import PACKAGE_FOLDERS
 from tests.worlds import tested_jobs as jobs
 

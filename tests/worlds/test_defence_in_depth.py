@@ -23,11 +23,11 @@ from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import Answer, Question
-from clonos_chaos.mutants import MUTANTS, planted
-from clonos_chaos.outsides import Fenced, SimOutside
-from clonos_chaos.sim_slot import SimSlot
-from clonos_chaos.stage import RICH, line, stage
-from clonos_chaos.world import World
+from clonos_chaos.directed.vocabulary import RICH, line, stage
+from clonos_chaos.mutants.all_mutants import MUTANTS, planted
+from clonos_chaos.sim.external_systems import Fenced, SimOutside
+from clonos_chaos.sim.sim_slot import SimSlot
+from clonos_chaos.swarm.world import World
 from tests.unit.coordinator import test_endings, test_succession
 from tests.unit.core import test_gather, test_mirrors, test_sessions, test_task_replay
 

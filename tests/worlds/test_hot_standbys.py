@@ -16,12 +16,12 @@ from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import Leads
 from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.shadow_messages import Follow
-from clonos_chaos.planting import Planting
-from clonos_chaos.scenes_of_hot_standbys import HOT
-from clonos_chaos.sim_slot import SimSlot
-from clonos_chaos.situations import HOT_TAKEOVER
-from clonos_chaos.stage import RICH, line, stage
-from clonos_chaos.world import World
+from clonos_chaos.directed.hot_standby_cases import HOT
+from clonos_chaos.directed.vocabulary import RICH, line, stage
+from clonos_chaos.mutants.mutation import Planting
+from clonos_chaos.sim.rare_situations import HOT_TAKEOVER
+from clonos_chaos.sim.sim_slot import SimSlot
+from clonos_chaos.swarm.world import World
 from tests.worlds.playing import lives, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds

@@ -20,11 +20,11 @@ from clonos.core.slot.hosted_task import Hosted
 from clonos.core.task.journal_reader import JournalReading
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal_source as journal_head
-from clonos_chaos.planting import Planting
-from clonos_chaos.pushers import SimPusher
-from clonos_chaos.scenes_of_journals import LOST, ROLLED_BACK, SURVIVED, JournalScene
-from clonos_chaos.weather import Swarm
-from clonos_chaos.world import World, WorldFailed
+from clonos_chaos.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalScene
+from clonos_chaos.mutants.mutation import Planting
+from clonos_chaos.sim.producers import SimPusher
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.world import World, WorldFailed
 from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds

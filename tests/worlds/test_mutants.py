@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
-from clonos_chaos.mutants import MUTANTS, planted
-from clonos_chaos.scenes import SCENES
-from clonos_chaos.world import World, WorldFailed
+from clonos_chaos.directed.directed_tests import SCENES
+from clonos_chaos.mutants.all_mutants import MUTANTS, planted
+from clonos_chaos.swarm.world import World, WorldFailed
 from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
 
 pytestmark = pytest.mark.controls

@@ -7,12 +7,12 @@ import shlex
 
 import pytest
 
-from clonos_chaos import cli
-from clonos_chaos.failing_seed import command_of, shrunk_seed, told_of_seed
-from clonos_chaos.mutants import planted
-from clonos_chaos.seeds import Tally, swarm
-from clonos_chaos.shrinking import TRIES_MAX, Failure, failure_of
-from clonos_chaos.weather import Swarm, mixed_settings
+from clonos_chaos.mutants.all_mutants import planted
+from clonos_chaos.runs import cli
+from clonos_chaos.swarm.environments import Swarm, mixed_settings
+from clonos_chaos.swarm.failing_seed import command_of, shrunk_seed, told_of_seed
+from clonos_chaos.swarm.seeds import Tally, swarm
+from clonos_chaos.swarm.shrinking import TRIES_MAX, Failure, failure_of
 
 pytestmark = pytest.mark.controls
 

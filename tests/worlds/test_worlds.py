@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.ids import SlotId
-from clonos_chaos.clockwork import MILLISECOND_NS
-from clonos_chaos.seeds import Tally
-from clonos_chaos.sim_slot import SimSlot
-from clonos_chaos.situations import LATE_DELTA, ROLLBACK, SITUATIONS
-from clonos_chaos.weather import Swarm
-from clonos_chaos.world import TOPOLOGIES, World
+from clonos_chaos.sim.rare_situations import LATE_DELTA, ROLLBACK, SITUATIONS
+from clonos_chaos.sim.sim_slot import SimSlot
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.seeds import Tally
+from clonos_chaos.swarm.world import TOPOLOGIES, World
 from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
@@ -29,7 +29,7 @@ REPLAYED = [
 DIGESTS = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from clonos_chaos.world import World
+from clonos_chaos.swarm.world import World
 print([World(seed).run().digest for seed in range(3, 11)])
 """
 

@@ -14,11 +14,11 @@ from clonos.core.wire import codec
 from clonos.core.wire.control_messages import Logged, SlotStatus, Warned
 from clonos.core.wire.messages import Message
 from clonos.io.net.curve import KeyPair
-from clonos_chaos.attack_keys import Peer, Thief, read_loot
-from clonos_chaos.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
-from clonos_chaos.runner_watch import MemoryWatch
-from clonos_chaos.scenario import Kind, Limits, Weapon
-from clonos_chaos.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
+from clonos_chaos.attacks.attack_keys import Peer, Thief, read_loot
+from clonos_chaos.attacks.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
+from clonos_chaos.real.runner_watch import MemoryWatch
+from clonos_chaos.scenario.scenario import Kind, Limits, Weapon
+from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
 from tests.unit.coordinator.desk import Desk, chain_plan
 from tests.unit.core.slot_dialogue import Dialogue
 from tests.unit.io.transports import Station
@@ -139,6 +139,6 @@ def test_an_attack_that_cannot_be_is_refused(text: str, complaint: str) -> None:
 
 
 def test_attacks_are_on_real_processes_only() -> None:
-    from clonos_chaos.runner_simulated import refusal
+    from clonos_chaos.runs.runner_simulated import refusal
 
     assert f"{Kind.ATTACK} does not exist in the simulated world" in refusal(read_scenarios(find_scenario("attack"))[0])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from clonos.cli import main
-from clonos_chaos.everything import RUNS_FILE
-from clonos_chaos.runner import Where, Wishes, run_scenarios
-from clonos_chaos.runner_record import Record
-from clonos_chaos.scenario_file import find_scenario, read_scenarios
+from clonos_chaos.runs.chaos_suite import RUNS_FILE
+from clonos_chaos.runs.runner import Where, Wishes, run_scenarios
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios
 
 NOTHING_IS_PROVED_BY = (
     "run domain --simulated --repeat 0",

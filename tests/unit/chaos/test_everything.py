@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos_chaos import everything
-from clonos_chaos.cli import everything as run_command
-from clonos_chaos.everything import RUNS_FILE, SUMMARY_FILE, Wanted, run_everything, tasks_of
-from clonos_chaos.runner import Where
-from clonos_chaos.runner_record import Record
-from clonos_chaos.scenario_file import SHIPPED_FOLDER
+from clonos_chaos.runs import chaos_suite
+from clonos_chaos.runs.chaos_suite import RUNS_FILE, SUMMARY_FILE, Wanted, run_everything, tasks_of
+from clonos_chaos.runs.cli import everything as run_command
+from clonos_chaos.runs.runner import Where
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, mon
     def refuse() -> None:
         raise EnvironmentFault("there is no Java here")
 
-    monkeypatch.setattr(everything, "check_java", refuse)
+    monkeypatch.setattr(chaos_suite, "check_java", refuse)
     is_good, said, _ = _run(Wanted(tmp_path, worlds=0, files=("partition",), in_worlds=(Where.SPARK,)))
     assert is_good
     assert len(said) == 3
@@ -84,7 +84,7 @@ def test_a_bad_run_is_told_and_makes_all_of_it_bad(
     def fail(*_given: Any) -> Record:
         raise EnvironmentFault("this scenario needs Toxiproxy, and there is none")
 
-    monkeypatch.setattr(everything, "run_once", fail)
+    monkeypatch.setattr(chaos_suite, "run_once", fail)
     arguments = ["--only", "network", "--in", "processes", "--worlds", "0", "--report", str(tmp_path)]
     assert run_command(arguments) == 1
     told = capsys.readouterr().out

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.false_clock import FalseClock, FalseClockMissing
-from clonos_chaos.toxiproxy_server import CACHE_VARIABLE
+from clonos_chaos.real.clock_shim import FalseClock, FalseClockMissing
+from clonos_chaos.real.toxiproxy_server import CACHE_VARIABLE
 
 HOUR_MS = 3_600_000
 TELLS = "import sys, time\nfor line in sys.stdin: print(time.time_ns(), time.monotonic_ns(), flush=True)"

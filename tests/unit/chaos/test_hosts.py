@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.hosts import Hosts, HostsRefused
-from clonos_chaos.runner_processes import ProcessRun
-from clonos_chaos.scenario_file import find_scenario, read_scenarios
+from clonos_chaos.real.network_namespaces import Hosts, HostsRefused
+from clonos_chaos.real.runner_processes import ProcessRun
+from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios
 
 
 def test_a_machine_that_cannot_be_divided_says_that_the_scenario_was_not_run(

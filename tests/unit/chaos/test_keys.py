@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clonos.status import RecoveryState
-from clonos_chaos.runner_record import Record, judge
-from clonos_chaos.scenario_file import find_scenario, read_scenarios
-from clonos_chaos.scenario_oracle import Findings
+from clonos_chaos.scenario.run_record import Record, judge
+from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios
+from clonos_chaos.scenario.scenario_oracle import Findings
 
 
 def recovery(task: str, detected_ns: int, caught_up_ns: int) -> RecoveryState:

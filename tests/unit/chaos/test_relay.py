@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from clonos_chaos.relay import Relay, ThroughRelay
+from clonos_chaos.real.relay import Relay, ThroughRelay
 
 PEER = 7
 SENT = bytes(range(256)) * 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from clonos.status import Phase, Status, TaskState
-from clonos_chaos.runner_course import CALM_S, REST_S_MAX, Course, Stage
-from clonos_chaos.scenario_gate import Gate
+from clonos_chaos.real.runner_course import CALM_S, REST_S_MAX, Course, Stage
+from clonos_chaos.scenario.scenario_gate import Gate
 
 
 def _status(checkpoint: int, log_bytes: int = 0, records: int = 0) -> Status:

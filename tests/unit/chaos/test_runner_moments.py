@@ -13,10 +13,10 @@ import pytest
 from clonos.core.model.errors import JobError
 from clonos.io.process.fault_points import FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
-from clonos_chaos.ambush import Ambush
-from clonos_chaos.runner_moments import PATIENCE_S, Look, Moments, Planned
-from clonos_chaos.runner_victims import Shape
-from clonos_chaos.scenario import Fault, Kind, Moment
+from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned
+from clonos_chaos.scenario.scenario import Fault, Kind, Moment
+from clonos_chaos.scenario.victims import Shape
 
 LIMIT_S = 20.0
 SHAPE = Shape(("ask/0", "tell/0"), (("ask/0", "tell/0"),))

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.scenario import Kind, Outcome, Pattern
-from clonos_chaos.scenario_file import SHIPPED_FOLDER, ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
+from clonos_chaos.scenario.scenario import Kind, Outcome, Pattern
+from clonos_chaos.scenario.scenario_file import (
+    SHIPPED_FOLDER,
+    ScenarioRefused,
+    find_scenario,
+    parse_scenarios,
+    read_scenarios,
+)
 
 PLAIN = """
 name = "plain"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clonos_chaos.scenario_gate import Gate, Gated
+from clonos_chaos.scenario.scenario_gate import Gate, Gated
 
 
 def test_a_source_reads_as_far_as_the_gate_is_open_and_ends_where_it_is_told(tmp_path: Path) -> None:

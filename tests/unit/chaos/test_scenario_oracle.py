@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clonos_chaos.scenario_oracle import Findings, Row, judge
+from clonos_chaos.scenario.scenario_oracle import Findings, Row, judge
 
 RECORDS = 24
 KEYS = 8

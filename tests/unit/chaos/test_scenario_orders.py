@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.scenario_job import make_job
-from clonos_chaos.scenario_orders import IN_DOUBT, judge
+from clonos_chaos.scenario.scenario_job import make_job
+from clonos_chaos.scenario.scenario_orders import IN_DOUBT, judge
 
 EXPECTED = {(0, 0), (0, 1)}
 

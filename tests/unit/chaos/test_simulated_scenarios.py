@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.runner_processes import ProcessRun
-from clonos_chaos.runner_simulated import refusal, run_simulated
-from clonos_chaos.scenario import Scenario
-from clonos_chaos.scenario_file import find_scenario, parse_scenarios, read_scenarios
-from clonos_chaos.simulated_options import options_of, with_hot_standbys
-from clonos_chaos.world import World
+from clonos_chaos.real.runner_processes import ProcessRun
+from clonos_chaos.runs.runner_simulated import refusal, run_simulated
+from clonos_chaos.runs.simulated_options import options_of, with_hot_standbys
+from clonos_chaos.scenario.scenario import Scenario
+from clonos_chaos.scenario.scenario_file import find_scenario, parse_scenarios, read_scenarios
+from clonos_chaos.swarm.world import World
 
 HERE = (
     "kill-each-step",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from clonos.status import RecoveryState
-from clonos_chaos.runner_record import Record, Strike
-from clonos_chaos.scenario import Kind
-from clonos_chaos.scenario_oracle import Findings
-from clonos_chaos.soak import Soak, figures, scenario_of
+from clonos_chaos.runs.soak import Soak, figures, scenario_of
+from clonos_chaos.scenario.run_record import Record, Strike
+from clonos_chaos.scenario.scenario import Kind
+from clonos_chaos.scenario.scenario_oracle import Findings
 
 
 def test_a_kill_comes_every_so_often_with_another_network_fault_half_way() -> None:

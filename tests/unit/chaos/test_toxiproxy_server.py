@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos_chaos import toxiproxy_server
-from clonos_chaos.toxiproxy_server import (
+from clonos_chaos.real import toxiproxy_server
+from clonos_chaos.real.toxiproxy_server import (
     CACHE_VARIABLE,
     SUMS,
     ToxiproxyMissing,

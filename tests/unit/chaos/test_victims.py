@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.runner_victims import Shape, choose, steps_of
-from clonos_chaos.scenario import Fault, Kind, Moment, Pattern
+from clonos_chaos.scenario.scenario import Fault, Kind, Moment, Pattern
+from clonos_chaos.scenario.victims import Shape, choose, steps_of
 
 SHAPE = Shape(
     ("read/0", "ask/0", "ask/1", "tell/0"),

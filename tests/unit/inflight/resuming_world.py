@@ -8,9 +8,9 @@ from random import Random
 from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.options import Options
-from clonos_chaos.fuzz_jobs import FUZZ_TOPOLOGIES
-from clonos_chaos.sim_coordinator import SimCoordinator
-from clonos_chaos.world import World, draw_options
+from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES
+from clonos_chaos.sim.sim_coordinator import SimCoordinator
+from clonos_chaos.swarm.world import World, draw_options
 
 
 class ResumingWorld(World):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from clonos.core.model.options import SpillPolicy
-from clonos_chaos.world import WorldFailed
+from clonos_chaos.swarm.world import WorldFailed
 from tests.unit.inflight.resuming_world import ResumingWorld
 
 pytestmark = pytest.mark.worlds

@@ -19,7 +19,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.io.local.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
 from clonos.io.process.fault_points import FaultPoints
-from clonos_chaos.ambush import Ambush
+from clonos_chaos.real.fault_point_server import Ambush
 from tests.unit.inflight.hand_disk import options_of
 
 ANSWER_TIMEOUT_S = 20.0

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from clonos.io.process.fault_points import FaultPoints, FaultPointsMisused, Reached, armed
-from clonos_chaos.ambush import Ambush
+from clonos_chaos.real.fault_point_server import Ambush
 
 LIMIT_S = 20.0
 

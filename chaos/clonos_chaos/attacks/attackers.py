@@ -1,0 +1,115 @@
+"""Attacks on a running job, as a runner orders them: which ports, how many connections, what has been struck."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from clonos.status import Status
+from clonos_chaos.attacks.attack_lies import Job, Seat
+from clonos_chaos.attacks.attacker import Orders
+from clonos_chaos.real.driver_process import child_environment
+from clonos_chaos.scenario.scenario import Fault, Weapon
+
+FILES_FOR_WORK: Final = 300
+"""That a crowd leaves to each process that it attacks: without any, user code could not open its own files."""
+
+FILES_OF_FULL_TABLE: Final = 40
+"""That the driver may have more than it has, while its table is full."""
+
+WAIT_S: Final = 20.0
+
+
+class Attack:
+    """One attack. ``end`` ends it."""
+
+    def __init__(
+        self, fault: Fault, status: Status, driver_pid: int, channels: list[tuple[int, int]], loot: Path, folder: Path
+    ) -> None:
+        self.weapons: list[Weapon] = [fault.weapon] if fault.weapon is not Weapon.ALL else _ALL
+        file = folder / f"attack-{len(list(folder.glob('attack-*.json')))}.json"
+        self._tally = file.with_suffix(".tally")
+        self._driver_files: tuple[int, tuple[int, int]] | None = None
+        pids = [driver_pid, *(slot.pid for slot in status.slots if slot.pid)]
+        driver_ports = _ports([driver_pid])
+        orders = Orders(
+            weapons=self.weapons,
+            seconds=fault.lasts_ms / 1_000,
+            connections=fault.connections,
+            at_once=_room(pids, fault.connections),
+            ports=sorted({*driver_ports, *_ports(pids)}),
+            driver_ports=driver_ports,
+            job=Job([Seat(n, task.incarnation, task.slot) for n, task in enumerate(status.tasks)], channels),
+            loot=str(loot),
+            tally=str(self._tally),
+        )
+        file.write_bytes(msgspec.json.encode(orders))
+        if self.weapons == [Weapon.FULL_TABLE]:
+            self._limit_files(driver_pid)
+        with open(folder / "attacker.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "clonos_chaos.attacks.attacker", str(file)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=child_environment(),
+            )
+
+    def _limit_files(self, pid: int) -> None:
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        highest = max(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir())
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + FILES_OF_FULL_TABLE, before[1]))
+        self._driver_files = pid, before
+
+    def struck(self) -> int:
+        """How often the weapon that has struck least often did; 0 while one has not had its turn."""
+        return min((self.tally().get(weapon, 0) for weapon in self.weapons), default=0)
+
+    def tally(self) -> dict[Weapon, int]:
+        """Strikes by weapon, of those that have had their turn."""
+        if not self._tally.exists():
+            return {}
+        lines = self._tally.read_text("ascii").splitlines(keepends=True)
+        pairs = [line.split() for line in lines if line.endswith("\n")]
+        return {Weapon(weapon): int(count) for weapon, count in pairs}
+
+    def told(self) -> str:
+        """The same in words."""
+        return ", ".join(f"{weapon} {count:,}" for weapon, count in self.tally().items())
+
+    def end(self) -> None:
+        """Ends the attacker, and gives the driver its files back."""
+        assert self._process.stdin is not None, "it was opened as a pipe"
+        self._process.stdin.close()
+        try:
+            self._process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._driver_files is not None:
+            pid, before = self._driver_files
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+_ALL: Final[list[Weapon]] = [weapon for weapon in Weapon if weapon not in (Weapon.ALL, Weapon.FULL_TABLE)]
+"""A full table is a separate attack: a driver that may open nothing does not do what the others are to disturb."""
+
+
+def _ports(pids: Collection[int]) -> list[int]:
+    """Ports of this machine at which these processes listen."""
+    found = [connection for pid in pids for connection in psutil.Process(pid).net_connections("tcp")]
+    return sorted({each.laddr.port for each in found if each.status == psutil.CONN_LISTEN})
+
+
+def _room(pids: Collection[int], connections: int) -> int:
+    """How many of a crowd there may be at once, with some files left to each process."""
+    rooms = [resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] - FILES_FOR_WORK for pid in pids]
+    return max(len(pids), min(connections, len(pids) * min(rooms)))

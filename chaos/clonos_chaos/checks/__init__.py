@@ -1,0 +1,1 @@
+"""Oracles: what every simulated run must satisfy."""

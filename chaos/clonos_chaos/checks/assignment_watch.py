@@ -1,0 +1,73 @@
+"""Whether standbys and keepers sit in other processes than their tasks as soon as there are any.
+
+What two losses can cost depends on it: until a task's log is kept in another process again, its next death may cost a
+rollback. Tasks themselves stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.coordinator import checkpoint_machine
+from clonos.core.coordinator.coordinator_state import CoordinatorState
+from clonos.core.model.ids import SlotId
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.swarm.world import World
+
+TICKS_MAX = 1
+"""Within so many ticks of the coordinator whoever is missing must be named."""
+
+
+class SeatWatch:
+    """Looks at what the coordinator of a world knows and has named."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lacking_ns = -1  # since when somebody is missing who could be there
+
+    def look(self) -> None:
+        """Complains when somebody has been missing for too long."""
+        world, now_ns = self._world, self._world.clock.now_ns
+        state = world.coordinator.machine._state
+        if not self._is_free(state):
+            self._lacking_ns = -1
+            return
+        lacking = _lacking(state)
+        if not lacking:
+            self._lacking_ns = -1
+        elif self._lacking_ns < 0:
+            self._lacking_ns = now_ns
+        elif now_ns - self._lacking_ns > TICKS_MAX * world.options.heartbeat_ms * MILLISECOND_NS // 2:
+            names = ", ".join(world.plan.task_name(task) for task in lacking)
+            world.fail(f"{names} could have standbys and keepers in other processes, and no view names them")
+
+    def _is_free(self, state: CoordinatorState) -> bool:
+        """Whether nothing keeps the coordinator from naming whom it wants."""
+        coordinator = self._world.coordinator
+        is_awake = not coordinator.is_dead and coordinator.paused_until_ns <= self._world.clock.now_ns
+        is_waiting = isinstance(state.checkpoints, checkpoint_machine.Committing)
+        return is_awake and coordinator.is_current and state.is_running and not is_waiting and bool(state.seats)
+
+
+def _lacking(state: CoordinatorState) -> list[int]:
+    """Tasks with fewer standbys or keepers in other processes, or domains, than they want and could have."""
+    domains = state.domains()
+    found = []
+    for task, (wish, seat) in enumerate(zip(state.wishes, state.seats, strict=True)):
+        if seat.slot not in domains:
+            continue
+        others = [slot for slot in domains if slot != seat.slot]
+        elsewhere = [slot for slot in others if domains[slot] != domains[seat.slot]]
+        for riders, wanted in ((seat.standbys, wish.standbys), (seat.keepers, wish.keepers)):
+            if _count(riders, others) < min(wanted, len(others)) or _count(riders, elsewhere) < min(
+                wanted, len(elsewhere)
+            ):
+                found.append(task)
+                break
+    return found
+
+
+def _count(riders: tuple[SlotId, ...], among: list[SlotId]) -> int:
+    return sum(slot in among for slot in riders)

@@ -1,0 +1,125 @@
+"""Watches over the elements of channels while a world runs.
+
+An element has one content under its number as long as the receiver lives that has taken it in: what the sender's
+present incarnation keeps in its in-flight log under that number is the same, though its forerunner has made it. How
+many of them travel together may be another number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clonos.core.channel.inflight_log import Chunk
+from clonos.core.channel.receiver import Receiving
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.ports.operator_chain import Kind
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.values import decode_columns, decode_rows
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.control_messages import View
+from clonos_chaos.sim.rare_situations import LATE_DELTA
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+    from clonos_chaos.swarm.world import World
+
+Content = tuple[int, int, int, bytes]
+"""(kind, count, checkpoint, payload) of a chunk."""
+
+SAME = "the same chunk"
+
+
+class Taken(NamedTuple):
+    """What one incarnation of a receiver has taken in from one channel: per number of a chunk's first element."""
+
+    receiver: Incarnation
+    chunks: dict[int, Content]
+
+
+class ChannelWatch:
+    """Remembers what was taken in, and compares it with what senders keep."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._taken: dict[ChannelId, Taken] = {}
+        self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # up to which chunk
+
+    def receiving(self, slot: SimSlot, batch: Batch) -> Receiving | None:
+        """The end of the channel that a batch is for, if it has one in this slot."""
+        hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiver)
+        if hosted is None or hosted.incarnation != batch.receiver:
+            return None
+        receiving = hosted.inlets.receivings.get(batch.channel)
+        if receiving is not None and batch.session != receiving.session and batch.deltas:
+            self.world.oracle.situations.reach(LATE_DELTA)
+        return receiving
+
+    def took(self, batch: Batch, payload: Any, first_seq: int) -> None:
+        """A batch was accepted that had something new behind ``first_seq``."""
+        taken = self._taken.get(batch.channel)
+        if taken is None or taken.receiver != batch.receiver:
+            taken = self._taken[batch.channel] = Taken(batch.receiver, {})
+        taken.chunks[batch.first_seq] = (batch.kind, batch.count, batch.checkpoint, bytes(payload))
+        if batch.first_seq != first_seq:
+            self.world.outcome.reached["batch cut by its receiver"] = 1
+
+    def look(self, view: View) -> None:
+        """Compares what has been made since the last look."""
+        for channel_id, taken in self._taken.items():
+            channel = self.world.plan.channels[channel_id]
+            if view.placements[channel.receiver].incarnation != taken.receiver:
+                continue
+            sender = self._present(view, channel.sender)
+            if sender is not None and channel_id in sender.sendings:
+                self._compare(channel_id, sender, taken)
+
+    def _present(self, view: View, task: TaskId) -> Hosted | None:
+        placement = view.placements[task]
+        slot = self.world.slots.get(placement.slot)
+        hosted = slot.slot.hosted.get(task) if slot is not None and not slot.is_dead else None
+        return hosted if hosted is not None and hosted.incarnation == placement.incarnation else None
+
+    def _shared(self, taken: Taken, first_seq: int, now: Content) -> tuple[list[str], list[str]]:
+        """Of what a chunk holds, all that was taken in: as it was then, and as it is now."""
+        if taken.chunks.get(first_seq) == now:
+            return [SAME], [SAME]
+        end_seq = first_seq + now[1]
+        before = {
+            start + offset: element
+            for start, content in taken.chunks.items()
+            if start < end_seq and first_seq < start + content[1]
+            for offset, element in enumerate(_elements(content))
+        }
+        pairs = [(before[seq], element) for seq, element in enumerate(_elements(now), first_seq) if seq in before]
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def _compare(self, channel: ChannelId, sender: Hosted, taken: Taken) -> None:
+        log = sender.sendings[channel].log
+        pair = (sender.incarnation, taken.receiver)
+        compared, highest = self._compared.get(channel, (pair, -1))
+        highest = highest if compared == pair else -1
+        from_seq = highest
+        for chunk in reversed(log._tail):
+            if chunk.first_seq <= from_seq:
+                break
+            before, now = self._shared(taken, chunk.first_seq, _content(chunk))
+            highest = max(highest, chunk.first_seq if before else -1)
+            if before != now:
+                self.world.contradicted(channel, chunk.first_seq, before, now)
+        self._compared[channel] = (pair, highest)
+        start_seq = log.start_seq
+        for first_seq in [seq for seq in taken.chunks if seq < start_seq]:
+            del taken.chunks[first_seq]
+
+
+def _content(chunk: Chunk) -> Content:
+    return chunk.kind, chunk.count, chunk.checkpoint, bytes(chunk.payload)
+
+
+def _elements(content: Content) -> list[str]:
+    kind, _, checkpoint, payload = content
+    if kind == Kind.ROWS:
+        return [repr(row) for row in decode_rows(payload)]
+    if kind == Kind.COLUMNS:
+        return [repr(row) for row in decode_columns(payload).to_pylist()]
+    return [f"{Kind(kind).name.lower()} {checkpoint}"]

@@ -1,0 +1,186 @@
+"""Watches over causal logs and in-flight logs while a world runs.
+
+Every replica is a byte prefix of the log of its owner, who goes on where its forerunner was last seen; and nothing is
+kept from before the last completed checkpoint that a slot and those who told it anything had heard of.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.checkpoint.snapshot import decode_snapshot
+from clonos.core.log.causal_log import Replica
+from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
+from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.wire.control_messages import View
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+    from clonos_chaos.swarm.world import World
+
+
+class LogWatch:
+    """Looks at all logs of all living slots at one instant."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._offsets: dict[CheckpointId, dict[TaskId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
+        self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
+        self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
+        self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
+        self._floors_before: dict[SlotId, CheckpointId] = {}  # and before it truncated before: whoever rides with a
+        # task may get a copy from one that was slow to hear, or begin at a barrier behind which it needs the log, and
+        # whoever succeeds the task gathers what those who ride with it have
+        self._links: dict[str, tuple[CheckpointId, CheckpointId]] = {}  # per object of the store
+        self._floor = CheckpointId(0)
+        self._floor_before = CheckpointId(0)  # the one before it: a copy that was handed on may be one checkpoint older
+        self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
+        self._must_know = CheckpointId(0)  # what was complete long ago
+        self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in the views without a break
+
+    def completed(self, metadata: CheckpointMetadata) -> None:
+        """Remembers where logs may be truncated."""
+        positions: dict[ChannelId, int] = {}
+        for entry in metadata.tasks:
+            name = entry.objects[-1]
+            positions.update(decode_snapshot(self.world.store[name][0], name).outputs)
+            for before, name in pairwise(entry.objects):
+                if self._link(name)[1] != self._link(before)[0]:
+                    self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, and stands behind {before}")
+        self._completions.append((self.world.clock.now_ns, metadata.checkpoint))
+        self._positions[metadata.checkpoint] = positions
+        self._offsets[metadata.checkpoint] = {entry.task: entry.log_offset_bytes for entry in metadata.tasks}
+
+    def _link(self, name: str) -> tuple[CheckpointId, CheckpointId]:
+        """(checkpoint, previous) of a stored snapshot."""
+        if name not in self._links:
+            found = decode_snapshot(self.world.store[name][0], name)
+            self._links[name] = found.checkpoint, found.previous
+        return self._links[name]
+
+    def look(self, view: View) -> None:
+        """One look at everything."""
+        if not view.number:
+            return
+        self._look_who_has_heard(view)
+        owners = self._owners(view)
+        floor = self._next_floor(view)
+        for slot in self.world.living():
+            self._look_at_slot(slot, view, owners)
+        if floor != self._floor:
+            self._floor_before, self._floor = self._floor, floor
+
+    def _look_who_has_heard(self, view: View) -> None:
+        """Whoever has been there for long has heard of what was complete long ago, or it would keep logs for ever."""
+        now_ns = self.world.clock.now_ns
+        long_ns = self.world.settings.patience_ms * MILLISECOND_NS // 3
+        while self._completions and self._completions[0][0] < now_ns - long_ns:
+            self._must_know = self._completions.popleft()[1]
+        self._present_ns = {a.slot: self._present_ns.get(a.slot, now_ns) for a in view.slots}
+        for slot_id, since_ns in self._present_ns.items():
+            slot = self.world.slots[slot_id]
+            if since_ns < now_ns - long_ns and not slot.is_dead and slot.slot.completed < self._must_know:
+                self.world.fail(
+                    f"slot {slot_id} knows of checkpoint {slot.slot.completed} only, {self._must_know} was complete"
+                    f" {long_ns // MILLISECOND_NS} ms ago"
+                )
+
+    def _owners(self, view: View) -> dict[TaskId, Replica]:
+        """Per task whose present incarnation has gathered its log, that log."""
+        owners: dict[TaskId, Replica] = {}
+        for placement in view.placements:
+            slot = self.world.slots.get(placement.slot)
+            hosted = slot.slot.hosted.get(placement.task) if slot is not None and not slot.is_dead else None
+            if hosted is not None and hosted.incarnation == placement.incarnation and _has_gathered(hosted):
+                for log in (placement.task, journal_of(placement.task)):
+                    if log in hosted.logs.replicas:
+                        owners[log] = hosted.logs.replicas[log]
+        return owners
+
+    def _look_at_slot(self, slot: SimSlot, view: View, owners: dict[TaskId, Replica]) -> None:
+        machine = slot.slot
+        installed = machine.view
+        if not installed.number:
+            return
+        known = owners if installed.number == view.number else self._known(installed, view, owners)
+        if self._heard.get(slot.id, -1) != machine.completed:
+            self._heard[slot.id] = machine.completed
+            self._floors_before[slot.id] = self._floors.get(slot.id, CheckpointId(0))
+            self._floors[slot.id] = self._floor_before
+        floors = self._offsets[self._floors_before[slot.id]]
+        for hosted in machine.hosted.values():
+            if hosted.incarnation != view.placements[hosted.task].incarnation:
+                continue
+            who = f"{self.world.plan.task_name(hosted.task)} in slot {slot.id}"
+            self._compare(who, hosted.logs.replicas, known, floors)
+            self._bound(who, hosted, self._positions[machine.completed])
+        for task, keeper in machine.keepers.items():
+            if slot.id in view.placements[task].keepers:
+                who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"
+                self._compare(who, keeper.logs.replicas, known, floors)
+        for task, shadow in machine.shadows.items():
+            if shadow.incarnation == view.placements[task].incarnation and not shadow.is_sealed:
+                who = f"the shadow of {self.world.plan.task_name(task)} in slot {slot.id}"
+                self._compare(who, shadow.logs.replicas, known, floors)
+
+    def _known(self, installed: View, view: View, owners: dict[TaskId, Replica]) -> dict[TaskId, Replica]:
+        """Of the tasks whose incarnation is that of the latest view also by the view that a slot has installed."""
+        return {
+            task: owner
+            for task, owner in owners.items()
+            if installed.placements[_owner(task)].incarnation == view.placements[_owner(task)].incarnation
+        }
+
+    def _compare(
+        self, who: str, replicas: dict[TaskId, Replica], owners: dict[TaskId, Replica], floors: dict[TaskId, int]
+    ) -> None:
+        for task, replica in replicas.items():
+            if replica.data and replica.start_bytes < floors.get(task, 0):
+                self._complain(who, task, f"keeps it from {replica.start_bytes}, before {floors[task]}")
+            owner = owners.get(task)
+            if owner is None or owner is replica:
+                continue
+            if replica.data and replica.end_bytes > owner.end_bytes:
+                self._complain(who, task, f"has it up to {replica.end_bytes}, its owner up to {owner.end_bytes}")
+            first = max(replica.start_bytes, owner.start_bytes)
+            ours = replica.data[first - replica.start_bytes :]
+            theirs = owner.data[first - owner.start_bytes : max(first, replica.end_bytes) - owner.start_bytes]
+            if ours != theirs:
+                self._complain(who, task, f"has other bytes than its owner from {first} on: {ours!r}, {theirs!r}")
+
+    def _complain(self, who: str, task: TaskId, what: str) -> None:
+        log = "the log" if _owner(task) == task else "the journal"
+        self.world.fail(f"{log} of {self.world.plan.task_name(_owner(task))}: {who} {what}")
+
+    def _bound(self, who: str, hosted: Hosted, positions: dict[ChannelId, int]) -> None:
+        for channel, sending in hosted.sendings.items():
+            if sending.log.start_seq < positions.get(channel, 0):
+                self.world.fail(
+                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, though those before"
+                    f" {positions[channel]} belong to a completed checkpoint that it has heard of"
+                )
+
+    def _next_floor(self, view: View) -> CheckpointId:
+        """The lowest checkpoint that anybody who takes part has heard of: as old as that may be what somebody sends."""
+        lowest = max(self._offsets)
+        for placement in view.placements:
+            for slot_id in (placement.slot, *placement.keepers):
+                slot = self.world.slots.get(slot_id)
+                lowest = min(lowest, slot.slot.completed if slot is not None else self._floor)
+        return lowest
+
+
+def _has_gathered(hosted: Hosted) -> bool:
+    """Whether it has its log; one that has found a hole in it goes back, and pieces behind the hole stay till then."""
+    has_hole = hosted.found_bytes > hosted.logs.end_bytes(hosted.task)
+    return not isinstance(hosted.state, Recovering) and not has_hole
+
+
+def _owner(log: TaskId) -> TaskId:
+    """The task that a log, or a journal, belongs to."""
+    return log if log >= 0 else journal_of(log)

@@ -1,0 +1,193 @@
+"""Which failures may cost a log (``docs/protocol.md``, section 3), so that every other rollback is a bug.
+
+With full sharing depth a log is lost only when some task whose effects leave the job dies together with all its
+keepers. With depth d also when d + 1 consecutive tasks of a path are down at once. *Down* lasts from a death until the
+successor holds again what was held: it has gathered and has had a message from each input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.wire.control_messages import View
+
+if TYPE_CHECKING:
+    from clonos_chaos.swarm.world import World
+
+
+class Survival:
+    """Follows who holds what. Errs on the side of permission where an instant was not looked at."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.why_permitted = ""  # in this generation
+        self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, ever
+        self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all they should
+        self._keepers: dict[TaskId, set[SlotId]] = {}  # that hold all of what their task has let out
+        self._filled: dict[TaskId, set[SlotId]] = {}  # and those that did when they died, of which nobody knows yet
+        self._staying: set[TaskId] = set()  # sources whose journal is safe in their slot while they begin anew
+        self._dead: set[SlotId] = set()
+        self._down: dict[
+            str, set[TaskId]
+        ] = {}  # per domain that lost a slot: tasks that do not hold again what they did
+
+    def begin(self, view: View) -> None:
+        """A generation begins: nothing has been let out yet. A journal stays with those that keep it, and with the
+        source itself where it lives on in its slot."""
+        named = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
+        self._staying.clear()
+        for task, complete in self._keepers.items():
+            if self.world.plan.is_journalled(task):
+                named[task] &= complete
+                if self._stays(task, view):
+                    self._staying.add(task)
+                elif not named[task]:
+                    self.effects_exposed.add(task)
+        self.why_permitted = ""
+        self._up.clear()
+        self._down.clear()
+        self._keepers = named
+        self._filled = {task: set(keepers) for task, keepers in named.items()}
+
+    def _stays(self, task: TaskId, view: View) -> bool:
+        """Whether a new generation finds the journal of a source where its last incarnation lived."""
+        slot = self.world.slots.get(view.placements[task].slot)
+        if slot is None or slot.is_dead or slot.slot.view.number != view.number - 1:
+            return False
+        hosted = slot.slot.hosted.get(task)
+        return hosted is not None and not isinstance(hosted.state, Recovering)
+
+    def look(self, view: View) -> None:
+        """Who holds everything now."""
+        for placement in view.placements:
+            task = placement.task
+            hosted = self._hosted(task, placement.slot, placement.incarnation)
+            if hosted is not None and self._up.get(task) != placement.incarnation and _holds_all(hosted):
+                self._up[task] = placement.incarnation
+            if hosted is not None and not isinstance(hosted.state, Recovering):
+                self._staying.discard(task)
+        self._look_who_is_down(view)
+        for task, complete in self._keepers.items():
+            placement = view.placements[task]
+            for slot_id in placement.keepers:
+                slot = self.world.slots.get(slot_id)
+                # One that was let go and is named again may have heard of neither: what it has is old.
+                is_told = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
+                keeper = slot.slot.keepers.get(task) if slot is not None and is_told and not slot.is_dead else None
+                if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
+                    complete.add(slot_id)
+                    self._filled[task].add(slot_id)
+
+    def _falls(self, slots: list[SlotId], view: View) -> None:
+        """What these slots hold by this view is gone."""
+        for slot in slots:
+            down = self._down.setdefault(self.world.slots[slot].domain, set())
+            down |= {p.task for p in view.placements if slot == p.slot or slot in p.keepers}
+
+    def _look_who_is_down(self, view: View) -> None:
+        """Where sharing stops: a domain is down until each task that it held a log of is up, with keepers enough."""
+        for domain, tasks in list(self._down.items()):
+            tasks -= {task for task in tasks if self._is_covered_again(view, task)}
+            if not tasks:
+                del self._down[domain]
+
+    def _is_covered_again(self, view: View, task: TaskId) -> bool:
+        placement = view.placements[task]
+        if placement.slot in self._dead or self._up.get(task) != placement.incarnation:
+            return False
+        domains = set()
+        for slot_id in placement.keepers:
+            slot = self.world.slots.get(slot_id)
+            keeper = slot.slot.keepers.get(task) if slot is not None and slot_id not in self._dead else None
+            if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
+                domains.add(self.world.slots[slot_id].domain)
+        domains.discard(self.world.slots[placement.slot].domain)
+        return task not in self.world.plan.feeding or len(domains) >= (self.world.plan.replicas or 0)
+
+    def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> Hosted | None:
+        slot = self.world.slots.get(slot_id)
+        if slot is None or slot.is_dead or slot_id in self._dead:
+            return None
+        hosted = slot.slot.hosted.get(task)
+        return hosted if hosted is not None and hosted.incarnation == incarnation else None
+
+    def dying(self, slots: list[SlotId], view: View) -> None:
+        """These processes are about to die, or count as dead from now on."""
+        if not view.number:
+            return
+        self.look(view)
+        self._falls(slots, view)
+        self._dead.update(slots)
+        self._judge(view)
+
+    def viewed(self, before: View, view: View) -> None:
+        """Another view: incarnations that it ends are dead, keepers that it does not name are gone."""
+        if before.number:
+            self.look(before)
+        present = {address.slot for address in view.slots}
+        self._falls([address.slot for address in before.slots if address.slot not in present], before)
+        for old, new in zip(before.placements, view.placements, strict=False):
+            if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its own copy went with it
+                self._down.setdefault(self.world.slots[old.slot].domain, set()).add(old.task)
+        here = {task for task in self._staying if before.placements[task].slot == view.placements[task].slot}
+        self._staying = {task for task in here if self._has_heard(task, before)}
+        for task, complete in self._keepers.items():
+            named = set(view.placements[task].keepers)
+            let_go = {slot for slot in complete - named if slot in present}
+            complete &= named
+            self._filled[task] &= named
+            # Others may be dead, which nobody knows yet: they do where their task has all itself, and lives.
+            lives = before.placements[task].incarnation, view.placements[task].incarnation
+            is_begun = len(set(lives)) > 1 and view.generation == before.generation
+            if let_go and (is_begun or not self._filled[task]):
+                name, what = self.world.plan.task_name(task), "keepers" if is_begun else "the last keepers"
+                self.world.fail(f"view {view.number:x} lets {what} go that hold all of {name}: {let_go}")
+        if view.generation < before.generation:
+            self._permit("a generation was begun by a coordinator that died, and so have all that knew of it")
+        self._judge(view)
+
+    def _has_heard(self, task: TaskId, view: View) -> bool:
+        slot = self.world.slots.get(view.placements[task].slot)
+        return slot is not None and slot.slot.view.number >= view.number
+
+    def _judge(self, view: View) -> None:
+        plan = self.world.plan
+        for task, complete in self._keepers.items():
+            complete -= self._dead
+            placement = view.placements[task]
+            hosted = self._hosted(task, placement.slot, placement.incarnation)
+            is_safe = task in self._staying and placement.slot not in self._dead
+            if not (complete or is_safe) and (hosted is None or isinstance(hosted.state, Recovering)):
+                self.effects_exposed.add(task)
+                self._permit(f"{plan.task_name(task)} is dead and so are its keepers")
+        domains = {address.domain for address in view.slots} | self._down.keys()
+        if plan.replicas is not None and len(self._down) > min(plan.replicas, len(domains) - 1):
+            self._permit(f"{len(self._down)} of {len(domains)} domains are down, replicas are {plan.replicas}")
+        depth = plan.sharing_depth
+        if depth is not None:
+            longest = self._longest_run_down(view)
+            if longest > depth:
+                self._permit(f"{longest} consecutive tasks are down, the depth is {depth}")
+
+    def _permit(self, why: str) -> None:
+        if not self.why_permitted:
+            self.why_permitted = why
+            self.world.note(f"a log may be lost: {why}")
+
+    def _longest_run_down(self, view: View) -> int:
+        plan = self.world.plan
+        runs: dict[TaskId, int] = {}
+        for placement in view.placements:
+            task = placement.task
+            holds_all = placement.is_fresh or self._up.get(task) == placement.incarnation
+            is_up = holds_all and placement.slot not in self._dead
+            before = [runs[channel.sender] for channel in plan.inputs[task]]
+            runs[task] = 0 if is_up else 1 + max(before, default=0)
+        return max(runs.values())
+
+
+def _holds_all(hosted: Hosted) -> bool:
+    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.inlets.receivings.values())

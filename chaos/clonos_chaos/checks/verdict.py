@@ -1,0 +1,121 @@
+"""Reads what has left a job: rows of immediate and transactional sinks, calls of the service, alarms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_chaos.sim.external_systems import Asked
+
+if TYPE_CHECKING:
+    from clonos_chaos.swarm.world import World
+
+
+def complaints_of(world: World) -> list[str]:
+    """What is wrong with the output of a job that has ended well; empty when nothing."""
+    immediate = [row for outside in world.outsides.values() for row in outside.rows]
+    transactional = [row for rows in world.committed.values() for row in rows]
+    for outside in world.outsides.values():
+        outside.compare()
+    complaints = [text for outside in world.outsides.values() for text in outside.complaints]
+    if world.outsides:
+        complaints += _counted_wrongly(world, "immediate", immediate)
+    if any(vertex.is_transactional for vertex in world.plan.vertices):
+        complaints += _counted_wrongly(world, "transactional", transactional)
+    if world.outcome.rollbacks and not all(outside.withdraws for outside in world.outsides.values()):
+        # What had left before the rollback may differ from what the next generation has drawn; nothing else may.
+        complaints += contradictions(transactional)
+    else:
+        complaints += contradictions([*immediate, *transactional])
+    complaints += _never_given(world, [*immediate, *transactional])
+    complaints += _asked_wrongly(world)
+    complaints += _alarms_missing(world)
+    alarms = [fields for _, fields in world.warnings]
+    complaints += world.job.complaints(alarms, world.oracle.survival.effects_exposed)
+    return complaints
+
+
+def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
+    """Every input has its effect once on every path."""
+    counted = Counter(row[0] for row in rows)
+    copies, expected = world.job.copies, world.job.expected()
+    wrong = {offset: counted[offset] for offset in expected if counted[offset] != copies}
+    strange = [offset for offset in counted if offset not in expected]
+    if wrong or strange:
+        return [f"{sink} sink: offsets {wrong} instead of {copies} times each, strange {strange}"]
+    return []
+
+
+def contradictions(rows: list[Any]) -> list[str]:
+    """What a vertex drew for an offset is the same on every path on which it left, and no state was reached twice."""
+    drawn: dict[tuple[Any, ...], Any] = {}
+    found = []
+    for offset, story, *_ in rows:
+        path: tuple[int, ...] = ()
+        for vertex, task, *values in story:
+            path = (*path, vertex)
+            known = drawn.setdefault((offset, path), (task, values))
+            if known != (task, values):
+                found.append(f"offset {offset} at {path}: {known} and {(task, values)}")
+    states: dict[tuple[Any, ...], Any] = {}
+    for place, (task, values) in drawn.items():
+        offset, path = place
+        state = (path[-1], task, offset % KEYS, values[0])
+        if states.setdefault(state, place) != place:
+            found.append(f"state {state} was reached by two records: {states[state]} and {place}")
+    return found
+
+
+def _never_given(world: World, rows: list[Any]) -> list[str]:
+    """Every answer that is visible was given, to just this question."""
+    given = {asked.answer: asked.question for asked in world.job.service.answers}
+    found = []
+    for offset, story, *_ in rows:
+        path: tuple[int, ...] = ()
+        for vertex, _, _, _, _, answer in story:
+            question = given.get(answer, ())
+            if answer and question != (vertex, offset, path)[: max(2, len(question))]:
+                found.append(f"answer {answer} for offset {offset} at {vertex} was given to {question}")
+            path = (*path, vertex)
+    return found
+
+
+def _asked_wrongly(world: World) -> list[str]:
+    """How often the service may be asked the same, and with which key."""
+    calls: dict[tuple[Any, int], list[Asked]] = {}
+    for asked in world.job.service.answers:
+        if asked.task_name:
+            calls.setdefault((asked.question, asked.generation), []).append(asked)
+    lives = {world.plan.task_name(task): len(lives) for task, lives in world.oracle.lives.items()}
+    exposed = {world.plan.task_name(task) for task in world.oracle.survival.effects_exposed}
+    found = []
+    for (question, generation), asked_all in calls.items():
+        names = sorted({asked.task_name for asked in asked_all})  # what nobody had heard of may take another way
+        name, most = " or ".join(names), sum(lives[one] for one in names)
+        if len(asked_all) > most:
+            found.append(f"{name} has asked {question} {len(asked_all)} times in {most} lives")
+        if len({(asked.task_name, asked.incarnation) for asked in asked_all}) < len(asked_all):
+            found.append(f"{name} has asked {question} twice in one life")
+        if not asked_all[0].is_effect or exposed.intersection(names):
+            continue
+        if sum(not asked.is_in_doubt for asked in asked_all) > 1:
+            found.append(f"{name} has made the call {question} twice in generation {generation}, not being in doubt")
+        if any(
+            asked.is_reconciled and asked.key in {one.key for one in asked_all[:n]} for n, asked in enumerate(asked_all)
+        ):
+            found.append(f"{name} has made the call {question} again, although the outside knew of it: {asked_all}")
+        if len({asked.key for asked in asked_all}) > 1:
+            found.append(f"{name} has repeated the call {question} with another key: {asked_all}")
+    return found
+
+
+def _alarms_missing(world: World) -> list[str]:
+    """For what an immediate sink had let out behind the checkpoint of a rollback: an alarm with just these numbers."""
+    alarms = {(fields["task"], fields["first"], fields["next"]) for _, fields in world.warnings if "first" in fields}
+    return [
+        f"{outside.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"
+        for task, outside in world.outsides.items()
+        for first, following in outside.alarms_due
+        if (task, first, following) not in alarms
+    ]

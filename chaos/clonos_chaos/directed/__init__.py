@@ -1,0 +1,1 @@
+"""Directed tests: one named fault at one named moment."""

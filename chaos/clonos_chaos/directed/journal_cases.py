@@ -1,0 +1,166 @@
+"""Aimed cases of sources that cannot be read again: source, keeper and both die around each step of a record's way.
+
+By name like ``stage.SCENES``, but apart from them: here the pusher's own account is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from clonos_chaos.directed.vocabulary import (
+    IMMEDIATE,
+    OPTIONS,
+    PLAIN,
+    RICH,
+    SETTINGS,
+    TRANSACTIONAL,
+    about,
+    both,
+    by_successor,
+    in_turn,
+    kills,
+    kills_it,
+    kills_with_keepers,
+    line,
+    lost,
+)
+from clonos_chaos.jobs.pushed_jobs import PushedJob
+from clonos_chaos.sim.targeted_faults import Aim, Reached, Strike
+from clonos_chaos.swarm.world import World
+
+SOURCE = "source/0"
+PUSHED = replace(RICH, is_pushed=True)
+SLOW_CHECKPOINTS = {"checkpoint_every_ms": 5_000}
+
+JournalScene = Callable[[int, bool], World]
+"""From a seed, and whether the pusher goes back to where the job says, to a world that has not run."""
+
+
+def kills_keepers(world: World, reached: Reached) -> None:
+    """The slots of the source's keepers die at one instant."""
+    keepers = world.oracle.view.placements[reached.task].keepers
+    world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
+
+
+def pushed_stage(
+    seed: int,
+    goes_back: bool,
+    aims: list[Aim],
+    sink: Any = TRANSACTIONAL,
+    options: dict[str, Any] | None = None,
+    spare_slots: int = SETTINGS.spare_slots,
+) -> World:
+    """``source``, ``a`` and ``sink`` in a world in which nothing goes wrong but what the aims say."""
+    chosen = replace(OPTIONS, **(options or {}))
+    build = line(PUSHED, PLAIN, sink=sink)
+    return World(
+        seed,
+        options=chosen,
+        settings=replace(SETTINGS, spare_slots=spare_slots),
+        job=lambda luck: PushedJob(
+            "pushed", Random(luck.getrandbits(64)), 90, chosen.sharing_depth, build, goes_back=goes_back
+        ),
+        aims=aims,
+    )
+
+
+def _at(point: str, strike: Strike, nth: int) -> JournalScene:
+    return lambda seed, goes_back: pushed_stage(seed, goes_back, [Aim(point, strike, about(SOURCE), nth)])
+
+
+SURVIVED: dict[str, JournalScene] = {
+    f"{whom} dies when {what}": _at(point, strike, nth)
+    for what, point, nth in (
+        ("bytes have come in", "taken in", 9),
+        ("they are on their way to the keeper", "keep sent", 9),
+        ("the keeper has them", "keep delivered", 9),
+        ("the pusher is told", "acknowledged", 9),
+        ("records are read", "emission", 9),
+        ("a barrier leaves", "aligned", 1),
+        ("its snapshot is written", "snapshot written", 1),
+        ("the stream ends", "end of stream", 1),
+    )
+    for whom, strike in (
+        ("the source", kills_it),
+        ("the keeper", kills_keepers),
+        ("the source, then the keeper,", in_turn((0, kills_it), (150, kills_keepers))),
+        ("the keeper, then the source,", in_turn((0, kills_keepers), (150, kills_it))),
+        ("the source and the task behind it", kills(SOURCE, "a/0")),
+    )
+}
+"""What is survived without a rollback."""
+
+SURVIVED["the source dies, and nobody has heard of its snapshot"] = lambda seed, goes_back: pushed_stage(
+    seed, goes_back, [Aim("snapshotted sent", kills_it, about(SOURCE), is_loss=True)]
+)
+SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back: pushed_stage(
+    seed,
+    goes_back,
+    [
+        Aim("acknowledged", kills_it, about(SOURCE), 5),
+        Aim("acknowledged", kills_it, both(about(SOURCE), by_successor), 5),
+    ],
+)
+
+
+def _to_one_that_lags(world: World, reached: Reached) -> bool:
+    """A message of the source, before its second death, to another keeper than the first, who sits with its standby."""
+    keepers = world.oracle.view.placements[reached.task].keepers
+    return reached.receiver not in keepers[:1] and world.faults.killed < 2
+
+
+SURVIVED["the source dies, and then its successor with the one keeper that had more than the other"] = (
+    lambda seed, goes_back: pushed_stage(
+        seed,
+        goes_back,
+        [
+            lost("keep", both(about(SOURCE), _to_one_that_lags), nth=8, times=1_000_000),
+            Aim("taken in", in_turn((0, kills_it), (150, kills_it)), about(SOURCE), 9),
+        ],
+        options={**SLOW_CHECKPOINTS, "keepers": 2},
+        spare_slots=2,
+    )
+)
+
+LOST: dict[str, JournalScene] = {
+    "source and keeper die together": lambda seed, goes_back: pushed_stage(
+        seed,
+        goes_back,
+        [Aim("acknowledged", kills_with_keepers(SOURCE), about(SOURCE), 9)],
+        options=SLOW_CHECKPOINTS,
+    ),
+}
+"""What loses the journal."""
+
+
+def kills_all_but_the_sources_keepers(world: World, reached: Reached) -> None:
+    """The slots of an immediate sink, of its keepers and of the source die at one instant."""
+    source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
+    slots = dict.fromkeys((source.slot, sink.slot, *sink.keepers))
+    world.faults.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
+
+
+def kills_all_but_the_source(world: World, reached: Reached) -> None:
+    """The slots of an immediate sink, of its keepers and of the source's die at one instant."""
+    source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
+    slots = dict.fromkeys((sink.slot, *sink.keepers, *source.keepers))
+    world.faults.kill_together([world.slots[slot] for slot in slots if slot != source.slot and slot in world.slots])
+
+
+def _struck_at_the_sink(strike: Strike) -> JournalScene:
+    """With two spare slots, so that the keepers of source and sink are apart."""
+    aim = Aim("outside written", strike, about("sink/0"), 9)
+    return lambda seed, goes_back: pushed_stage(
+        seed, goes_back, [replace(aim)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS, spare_slots=2
+    )
+
+
+ROLLED_BACK: dict[str, JournalScene] = {
+    "an immediate sink and its keeper die together": _struck_at_the_sink(kills_with_keepers("sink/0")),
+    "an immediate sink, its keeper and that of the source die together": _struck_at_the_sink(kills_all_but_the_source),
+    "an immediate sink, its keeper and the source die together": _struck_at_the_sink(kills_all_but_the_sources_keepers),
+}
+"""What costs another log, but no journal."""

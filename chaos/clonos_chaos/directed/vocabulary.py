@@ -1,0 +1,324 @@
+"""What aimed cases are built from: small jobs to order, a calm world, and strikes at whoever a point is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Partitioning
+from clonos.core.recovery.recovery_machine import Recovering
+from clonos_chaos.jobs.fuzz_chain import Work
+from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.sim.sim_tables import OutsideKind
+from clonos_chaos.sim.targeted_faults import Aim, Reached, Strike, Where, loses
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import Settings, World
+
+RICH = Work(calls=True, draws=True, reads_clock=True, ports=(0,))
+PLAIN = Work(ports=(0,))
+TIMED = replace(RICH, windows_ns=15 * MILLISECOND_NS)
+EFFECTS = replace(RICH, effects=True)
+IMMEDIATE = Work(draws=True, ports=(0,))
+TRANSACTIONAL = Work(draws=True, is_sink=True)
+BOTH = Work(draws=True, ports=(0,), is_sink=True)
+
+OPTIONS = Options(
+    heartbeat_ms=50,
+    lease_ms=500,
+    checkpoint_every_ms=30,
+    step_records_max=3,
+    step_records_first=3,
+    failures_per_epoch_max=50,
+    calls_ahead_max=1,
+)
+SETTINGS = Settings(
+    step_ns_max=3 * MILLISECOND_NS,
+    call_ns_max=2 * MILLISECOND_NS,
+    store_ns_max=10 * MILLISECOND_NS,
+    outside_ns_max=3 * MILLISECOND_NS,
+    network_ns_max=MILLISECOND_NS,
+    fresh_slot_ns_max=200 * MILLISECOND_NS,
+    domains=20,
+    patience_ms=5_000,
+    look_every=8,
+)
+
+Build = Callable[[FuzzJob], None]
+Scene = Callable[[int], World]
+"""From a seed to a world that has not run."""
+
+SCENES: dict[str, Scene] = {}
+
+
+def scene(name: str) -> Callable[[Scene], Scene]:
+    """Registers a scene under its name: the number in the conformance list, then what strikes where."""
+
+    def register(make: Scene) -> Scene:
+        assert name not in SCENES, name
+        SCENES[name] = make
+        return make
+
+    return register
+
+
+def line(
+    *works: Work, sink: Work = BOTH, widths: Sequence[int] = (), partitioning: Partitioning = Partitioning.HASH
+) -> Build:
+    """One vertex after another: ``source``, ``a``, ``b``, ... and ``sink``."""
+
+    def build(job: FuzzJob) -> None:
+        names = ("source", "a", "b", "c", "d")
+        spread = [*widths, *[1] * (len(works) + 1 - len(widths))]
+        before = -1
+        for name, work, width in zip(names, works, spread, strict=False):
+            vertex = job.add(name, work, width)
+            if before >= 0:
+                job.connect(before, vertex, partitioning)
+            before = vertex
+        job.connect(before, job.add_sink(sink, spread[len(works)]), partitioning)
+
+    return build
+
+
+def diamond(left: Work = RICH, right: Work = RICH, join: Work = RICH, sink: Work = BOTH) -> Build:
+    """``source`` feeds ``left`` and ``right``, which meet in ``join``."""
+
+    def build(job: FuzzJob) -> None:
+        source = job.add("source", replace(RICH, ports=(0, 1)))
+        ends = job.add("left", left), job.add("right", right)
+        meeting = job.add("join", join)
+        for port, vertex in enumerate(ends):
+            job.connect(source, vertex, Partitioning.FORWARD, port)
+            job.connect(vertex, meeting)
+        job.connect(meeting, job.add_sink(sink))
+        job.copies = 2
+
+    return build
+
+
+def stage(
+    seed: int,
+    build: Build,
+    aims: Sequence[Aim],
+    options: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+    records: int = 90,
+    outside: OutsideKind = OutsideKind.ALARMING,
+) -> World:
+    """A world in which nothing goes wrong but what the aims say. ``outside``: what immediate sinks write to."""
+    chosen = replace(OPTIONS, **(options or {}))
+
+    def job(luck: Random) -> FuzzJob:
+        made = FuzzJob("stage", Random(luck.getrandbits(64)), records, chosen.sharing_depth, build)
+        made.outside_kind = outside
+        return made
+
+    return World(seed, options=chosen, settings=replace(SETTINGS, **(settings or {})), job=job, aims=aims)
+
+
+# ------------------------------------------------------------------ where
+
+
+def about(*names: str) -> Where:
+    """The point is reached by one of these tasks; a message is about it, or goes along its output channel."""
+    return lambda world, reached: reached.task >= 0 and world.plan.task_name(reached.task) in names
+
+
+def received_by(name: str) -> Where:
+    """The message goes to the slot where the latest view has this task."""
+
+    def where(world: World, reached: Reached) -> bool:
+        return reached.receiver == world.oracle.view.placements[world.job.task(name)].slot  # type: ignore[union-attr]
+
+    return where
+
+
+def along(sender: str, receiver: str) -> Where:
+    """The message travels on a channel between these two tasks."""
+
+    def where(world: World, reached: Reached) -> bool:
+        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
+        return (_name(world, channel.sender), _name(world, channel.receiver)) == (sender, receiver)
+
+    return where
+
+
+def by_receiver_of(name: str) -> Where:
+    """A statement is made by this task."""
+
+    def where(world: World, reached: Reached) -> bool:
+        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
+        return _name(world, channel.receiver) == name
+
+    return where
+
+
+def _name(world: World, task: TaskId) -> str:
+    return world.plan.task_name(task) if task >= 0 else ""
+
+
+def both(one: Where, other: Where) -> Where:
+    """Both hold."""
+    return lambda world, reached: one(world, reached) and other(world, reached)
+
+
+def after(aim: Aim) -> Where:
+    """That aim has struck."""
+    return lambda world, reached: aim.struck > 0
+
+
+def before(aim: Aim) -> Where:
+    """That aim has not struck yet."""
+    return lambda world, reached: aim.struck == 0
+
+
+def by_successor(world: World, reached: Reached) -> bool:
+    """The task's present incarnation is not its first one."""
+    view = world.oracle.view
+    return reached.task >= 0 and view.placements[reached.task].incarnation & 0xFFFFFFFF > 1
+
+
+def message_has(check: Callable[[World, Any], bool]) -> Where:
+    """The message is as it should be."""
+    return lambda world, reached: check(world, reached.message)
+
+
+# ------------------------------------------------------------------ strikes
+
+
+def kills(*names: str) -> Strike:
+    """The slots of these tasks die at one instant."""
+    return lambda world, reached: world.faults.kill_tasks([_task(world, name) for name in names])
+
+
+def _task(world: World, name: str) -> TaskId:
+    return world.job.task(name)  # type: ignore[union-attr]
+
+
+def kills_it(world: World, reached: Reached) -> None:
+    """The slot of the task that has reached the point dies."""
+    world.faults.kill_tasks([reached.task])
+
+
+def kills_with_keepers(name: str) -> Strike:
+    """A task's slot and those of its keepers die at one instant."""
+
+    def strike(world: World, reached: Reached) -> None:
+        world.faults.kill_tasks_with_keepers([_task(world, name)])
+
+    return strike
+
+
+def kills_all_but(name: str) -> Strike:
+    """One process is left: that of a task."""
+
+    def strike(world: World, reached: Reached) -> None:
+        left = world.slot_of(_task(world, name))
+        world.faults.kill_together([slot for slot in world.living() if slot is not left])
+
+    return strike
+
+
+def kills_standbys(name: str, with_task: bool = False) -> Strike:
+    """The slots of a task's standbys die, perhaps with its own."""
+
+    def strike(world: World, reached: Reached) -> None:
+        placement = world.oracle.view.placements[_task(world, name)]
+        slots = [*placement.standbys, *([placement.slot] if with_task else [])]
+        world.faults.kill_together([world.slots[slot] for slot in slots if slot in world.slots])
+
+    return strike
+
+
+def kills_domain_of(name: str) -> Strike:
+    """All slots of the domain that a task lives in die at one instant."""
+
+    def strike(world: World, reached: Reached) -> None:
+        slot = world.slot_of(_task(world, name))
+        if slot is not None:
+            world.faults.kill_domain(slot.domain)
+
+    return strike
+
+
+def kills_sender_and_receiver(world: World, reached: Reached) -> None:
+    """Both ends of a message die."""
+    world.faults.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
+
+
+def pauses(name: str, pause_ms: int) -> Strike:
+    """A task's process stands still for a while."""
+
+    def strike(world: World, reached: Reached) -> None:
+        slot = world.slot_of(_task(world, name))
+        if slot is not None:
+            world.faults.pause(slot, pause_ms)
+
+    return strike
+
+
+def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> Strike:
+    """No connection between the slots of two tasks for a while, or only one way."""
+
+    def strike(world: World, reached: Reached) -> None:
+        here, there = world.slot_of(_task(world, one)), world.slot_of(_task(world, other))
+        if here is not None and there is not None and here is not there:
+            (world.faults.half_open if half_open else world.faults.cut)(here, there, cut_ms)
+
+    return strike
+
+
+def suspects(name: str, lives_ms: int) -> Strike:
+    """The coordinator believes that a task's slot is gone; it lives on for a while."""
+
+    def strike(world: World, reached: Reached) -> None:
+        slot = world.slot_of(_task(world, name))
+        if slot is not None:
+            world.faults.suspect(slot, lives_ms)
+
+    return strike
+
+
+def restarts_coordinator(down_ms: int) -> Strike:
+    """The coordinator dies and another one takes over."""
+    return lambda world, reached: world.restart_coordinator(down_ms)
+
+
+def replaces_coordinator(pause_ms: int) -> Strike:
+    """Another coordinator takes over while the old one stands still, and wakes up later."""
+    return lambda world, reached: world.replace_coordinator(pause_ms)
+
+
+def in_turn(*strikes: tuple[int, Strike]) -> Strike:
+    """Several strikes, each some milliseconds after the point."""
+
+    def strike(world: World, reached: Reached) -> None:
+        for delay_ms, then in strikes:
+            world.clock.after(delay_ms * MILLISECOND_NS, then, world, reached)
+
+    return strike
+
+
+def nothing(world: World, reached: Reached) -> None:
+    """To see that a point is reached."""
+
+
+def lost(point: str, where: Where, nth: int = 1, times: int = 1) -> Aim:
+    """Messages at this point are lost."""
+    return Aim(f"{point} sent", loses, where, nth, times, is_loss=True)
+
+
+def is_recovering(world: World, task: TaskId) -> bool:
+    """The task's present incarnation is gathering or restoring."""
+    slot = world.slot_of(task)
+    hosted = slot.slot.hosted.get(task) if slot is not None else None
+    return hosted is not None and isinstance(hosted.state, Recovering)
+
+
+def unstruck(world: World) -> list[str]:
+    """Points of aims that were never reached: the case has not shown what it is for."""
+    return [aim.point for aim in world.faults.aims if not aim.struck]

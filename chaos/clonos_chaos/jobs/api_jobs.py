@@ -1,0 +1,257 @@
+"""Fuzz jobs written with the public API: the same self-describing rows as ``fuzz_chain``, through real operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any, cast
+
+from clonos.api.graph import JobGraph
+from clonos.api.stream import Stream
+from clonos.api.windows import Tumbling
+from clonos.core.log.call_outcomes import CallInDoubt
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import Chain, Mirror
+from clonos.core.values import decode_value, encode_rows, encode_value
+from clonos.operators.connector_contract import OutsideIdentity, Registration, WriterContext
+from clonos.operators.state.state_descriptors import ValueState
+from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_chaos.jobs.fuzz_jobs import next_of
+from clonos_chaos.sim.external_systems import SimService
+from clonos_chaos.sim.producers import SimPusher
+from clonos_services import clock
+from clonos_services import random as causal_random
+from clonos_services.service import Service, service
+
+Row = tuple[int, tuple[Any, ...]]
+
+
+class Offsets:
+    """A source of the rows ``(offset, ())``; a split is a range of offsets."""
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        width = max(1, self.records // (parallelism * 2))
+        return [encode_value((first, min(first + width, self.records))) for first in range(0, self.records, width)]
+
+    def reader(self) -> OffsetsReader:
+        return OffsetsReader()
+
+
+class OffsetsReader:
+    """Reads a range."""
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        bounds: Any = decode_value(split)
+        self._next, self._end = bounds
+        if mark is not None:
+            self._next = cast(int, decode_value(mark))
+
+    def read(self, records_max: int) -> list[Row] | None:
+        found = [(offset, ()) for offset in range(self._next, min(self._end, self._next + records_max))]
+        self._next += len(found)
+        return found or None
+
+    def mark(self) -> bytes:
+        return encode_value(self._next)
+
+    def close(self) -> None:
+        pass
+
+
+class Parts:
+    """A transactional sink whose parts are the rows; the world commits them itself."""
+
+    def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        pass
+
+    def writer(self) -> PartsWriter:
+        return PartsWriter()
+
+    def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
+        raise AssertionError("the simulated world commits by itself")
+
+
+class PartsWriter:
+    """Collects rows until the barrier."""
+
+    def open(self, context: WriterContext) -> None:
+        self._rows: list[Any] = []
+
+    def write(self, rows: list[Any]) -> None:
+        self._rows += rows
+
+    def write_columns(self, batch: Any) -> None:
+        raise AssertionError("rows only")
+
+    def prepare(self, checkpoint: int) -> bytes | None:
+        rows, self._rows = self._rows, []
+        return encode_rows(rows) if rows else None
+
+    def close(self) -> None:
+        pass
+
+
+class Immediate:
+    """Marks a sink as immediate; the world's outside stands behind it."""
+
+    def outside(self) -> NoOutside:
+        return NoOutside()
+
+
+class NoOutside:
+    """Never connected to: the simulated slot writes to the world's outside."""
+
+    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+        raise AssertionError(identity)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        raise AssertionError(first_number)
+
+    def close(self) -> None:
+        pass
+
+
+def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
+    offset, story = row
+    instant = clock.time_ns() if reads_clock else 0
+    luck = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
+    answer = ask((stage, offset)) if ask is not None else 0
+    return offset, (*story, (stage, 0, seen, instant, luck, answer))
+
+
+def _stage(stage: int, luck: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
+    offset, story = row
+    came_from = story[-1][0] if story else 0  # a row may pass twice, on two paths
+    return _drawn(stage, offset * 8 + came_from, True, True, ask, row)
+
+
+class Count:
+    """Counts per key, and holds a row back by a timer now and then."""
+
+    seen = ValueState[int]("seen", default=0)
+    held = ValueState[list[Row]]("held", default=[])
+
+    def __init__(self, stage: int, delay_ms: int) -> None:
+        self.stage, self.delay_ms = stage, delay_ms
+
+    def process(self, row: Row, context: Any) -> None:
+        seen = context.state(self.seen)
+        seen.value += 1
+        told = _drawn(self.stage, seen.value, True, True, None, row)
+        if self.delay_ms and seen.value % 3 == 0:
+            held = context.state(self.held)
+            held.value = [*held.value, told]
+            context.set_timer(clock.time() + self.delay_ms / 1000)
+        else:
+            context.emit(told)
+
+    def on_timer(self, instant: Any, context: Any) -> None:
+        held = context.state(self.held)
+        for row in held.value:
+            context.emit(row)
+        held.value = []
+
+
+class ApiJob:
+    """What ``World`` needs of a job, made with the API. Offers the same names as ``FuzzJob``."""
+
+    def __init__(self, name: str, luck: Random, records: int, sharing_depth: int | None) -> None:
+        self.name = name
+        self.service = SimService(Random(luck.getrandbits(64)))
+        self.records = records
+        self.copies = 1
+        self.ordered: list[str] = []  # keys of calls with an effect
+        self.pushers: dict[TaskId, SimPusher] = {}
+        self.chains_open = 0  # not counted: the operators' own tests see to their resources
+        graph = JobGraph("fuzz-api")
+        self._build(graph, luck)
+        options = Options(sharing_depth=sharing_depth)
+        self._image = graph.compile(options, parallelism=luck.choice((1, 2)))
+        self.plan = self._image.plan
+
+    def _build(self, graph: JobGraph, luck: Random) -> None:
+        ask = service(name="ask")(self._asked) if luck.random() < 0.6 else None
+        order = self._drawn_order(luck)
+        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=luck.choice((1, 2)))
+        if luck.random() < 0.5:
+            rows = rows.rebalance()
+        rows = rows.map(partial(_stage, 1, luck, ask))
+        counted: Stream[Row] = rows.key_by(_key).process(Count(2, luck.choice((0, 0, 15))))
+        if luck.random() < 0.5:
+            counted = rows.map(partial(_stage, 3, luck, None)).union(counted)
+            self.copies = 2
+        if luck.random() < 0.5:
+            windowed = counted.key_by(_key).window(Tumbling(luck.choice((0.02, 0.1)))).aggregate(list, _append)
+            counted = windowed.flat_map(_value)
+        last = counted.map(partial(_stage, 4, luck, order or ask), effects=order is not None)
+        kind = luck.choice(("transactional", "immediate", "both"))
+        if kind != "transactional":
+            last.sink(Immediate())
+        if kind != "immediate":
+            last.sink(Parts())
+
+    def _drawn_order(self, luck: Random) -> Callable[[Any], int] | None:
+        """A call with an effect that nobody repeats: without doubt, or asked for."""
+        kind = int(1e9 * next_of(luck)) % 6
+        if kind > 1:
+            return None
+        order: Service[..., int] = service(name="order", effect=True, reconcile=self._found if kind else None)(
+            self._ordered
+        )
+        return partial(_or_none, order)
+
+    def _asked(self, question: Any, idempotency_key: str = "") -> int:
+        return self.service.ask(question, idempotency_key)
+
+    def _ordered(self, question: Any, idempotency_key: str = "") -> int:
+        self.ordered.append(idempotency_key)
+        return self.service.ask(question, idempotency_key)
+
+    def _found(self, key: str, question: Any) -> int:
+        return self.service.reconcile(key)
+
+    def expected(self) -> Sequence[int]:
+        """The offsets that must have come out, each ``copies`` times."""
+        return range(self.records)
+
+    def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
+        """Orders that were made twice: a task that died with its keeper may have, and one that asked too early."""
+        if exposed:
+            return []
+        counted = Counter(self.ordered)
+        twice = sorted(key for key, times in counted.items() if times > 1 and key not in self.service.never_happened)
+        return [f"the order {key} was made {counted[key]} times, though it is not in doubt" for key in twice]
+
+    def new_chain(self, vertex: int) -> Chain:
+        """A chain for one incarnation."""
+        return self._image.new_chain(vertex)
+
+    def new_mirror(self, vertex: int) -> Mirror:
+        """An empty image of its state."""
+        return self._image.new_mirror(vertex)
+
+
+def _or_none(order: Callable[[Any], int], question: Any) -> int:
+    """An order of which nobody knows has no answer."""
+    try:
+        return order(question)
+    except CallInDoubt:
+        return 0
+
+
+def _key(row: Row) -> int:
+    return row[0] % KEYS
+
+
+def _append(rows: list[Row], row: Row) -> None:
+    rows.append(row)
+
+
+def _value(window: Any) -> list[Row]:
+    return list(window.value)

@@ -1,0 +1,133 @@
+"""Fuzz jobs whose source cannot be read again: a pusher sends lines, the real ``JournalHead`` reads the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Edge, Partitioning
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror
+from clonos.operators.connector_contract import Feed
+from clonos.operators.journal_source import JournalHead
+from clonos.operators.operator import Operator
+from clonos_chaos.jobs.fuzz_chain import FuzzChain, Work
+from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.sim.producers import SimPusher
+
+
+class PushedOffsets:
+    """Lines of offsets. The simulated slot feeds them, so nobody connects here."""
+
+    def feed(self, offset_bytes: int) -> Feed:
+        raise AssertionError(offset_bytes)
+
+    def cut(self, data: bytes) -> list[bytes]:
+        return data.splitlines(keepends=True)
+
+    def decode(self, records: list[bytes]) -> list[tuple[int, Any]]:
+        return [(int(record), ()) for record in records]
+
+
+class PushedChain(FuzzChain):
+    """A fuzz chain that reads a journal."""
+
+    def __init__(self, job: PushedJob, vertex: int) -> None:
+        super().__init__(job, vertex)
+        self._head = JournalHead("source", PushedOffsets())
+        self._head.out = _Into(self)
+
+    def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
+        super().open(context, mirror, position)
+        if position is not None:
+            self._head.restore(self.position)
+
+    def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
+        self.position = self._head.position()
+        return super().snapshot(checkpoint, full)
+
+    def feed(self, data: bytes) -> bool:
+        return self._head.feed(data)
+
+    def unread_bytes(self) -> int:
+        return self._head.unread_bytes()
+
+    def poll(self, records_max: int) -> tuple[int, int] | None:
+        return self._head.poll(records_max)
+
+    def read(self, split: int, count: int) -> None:
+        self._head.read(split, count)
+
+    def take(self, rows: list[Any]) -> None:
+        """What the head has read."""
+        self._process(rows)
+
+
+class _Into(Operator):
+    def __init__(self, chain: PushedChain) -> None:
+        self._chain = chain
+
+    def rows(self, rows: list[Any]) -> None:
+        self._chain.take(rows)
+
+
+class PushedJob(FuzzJob):
+    """A job with one pusher a source task. ``goes_back``: pushers send again what is not kept."""
+
+    def __init__(
+        self,
+        name: str,
+        luck: Random,
+        records: int,
+        sharing_depth: int | None,
+        build: Callable[[FuzzJob], None] | None = None,
+        goes_back: bool | None = None,
+    ) -> None:
+        self.goes_back = luck.random() < 0.5 if goes_back is None else goes_back
+        super().__init__(name, luck, records, sharing_depth, build or _drawn)
+        self.pushers = {
+            task: SimPusher(task, self.inputs[self.plan.index_of(task)], Random(luck.getrandbits(64)), self.goes_back)
+            for task in self.plan.sources
+        }
+
+    def new_chain(self, vertex: int) -> FuzzChain:
+        """A chain for one incarnation."""
+        return PushedChain(self, vertex) if self.works[vertex].is_pushed else FuzzChain(self, vertex)
+
+    def expected(self) -> Sequence[int]:
+        """What the keepers had, and nothing else."""
+        return sorted(offset for pusher in self.pushers.values() for offset in pusher.kept())
+
+    def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
+        """What the pushers have to say."""
+        return [text for pusher in self.pushers.values() for text in pusher.complaints_of(alarms, exposed)]
+
+
+def _drawn(job: FuzzJob) -> None:
+    """One vertex with an outside, or two or three in a row."""
+    luck = job.luck
+    length = luck.choice((1, 2, 2, 3))
+    calls_with_effect = luck.random() < 0.2
+    source = job.add(
+        "source",
+        Work(
+            calls=luck.random() < 0.4 or calls_with_effect,
+            effects=calls_with_effect,
+            draws=luck.random() < 0.5,
+            reads_clock=luck.random() < 0.5,
+            ports=(0,),
+            is_pushed=True,
+        ),
+        luck.choice((1, 1, 2)),
+    )
+    if length == 1:
+        job.edges.append(Edge(source, -1, Partitioning.OUTSIDE, 0))
+        job.vertices[source] = replace(job.vertices[source], has_effects=True)
+        return
+    previous = source
+    if length == 3:
+        previous = job.vertex("map", luck.choice((1, 2)), (0,))
+        job.edge(source, previous)
+    job.edge(previous, job.sink(luck.choice((1, 2))))

@@ -1,0 +1,1 @@
+"""Wrong rules of the protocol, each of which a directed test catches."""

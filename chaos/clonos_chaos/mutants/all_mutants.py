@@ -1,0 +1,24 @@
+"""All wrong rules by name: ``with planted("no_fencing"): World(seed).run()`` must fail for some seed."""
+
+from __future__ import annotations
+
+from clonos_chaos.mutants import (
+    channel_mutants,
+    coordinator_mutants,
+    coverage_mutants,
+    hot_standby_mutants,
+    recovery_mutants,
+    task_mutants,
+)
+from clonos_chaos.mutants.mutation import MUTANTS, Mutant, planted
+
+PLANTED_IN = (
+    channel_mutants,
+    coverage_mutants,
+    coordinator_mutants,
+    hot_standby_mutants,
+    recovery_mutants,
+    task_mutants,
+)
+
+__all__ = ["MUTANTS", "PLANTED_IN", "Mutant", "planted"]

@@ -1,0 +1,96 @@
+"""Wrong rules of coverage: when a log need not ride any further (``replicas``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.core.external.keeper import Keeper
+from clonos.core.external.output_gate import Effects
+from clonos.core.log.replication_coverage import Coverage
+from clonos.core.model.ids import journal_of
+from clonos.core.recovery import gathering as gather
+from clonos.core.wire.log_delta import Delta
+from clonos_chaos.mutants.mutation import Planting, mutant
+
+
+@mutant("3")
+def tasks_count_instead_of_domains(planting: Planting) -> None:
+    """What came from a task of the own domain is held in one domain only."""
+
+    def came(self: Coverage, task: Any, sender: Any, end_bytes: int) -> None:
+        self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+        self.uncovered.pop(task, None)
+
+    planting.swap(Coverage, "came", came)
+
+
+@mutant("3")
+def logs_stop_before_they_are_acknowledged(planting: Planting) -> None:
+    """A log is left out only when its keepers have acknowledged it."""
+
+    def deltas(right: Any, self: Coverage, shipped: Any, logs: Any) -> Any:
+        self.covered[self.task] = logs.end_bytes(self.task)
+        return right(self, shipped, logs)
+
+    planting.wrap(Coverage, "deltas", deltas)
+
+
+@mutant("3")
+def any_acknowledgement_covers_all(planting: Planting) -> None:
+    """What a keeper has acknowledged is covered, not what has grown since."""
+
+    def acknowledged(right: Any, self: Coverage, links: Any, logs: Any) -> None:
+        right(self, links, logs)
+        self.covered[self.task] = logs.end_bytes(self.task)
+        self.uncovered.pop(self.task, None)
+
+    planting.wrap(Coverage, "acknowledged", acknowledged)
+
+
+@mutant("6.4")
+def one_piece_is_the_log(planting: Planting) -> None:
+    """Where sharing stops the pieces that holders have are joined."""
+
+    def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
+        found, _ = right(gathering, task, base_bytes)
+        pieces = [
+            d for _, deltas in gathering.answers for d in deltas if d.task == task and d.offset_bytes <= base_bytes
+        ]
+        longest = min(pieces, key=lambda d: d.offset_bytes + len(d.data), default=None)
+        data = longest.data[base_bytes - longest.offset_bytes :] if longest is not None else b""
+        found[task] = Delta(task, base_bytes, False, data)
+        return found, base_bytes + len(data)
+
+    planting.wrap(gather, "joined_logs", joined)
+
+
+@mutant("6.8")
+def holes_pass(planting: Planting) -> None:
+    """A log with a hole in it is lost: it is not continued where others have what lies behind the hole."""
+
+    def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
+        return right(gathering, task, base_bytes)[0], 0
+
+    planting.wrap(gather, "joined_logs", joined)
+
+
+@mutant("6.4")
+def keepers_tell_successors_only_their_own_log(planting: Planting) -> None:
+    """Where sharing stops, too, the keeper of a task tells its successor all that it keeps: nobody else may have it."""
+
+    def answer(self: Keeper, asker: Any, plan: Any) -> Any:
+        return self.logs.deltas((asker, journal_of(asker)))
+
+    planting.swap(Keeper, "answer", answer)
+
+
+@mutant("7")
+def new_keepers_get_what_is_not_covered(planting: Planting) -> None:
+    """A new keeper gets all that the task holds: what is covered may be so by a keeper that is gone."""
+
+    def keep_all(self: Effects, link: Any) -> None:
+        link.rewind(self.hosted.logs, self._kept_logs())
+        if link.dirty or not link.is_ready:
+            self._keep(link, is_whole=True)
+
+    planting.swap(Effects, "_keep_all", keep_all)

@@ -1,0 +1,76 @@
+"""Wrong rules of hot standbys: what a shadow is told, what it may take over, what it leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.core.model.ids import CheckpointId
+from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.slot import hosted_task as hosted_module
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.standby import takeover
+from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.shadow_feed import Lead
+from clonos.core.wire.log_delta import Delta
+from clonos_chaos.mutants.mutation import Planting, mutant
+
+
+@mutant("6")
+def shadow_gets_only_the_own_log(planting: Planting) -> None:
+    """What goes to a shadow bears every log that the task holds: whoever has an entry has its causes."""
+
+    def deltas(right: Any, self: Lead, hosted: Hosted, done_bytes: int) -> tuple[Delta, ...]:
+        return tuple(delta for delta in right(self, hosted, done_bytes) if delta.task == hosted.task)
+
+    planting.wrap(Lead, "deltas", deltas)
+
+
+@mutant("6")
+def shadow_is_no_holder(planting: Planting) -> None:
+    """What has come to a shadow is an answer when its task's log is gathered."""
+
+    def inherit(hosted: Hosted) -> None:
+        state = hosted.state
+        takeover.inherit(hosted)
+        assert isinstance(state, Recovering) and isinstance(hosted.state, Recovering)
+        hosted.state = Recovering(state.gathering, hosted.state.is_restored)
+
+    planting.swap(hosted_module, "inherit", inherit)
+
+
+@mutant("6")
+def shadow_takes_over_wherever_it_stands(planting: Planting) -> None:
+    """A shadow takes over only if it has passed the barrier of what is restored, with all output since."""
+
+    def stands_at(right: Any, self: Shadow, restore: CheckpointId) -> bool:
+        if self.handle is not None and self.reached and restore not in self.reached:
+            self.reached[restore] = self.reached[min(self.reached)]
+        return bool(right(self, restore))
+
+    planting.wrap(Shadow, "stands_at", stands_at)
+
+
+@mutant("6")
+def snapshots_of_a_shadow_are_forgotten(planting: Planting) -> None:
+    """What a shadow has taken at barriers of checkpoints that are not complete is stored when it takes over."""
+
+    def take_over(hosted: Hosted) -> None:
+        shadow = hosted.heir
+        assert shadow is not None
+        shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= hosted.placement.restore}
+        takeover.take_over(hosted)
+
+    planting.swap(hosted_module, "take_over", take_over)
+
+
+@mutant("6")
+def shadow_asks_for_its_input_again(planting: Planting) -> None:
+    """A shadow that takes over asks its inputs to go on behind what it has been given."""
+
+    def take_over(hosted: Hosted) -> None:
+        starts = {channel: receiving.next_seq for channel, receiving in hosted.inlets.receivings.items()}
+        takeover.take_over(hosted)
+        for channel, receiving in hosted.inlets.receivings.items():
+            receiving.next_seq = starts[channel]
+
+    planting.swap(hosted_module, "take_over", take_over)

@@ -1,0 +1,340 @@
+"""Wrong rules of recovery: fencing, gathering, the lost-log rule, standbys, keepers, the outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.connectors.tables.table_outside import TableOutside
+from clonos.core.checkpoint.pending_snapshots import Settling
+from clonos.core.coordinator import placement
+from clonos.core.external.external_output import KeeperLink, OutsideEnd
+from clonos.core.external.keeper import Keeper
+from clonos.core.external.output_gate import Effects
+from clonos.core.recovery import gathering, recovery_machine
+from clonos.core.recovery.gathering import Gathering
+from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.slot import Slot
+from clonos.core.standby.state_mirror import Standby
+from clonos_chaos.mutants.mutation import Planting, mutant
+from clonos_chaos.sim.external_systems import SimOutside
+
+
+@mutant("6.3")
+def no_fencing(planting: Planting) -> None:
+    """A slot that installs a view stops incarnations that it no longer has by it."""
+
+    planting.swap(Slot, "fence", lambda self, view: None)
+
+
+@mutant("7")
+def outside_does_not_fence(planting: Planting) -> None:
+    """The outside refuses incarnations earlier than the one that has registered."""
+
+    def write(right: Any, self: SimOutside, incarnation: int, *arguments: Any) -> int:
+        return int(right(self, self.life[1], *arguments))
+
+    planting.wrap(SimOutside, "write", write)
+
+
+@mutant("6.4")
+def shortest_log_wins(planting: Planting) -> None:
+    """The longest answer wins."""
+    planting.swap(gathering, "choose_longest", lambda copies: min(copies, key=lambda d: d.offset_bytes + len(d.data)))
+
+
+@mutant("6.4")
+def first_answer_wins(planting: Planting) -> None:
+    """All holders are asked, and all of them must answer."""
+    planting.swap(Gathering, "is_complete", property(lambda self: bool(self.answers) or not self.waiting_for))
+
+
+@mutant("6.4")
+def keepers_are_not_asked(planting: Planting) -> None:
+    """Keepers are asked too."""
+
+    def holders_of(right: Any, *arguments: Any) -> Any:
+        return tuple(holder for holder in right(*arguments) if not holder.is_keeper)
+
+    planting.wrap(gathering, "holders_of", holders_of)
+
+
+@mutant("6.4")
+def no_repeated_questions(planting: Planting) -> None:
+    """A question is repeated at the heartbeat until it is answered."""
+
+    def tick(right: Any, self: Hosted) -> None:
+        ask, self.ask_holders = self.ask_holders, lambda: None  # type: ignore[method-assign]
+        right(self)
+        self.ask_holders = ask  # type: ignore[method-assign]
+
+    planting.wrap(Hosted, "tick", tick)
+
+
+@mutant("6.4")
+def holders_that_recover_do_not_answer(planting: Planting) -> None:
+    """A holder answers in every state, also while it recovers itself."""
+
+    def on_question(right: Any, self: Slot, sender: Any, question: Any, payload: Any) -> None:
+        holder = self.hosted.get(question.holder)
+        if question.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
+            right(self, sender, question, payload)
+
+    planting.wrap(Slot, "_on_question", on_question)
+
+
+@mutant("6.4")
+def holders_answer_before_they_have_installed_the_view(planting: Planting) -> None:
+    """A holder answers once it has installed the question's view: until then it takes in what it is sent."""
+
+    def is_early(right: Any, self: Slot, sender: Any, message: Any) -> bool:
+        if type(message).__name__ != "Question" or message.view <= self.view.number:
+            return bool(right(self, sender, message))
+        holder = self.hosted.get(message.holder)
+        if holder is not None and not message.is_keeper:
+            from clonos.core.wire.recovery_messages import Answer
+
+            replicas = holder.question(message.task)
+            answer = Answer(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)
+            self.shell.send(sender, answer)
+        return True
+
+    planting.wrap(Slot, "_is_early", is_early)
+
+
+@mutant("6.5")
+def nobody_is_asked_again_under_another_view(planting: Planting) -> None:
+    """Another view before all have answered: everybody is asked again under it."""
+    planting.swap(Hosted, "gather_again", lambda self, view: None)
+
+
+@mutant("6.4")
+def replicas_are_not_gathered(planting: Planting) -> None:
+    """The replicas that the task should hold are gathered too."""
+
+    def adopt_logs(right: Any, self: Hosted, found: dict[Any, Any]) -> None:
+        right(self, {task: delta for task, delta in found.items() if task in (self.task, -2 - self.task)})
+
+    planting.wrap(Hosted, "adopt_logs", adopt_logs)
+
+
+@mutant("6.8")
+def no_lost_log_rule(planting: Planting) -> None:
+    """A task never records a new determinant while its output is behind a claim."""
+
+    def end_log(self: Hosted, positions: dict[Any, int]) -> None:
+        self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), None, False))
+
+    planting.swap(Hosted, "end_log", end_log)
+
+
+@mutant("6.7")
+def claims_of_the_dead_count(planting: Planting) -> None:
+    """The claim of a receiver that is being replaced is waited for."""
+
+    def end_log(right: Any, self: Hosted, positions: dict[Any, int]) -> None:
+        sessions = {channel: sending.session for channel, sending in self.sendings.items()}
+        for sending in self.sendings.values():
+            sending.session = sending.session or 1
+        right(self, positions)
+        for channel, session in sessions.items():
+            if channel in self.sendings:
+                self.sendings[channel].session = session
+
+    planting.wrap(Hosted, "end_log", end_log)
+
+
+@mutant("6.7")
+def replay_does_not_wait_for_statements(planting: Planting) -> None:
+    """Replay begins when every receiver, the outside included, has stated."""
+    table = recovery_machine.HANDLERS
+    planting.swap_entry(
+        table,
+        (recovery_machine.Connecting, recovery_machine.Stated),
+        lambda state, event: (recovery_machine.Replaying(), (recovery_machine.Start(),)),
+    )
+
+
+@mutant("6.2")
+def standby_applies_later_changes(planting: Planting) -> None:
+    """A standby restores exactly the checkpoint that the view names."""
+
+    def restore(right: Any, self: Slot, hosted: Hosted) -> None:
+        standby = self.standbys.get(hosted.task)
+        if standby is not None:
+            standby.complete(1 << 40)  # type: ignore[arg-type]
+        right(self, hosted)
+
+    def meet(self: Standby, incarnation: Any, checkpoint: Any) -> None:
+        self.incarnation = incarnation
+
+    planting.swap(Standby, "meet", meet)
+    planting.wrap(Slot, "restore", restore)
+    planting.swap(Standby, "is_at", lambda self, restored: self.applied is not None)
+
+
+@mutant("6.2")
+def standby_keeps_changes_of_the_dead(planting: Planting) -> None:
+    """A standby drops what a dead incarnation has sent it beyond the checkpoint that the view names."""
+
+    def meet(self: Standby, incarnation: Any, restore: Any) -> None:
+        self.incarnation = incarnation
+
+    planting.swap(Standby, "meet", meet)
+
+
+@mutant("5")
+def standby_misses_a_change(planting: Planting) -> None:
+    """A standby applies every change up to the checkpoint that is complete."""
+
+    def hold(right: Any, self: Standby, update: Any, data: bytes) -> None:
+        if update.previous < 0 or update.checkpoint % 3:
+            right(self, update, data)
+
+    def is_at(right: Any, self: Standby, restore: Any) -> bool:
+        return self.applied is not None and self.applied.checkpoint >= restore - 1
+
+    planting.wrap(Standby, "hold", hold)
+    planting.wrap(Standby, "is_at", is_at)
+
+
+@mutant("3")
+def output_leaves_before_the_keepers_have_it(planting: Planting) -> None:
+    """An effect leaves when the keepers have acknowledged its causes."""
+    planting.swap(OutsideEnd, "_is_free", lambda self, entry, links: True)
+
+
+@mutant("7")
+def calls_leave_before_the_keepers_have_them(planting: Planting) -> None:
+    """A call with an effect is made when the keepers have acknowledged INTENT."""
+
+    def on_await_kept(self: Effects, end_bytes: int) -> None:
+        self.hosted.shell.kept_to(self.hosted.task, self.hosted.incarnation, end_bytes)
+
+    planting.swap(Effects, "on_await_kept", on_await_kept)
+
+
+@mutant("3")
+def keepers_get_only_the_own_log(planting: Planting) -> None:
+    """The keepers are sent every log that the task holds, not only its own."""
+
+    def requirement(right: Any, self: Effects) -> Any:
+        return {task: end for task, end in right(self).items() if task == self.hosted.task}
+
+    def deltas(right: Any, self: KeeperLink, logs: Any) -> Any:
+        return tuple(delta for delta in right(self, logs) if delta.task == owner[0])
+
+    owner = [0]
+
+    def keep(right: Any, self: Effects, link: KeeperLink, is_whole: bool) -> None:
+        owner[0] = self.hosted.task
+        right(self, link, is_whole)
+
+    planting.wrap(Effects, "requirement", requirement)
+    planting.wrap(KeeperLink, "deltas", deltas)
+    planting.wrap(Effects, "_keep", keep)
+
+
+@mutant("7")
+def keepers_acknowledge_the_dead(planting: Planting) -> None:
+    """A keeper acknowledges only the incarnation of its view."""
+
+    def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
+        incarnation, self.incarnation = self.incarnation, message.incarnation
+        kept = right(self, message, slot)
+        self.incarnation = incarnation
+        return kept
+
+    planting.wrap(Keeper, "keep", keep)
+
+
+@mutant("3")
+def keepers_take_what_follows_a_lost_message(planting: Planting) -> None:
+    """A keeper that has missed a message takes a whole one first: it holds no entry without its causes."""
+
+    def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
+        self.next_ordinal = message.ordinal
+        return right(self, message, slot)
+
+    planting.wrap(Keeper, "keep", keep)
+
+
+@mutant("7")
+def keeper_is_replaced_in_one_phase(planting: Planting) -> None:
+    """The old keeper goes when the new one holds everything."""
+    planting.swap(placement.Readiness, "has_keeper", lambda self, slot, task: True)
+
+
+@mutant("3")
+def no_repeated_keeps(planting: Planting) -> None:
+    """What a keeper has not acknowledged is sent again."""
+    planting.swap(Effects, "tick", lambda self: None)
+
+
+@mutant("5")
+def sinks_acknowledge_before_the_outside_has(planting: Planting) -> None:
+    """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
+
+    def acknowledgements(right: Any, self: Settling, task: Any, incarnation: Any, confirmed_seq: int) -> Any:
+        return right(self, task, incarnation, 1 << 60)
+
+    planting.wrap(Settling, "acknowledgements", acknowledgements)
+
+
+@mutant("5")
+def snapshots_are_acknowledged_before_they_are_durable(planting: Planting) -> None:
+    """A task acknowledges when its snapshot is durable."""
+
+    def take(right: Any, self: Settling, *arguments: Any) -> str:
+        name = str(right(self, *arguments))
+        self.unwritten.clear()
+        return name
+
+    planting.wrap(Settling, "take", take)
+
+
+@mutant("8")
+def keepers_outlive_the_generation(planting: Planting) -> None:
+    """Keepers and replicas are empty in a new generation."""
+    planting.swap(Keeper, "begin_generation", lambda self: None)
+
+
+@mutant("8")
+def tables_keep_what_a_rollback_has_left(planting: Planting) -> None:
+    """The first registration of a generation withdraws what earlier ones have let out behind the checkpoint."""
+    planting.swap(TableOutside, "_withdraw", lambda self, rows, first_number, next_number: None)
+
+
+@mutant("8")
+def every_registration_withdraws(planting: Planting) -> None:
+    """Another life of the same generation goes on where the last one had come to."""
+
+    def register(right: Any, self: TableOutside, rows: Any, restored_number: int) -> Any:
+        is_first, registration = right(self, rows, restored_number)
+        if registration.next_number > restored_number:
+            rows.withdraw(restored_number, registration.next_number)
+        return is_first, registration
+
+    planting.wrap(TableOutside, "_register", register)
+
+
+@mutant("8")
+def outsides_forget_before_a_checkpoint_is_complete(planting: Planting) -> None:
+    """An outside forgets how to withdraw only what completed checkpoints hold."""
+
+    def on_confirmed(right: Any, self: Effects, next_number: int) -> None:
+        right(self, next_number)
+        self.hosted.shell.forget_outside(self.hosted.task, self.hosted.incarnation, next_number)
+
+    planting.wrap(Effects, "on_confirmed", on_confirmed)
+
+
+@mutant("6.8")
+def lost_is_said_once(planting: Planting) -> None:
+    """LOST is repeated at the heartbeat until the generation ends."""
+
+    def tick(right: Any, self: Hosted) -> None:
+        report, self.report_lost = self.report_lost, lambda: None  # type: ignore[method-assign]
+        right(self)
+        self.report_lost = report  # type: ignore[method-assign]
+
+    planting.wrap(Hosted, "tick", tick)

@@ -1,0 +1,292 @@
+"""Wrong rules of a task: its log, alignment, barriers, the end of the stream, snapshots, services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.log import determinants as d
+from clonos.core.model.ids import CheckpointId
+from clonos.core.task.outputs import Outlet
+from clonos.core.task.record_or_replay import TaskLog
+from clonos.core.task.task import Task
+from clonos_chaos.mutants.mutation import Planting, mutant
+
+
+@mutant("2")
+def trigger_is_not_in_the_log(planting: Planting) -> None:
+    """A source's barrier is in its log."""
+    _lose_entries(planting, d.TRIGGER)
+
+
+@mutant("2")
+def timers_are_not_in_the_log(planting: Planting) -> None:
+    """A timer that fires is in the log."""
+    _lose_entries(planting, d.TIMER)
+
+
+@mutant("2")
+def clock_is_not_in_the_log(planting: Planting) -> None:
+    """The time that was read is in the log."""
+    _lose_entries(planting, d.CLOCK)
+
+
+@mutant("2")
+def end_is_not_in_the_log(planting: Planting) -> None:
+    """The end of a source's input is in its log."""
+    _lose_entries(planting, d.END)
+
+
+def _lose_entries(planting: Planting, tag: int) -> None:
+    def append(right: Any, self: TaskLog, entry: bytes) -> None:
+        if entry[0] != tag:
+            right(self, entry)
+
+    planting.wrap(TaskLog, "append", append)
+
+
+@mutant("2")
+def barriers_are_not_in_the_log(planting: Planting) -> None:
+    """A barrier is consumed by a STEP of its own."""
+
+    def append(right: Any, self: TaskLog, entry: bytes) -> None:
+        right(self, entry)
+
+    def live_step(right: Any, self: Task) -> None:
+        for queue in self.inputs:
+            while queue.pieces and queue.pieces[0].kind >= 2 and queue.blocked_by is None and self.log.live:
+                self._step(queue, 1)
+                if self.is_final:
+                    return
+        right(self)
+
+    planting.wrap(TaskLog, "append", append)
+    planting.wrap(Task, "_live_step", live_step)
+
+
+@mutant("2")
+def replay_takes_other_counts(planting: Planting) -> None:
+    """Replay takes just as many elements as the STEP says."""
+
+    def step(right: Any, self: Task, queue: Any, count: int, is_begun: bool = False) -> None:
+        if self.log.live or count == 1 or queue.pieces[0].kind >= 2:
+            right(self, queue, count, is_begun)
+            return
+        right(self, queue, count - 1, is_begun)
+        self._step(queue, 1)
+
+    planting.wrap(Task, "_step", step)
+
+
+@mutant("5")
+def alignment_is_ignored(planting: Planting) -> None:
+    """Barriers are aligned over all inputs."""
+
+    def align(right: Any, self: Task, queue: Any, checkpoint: CheckpointId) -> None:
+        if checkpoint > self.checkpoint:
+            self._barrier(checkpoint)
+        else:
+            self.emit()
+
+    planting.wrap(Task, "_align", align)
+
+
+@mutant("5")
+def aligned_inputs_are_read_on(planting: Planting) -> None:
+    """An input whose barrier has come waits for the others."""
+
+    def live_step(right: Any, self: Task) -> None:
+        held = {queue.channel: queue.blocked_by for queue in self.inputs}
+        for queue in self.inputs:
+            if queue.pieces and queue.pieces[0].kind < 2:
+                queue.blocked_by = None
+        right(self)
+        if self.checkpoint < max((at or 0 for at in held.values()), default=0):
+            for queue in self.inputs:
+                queue.blocked_by = queue.blocked_by or held[queue.channel]
+
+    planting.wrap(Task, "_live_step", live_step)
+
+
+@mutant("5")
+def barriers_stand_for_themselves_only(planting: Planting) -> None:
+    """A barrier stands for all earlier ones that its channel lacks."""
+
+    def align_or_end(right: Any, self: Task) -> None:
+        open_queues = [queue for queue in self.inputs if not queue.has_ended]
+        blocked = {queue.blocked_by for queue in open_queues}
+        if open_queues and len(blocked) > 1:
+            self.emit()
+        else:
+            right(self)
+
+    planting.wrap(Task, "_align_or_end", align_or_end)
+
+
+@mutant("5")
+def end_does_not_stand_for_barriers(planting: Planting) -> None:
+    """The end of a stream stands for all later barriers."""
+
+    def align_or_end(right: Any, self: Task) -> None:
+        is_waiting = any(queue.blocked_by for queue in self.inputs) and any(queue.has_ended for queue in self.inputs)
+        if is_waiting and not all(queue.has_ended for queue in self.inputs):
+            self.emit()
+        else:
+            right(self)
+
+    planting.wrap(Task, "_align_or_end", align_or_end)
+
+
+@mutant("5")
+def input_positions_are_off_by_one(planting: Planting) -> None:
+    """The snapshot bears the positions of what was consumed."""
+    _snapshot_with(planting, inputs=lambda s: tuple((channel, max(0, seq - 1)) for channel, seq in s.inputs))
+
+
+@mutant("5")
+def output_positions_are_off_by_one(planting: Planting) -> None:
+    """The snapshot bears the positions of the output behind the barrier."""
+    _snapshot_with(planting, outputs=lambda s: tuple((channel, seq + 1) for channel, seq in s.outputs))
+
+
+@mutant("5")
+def log_offset_is_off_by_one(planting: Planting) -> None:
+    """The snapshot bears the offset of the log at the barrier."""
+    _snapshot_with(planting, log_offset_bytes=lambda s: s.log_offset_bytes + 1)
+
+
+@mutant("2")
+def instant_is_not_in_the_snapshot(planting: Planting) -> None:
+    """The snapshot bears the last instant: the clock never runs backwards, deltas build on it."""
+    _snapshot_with(planting, instant_ns=lambda s: max(0, s.instant_ns - 1_000_000))
+
+
+@mutant("5")
+def ended_inputs_are_forgotten(planting: Planting) -> None:
+    """The snapshot knows which inputs have ended."""
+    _snapshot_with(planting, ended=lambda s: ())
+
+
+def _snapshot_with(planting: Planting, **wrong: Any) -> None:
+    def encode(right: Any, self: Task, *arguments: Any) -> Snapshot:
+        snapshot = right(self, *arguments)
+        fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+        return Snapshot(**{**fields, **{name: change(snapshot) for name, change in wrong.items()}})
+
+    planting.wrap(Task, "_encode_snapshot", encode)
+
+
+@mutant("2")
+def seed_is_drawn_again_in_replay(planting: Planting) -> None:
+    """The seed of an epoch is replayed."""
+
+    def seed(right: Any, self: TaskLog) -> bytes:
+        is_first, is_replay = not self._seed, not self.live
+        found = right(self)
+        if is_first and is_replay:
+            found = self._seed = bytes(16)
+        return bytes(found)
+
+    planting.wrap(TaskLog, "seed", seed)
+
+
+@mutant("2")
+def luck_goes_on_behind_a_barrier(planting: Planting) -> None:
+    """Luck begins anew behind each barrier."""
+
+    def begin_epoch(self: TaskLog, checkpoint: int) -> None:
+        self._occurrences.clear()
+
+    planting.swap(TaskLog, "begin_epoch", begin_epoch)
+
+
+@mutant("2")
+def clock_is_read_again_in_replay(planting: Planting) -> None:
+    """The same instant is read in replay."""
+
+    def instant_ns(right: Any, self: TaskLog, exact: bool) -> int:
+        is_replay = not self.live
+        found = right(self, exact)
+        return int(max(found, self._port.now_ns()) if is_replay else found)
+
+    planting.wrap(TaskLog, "instant_ns", instant_ns)
+
+
+@mutant("2")
+def calls_are_made_again_in_replay(planting: Planting) -> None:
+    """A recorded call is not made again in replay."""
+
+    def follow(right: Any, self: TaskLog, tag: int) -> Any:
+        entry = right(self, tag)
+        if tag == d.CALL and entry is not None and self.made is not None:  # type: ignore[attr-defined]
+            return (*entry[:3], self._perform("ask", "again", self.made, None, is_in_doubt=False))  # type: ignore[attr-defined]
+        return entry
+
+    def call(right: Any, self: TaskLog, service: str, request: bytes, perform: Any, **named: Any) -> Any:
+        self.made = None if named.get("effect") else perform  # type: ignore[attr-defined]
+        return right(self, service, request, perform, **named)
+
+    planting.wrap(TaskLog, "follow", follow)
+    planting.wrap(TaskLog, "call", call)
+
+
+@mutant("7")
+def calls_in_doubt_are_made_as_new(planting: Planting) -> None:
+    """A call in doubt is asked for by its key, not made as if it were new."""
+
+    def intend(right: Any, self: TaskLog, service: str) -> Any:
+        return right(self, service)[0], False
+
+    planting.wrap(TaskLog, "_intend", intend)
+
+
+@mutant("7")
+def calls_in_doubt_are_not_asked_for(planting: Planting) -> None:
+    """Who can ask the outside about a call in doubt does, before the call is made again."""
+
+    def perform(
+        right: Any, self: TaskLog, service: str, key: str, act: Any, in_doubt: Any, *, is_in_doubt: bool
+    ) -> Any:
+        return right(self, service, key, act, None, is_in_doubt=is_in_doubt and in_doubt is None)
+
+    planting.wrap(TaskLog, "_perform", perform)
+
+
+@mutant("7")
+def keys_differ_between_lives(planting: Planting) -> None:
+    """The key of a call with an effect is the same in every life."""
+
+    def intend(right: Any, self: TaskLog, service: str) -> Any:
+        key, is_in_doubt = right(self, service)
+        return key + ("again" if is_in_doubt else ""), is_in_doubt
+
+    planting.wrap(TaskLog, "_intend", intend)
+
+
+@mutant("7")
+def no_intent(planting: Planting) -> None:
+    """INTENT is in the log before the call."""
+    planting.swap(TaskLog, "_intend", lambda self, service: (f"{service} {self.end_bytes_followed}", False))
+
+
+@mutant("11")
+def last_steps_are_held_too(planting: Planting) -> None:
+    """A replayed step is held only while the next one is known to be whole: the log does not end within it."""
+
+    def begins_with_whole_step(self: d.LogReader) -> bool:
+        return not self.at_end and self.peek()[0] in (d.STEP, d.READ)
+
+    planting.swap(d.LogReader, "begins_with_whole_step", property(begins_with_whole_step))
+
+
+@mutant("2")
+def routing_begins_anew_in_each_life(planting: Planting) -> None:
+    """Routing is a function of the output positions alone."""
+    turns: dict[Outlet, int] = {}
+
+    def rebalanced(self: Outlet, rows: list[Any]) -> Any:
+        width = len(self.channels)
+        start = turns[self] = turns.get(self, 0) + len(rows)
+        return [rows[(target - start) % width :: width] for target in range(width)]
+
+    planting.swap(Outlet, "_rebalanced", rebalanced)

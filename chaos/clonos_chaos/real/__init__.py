@@ -1,0 +1,1 @@
+"""Scenarios on real processes: how each fault is injected."""

@@ -1,0 +1,159 @@
+"""The course of a run of the shipped job: input is let in at a pace, faults strike, input rests, the job ends.
+
+While input rests, the next checkpoint must take logs and spill back to what they were before the first record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+import psutil
+
+from clonos.io.local.local_folder import default_root
+from clonos.status import Status
+from clonos_chaos.scenario.scenario_gate import Gate
+
+CALM_S: Final = 0.5
+"""Input goes on for so long when everything is over."""
+
+CHECKPOINTS: Final = 2
+"""The first one may have begun before input rested."""
+
+REST_S_MAX: Final = 60.0
+LOOKS_APART_S_MAX: Final = 1.0
+WAIT_S_MAX: Final = 30.0
+"""For a fault whose moment does not come, when all input was read."""
+
+KEPT: Final = ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
+THREADS_MORE: Final = 6
+"""What a process with the same tasks may have more than before the faults: it may have got a standby, or a keeper."""
+
+FILES_MAX: Final = 40
+FILES_OF_PEER_MAX: Final = 10
+"""What a process may have open: connections are made when they are first needed, two to a peer."""
+
+
+class Stage(Enum):
+    """Where a run is."""
+
+    STARTING = auto()
+    FEEDING = auto()
+    RESTING = auto()
+    ENDING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What a process has open, and the tasks that it runs."""
+
+    tasks: tuple[str, ...]
+    threads: int
+    files: int
+
+
+@dataclass
+class Course:
+    """``look`` is called often. ``remainder``: what was too much at the end."""
+
+    gate: Gate
+    records: int
+    per_second: float
+    kept_bytes_max: int
+    stage: Stage = Stage.STARTING
+    remainder: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._looked_s = self._calm_s = self._rest_s = 0.0
+        self._due = 0.0
+        self._waited_s = 0.0  # with all input read, for a fault whose moment does not come
+        self._kept_before = 0
+        self._checkpoint = 0
+        self._activity: object = None
+        self._before: dict[int, Holdings] = {}
+
+    def note_holdings(self, status: Status) -> None:
+        """Before the first fault."""
+        if not self._before:
+            self._before = holdings(status)
+
+    def look(self, now_s: float, status: Status, is_live: bool, is_over: bool) -> None:
+        """``is_over``: no fault is still to come or goes on."""
+        if self.stage is Stage.STARTING and is_live:
+            self.stage, self._looked_s, self._kept_before = Stage.FEEDING, now_s, kept_bytes(status)
+        elif self.stage is Stage.FEEDING:
+            self._feed(now_s, is_live and is_over)
+        elif self.stage is Stage.RESTING:
+            self._rest(now_s, status)
+
+    def _feed(self, now_s: float, is_calm: bool) -> None:
+        """Nothing is let in while nobody looks, which is when the driver is dead."""
+        elapsed_s, self._looked_s = min(LOOKS_APART_S_MAX, now_s - self._looked_s), now_s
+        self._due += elapsed_s * self.per_second
+        self.gate.open_to(min(self.records, int(self._due)))
+        if self._due >= self.records:
+            self._waited_s += elapsed_s
+        self._calm_s = (self._calm_s or now_s) if is_calm else 0.0
+        if (self._calm_s and now_s - self._calm_s >= CALM_S) or self._waited_s > WAIT_S_MAX:
+            self.stage, self._rest_s, self._activity = Stage.RESTING, now_s, None
+
+    def _rest(self, now_s: float, status: Status) -> None:
+        counted = ("records_in", "records_out")
+        activity = [
+            (task.name, task.incarnation, [task.counters.get(name) for name in counted]) for task in status.tasks
+        ]
+        if activity != self._activity:
+            self._activity, self._checkpoint = activity, status.checkpoint
+        is_late = now_s - self._rest_s > REST_S_MAX
+        if status.checkpoint < self._checkpoint + CHECKPOINTS and not is_late:
+            return
+        too_much = self._too_much(status)
+        if too_much and not is_late:
+            return
+        if status.checkpoint < self._checkpoint + CHECKPOINTS:
+            too_much.append(f"no {CHECKPOINTS} checkpoints within {REST_S_MAX:g} s without input")
+        self.remainder = too_much
+        self.stage = Stage.ENDING
+        self.gate.end()
+
+    def _too_much(self, status: Status) -> list[str]:
+        found = []
+        kept, most = kept_bytes(status), self._kept_before + self.kept_bytes_max
+        if kept > most:
+            by_task = {task.name: task_kept_bytes(task.counters) for task in status.tasks}
+            found.append(f"{kept} bytes in logs, {self._kept_before} at the start: {by_task}")
+        for slot in status.slots:
+            spilled = list((default_root() / f"{slot.slot:016x}" / "spill").glob("*.segment"))
+            if any(not path.is_symlink() for path in spilled):
+                found.append(f"{len(spilled)} files of spill in slot {slot.slot:x}")
+        for pid, now in holdings(status).items():
+            before = self._before.get(pid, now)
+            has_more_threads = now.threads > before.threads + THREADS_MORE and now.tasks == before.tasks
+            if has_more_threads or now.files > FILES_MAX + FILES_OF_PEER_MAX * (len(status.slots) + 1):
+                found.append(f"process {pid} had {before} before the faults and has {now}")
+        return found
+
+
+def task_kept_bytes(counters: Mapping[str, int]) -> int:
+    """Causal logs and in-flight logs in memory and on disk."""
+    return sum(counters.get(name, 0) for name in KEPT)
+
+
+def kept_bytes(status: Status) -> int:
+    """Of all tasks."""
+    return sum(task_kept_bytes(task.counters) for task in status.tasks)
+
+
+def holdings(status: Status) -> dict[int, Holdings]:
+    """Of the slots' processes that live."""
+    found = {}
+    for slot in status.slots:
+        try:
+            process = psutil.Process(slot.pid)
+            tasks = tuple(task.name for task in status.tasks if task.slot == slot.slot)
+            found[slot.pid] = Holdings(tasks, process.num_threads(), process.num_fds())
+        except psutil.Error:  # it has died meanwhile
+            continue
+    return found

@@ -1,0 +1,204 @@
+"""The driver of a scenario's job, in a process of its own, so that it can be killed like any other.
+
+It writes a JSON line to a pipe whenever it looks: the job's status with where standbys are, each alarm, the end with
+what is left of it. It is told all it needs in a file; it stops the job at a line on its standard input, and ends when
+that does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+import psutil
+
+from clonos.config import Settings, SlotKind, settle_alone
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
+from clonos.core.model.errors import ClonosError
+from clonos.io.net.binding import Binding
+from clonos.io.net.transport import AddressRewriter
+from clonos.job.deployment import Place, open_place
+from clonos.job.launch import Launched, launch
+from clonos.job.results import error_of
+from clonos.job.status_view import draw
+from clonos_chaos.attacks.attack_keys import Thief
+from clonos_chaos.real.relay import ThroughRelay
+from clonos_chaos.real.toxics import ThroughToxiproxy
+from clonos_chaos.scenario.scenario_job import make_job
+from clonos_standby.driver.driver import Progress
+
+LOOK_EVERY_S: Final = 0.05
+GONE_WITHIN_S: Final = 10.0
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What the driver is to run. The ports are those of Toxiproxy's API and of the relay; 0: without. ``loot``: where
+    slots that are to be attacked leave their keys; empty: none is attacked."""
+
+    job: str
+    folder: str
+    url: str
+    options: dict[str, Any]
+    job_options: dict[str, Any]
+    resume: bool = False
+    toxiproxy_port: int = 0
+    relay_port: int = 0
+    loot: str = ""
+
+
+class Rewriters:
+    """Several rewriters, one behind the other."""
+
+    def __init__(self, rewriters: tuple[AddressRewriter, ...]) -> None:
+        self.rewriters = rewriters
+
+    def __call__(self, peer: int, address: str) -> str:
+        for rewriter in self.rewriters:
+            address = rewriter(peer, address)  # type: ignore[arg-type]
+        return address
+
+
+def _open_place(
+    rewriters: tuple[AddressRewriter, ...], name: str, settings: Settings, session: Any, hash_seed: str
+) -> Place:
+    """The usual place, or the same with TCP through proxies."""
+    place = open_place(name, settings, session, hash_seed)
+    if not rewriters:
+        return place
+    through = Rewriters(rewriters)
+    return replace(place, driver_binding=Binding(), slot_binding=Binding(), address_rewriter=through)
+
+
+class Reporter:
+    """Writes lines. ``hear`` is called in the coordinator's thread, as are questions."""
+
+    def __init__(self, launched: Callable[[], Launched], output: TextIO) -> None:
+        self._launched = launched
+        self._output = output
+        self._alarms: list[dict[str, Any]] = []
+
+    def hear(self, progress: Progress) -> None:
+        """Alarms only; all else is in the status."""
+        if isinstance(progress, Alarm):
+            self._alarms.append({"text": progress.text, **dict(progress.fields)})
+
+    def look(self) -> None:
+        """The job as it is now."""
+        launched = self._launched()
+        status = launched.driver.ask(partial(draw, launched.job_id, False, ()))
+        standbys, kept = launched.driver.ask(_helpers)
+        generation = launched.driver.ask(lambda coordinator: coordinator.generation)
+        alarms, self._alarms = self._alarms, []
+        self.write(
+            {
+                "status": status,
+                "standbys": standbys,
+                "kept": kept,
+                "generation": generation,
+                "alarms": alarms,
+            }
+        )
+
+    def write(self, line: dict[str, Any]) -> None:
+        """One line."""
+        self._output.write(msgspec.json.encode(line).decode("utf-8") + "\n")
+        self._output.flush()
+
+
+def _helpers(coordinator: Coordinator) -> tuple[dict[str, list[int]], list[str]]:
+    """The slots of each task's standbys and keepers, and the tasks that have keepers."""
+    view, name = coordinator.view, coordinator.plan.task_name
+    if view is None:
+        return {}, []
+    helpers: dict[str, list[int]] = {name(p.task): [*p.standbys, *p.keepers] for p in view.placements}
+    return helpers, [name(p.task) for p in view.placements if p.keepers]
+
+
+def _shape(launched: Launched) -> dict[str, Any]:
+    plan = launched.image.plan
+    return {
+        "tasks": [plan.task_name(task) for task in plan.tasks],
+        "edges": [
+            [plan.task_name(channel.sender), plan.task_name(channel.receiver)]
+            for task in plan.tasks
+            for channel in plan.outputs[task]
+            if channel.receiver >= 0
+        ],
+        "channels": [[channel.sender, channel.receiver] for channel in plan.channels],
+        "sources": [plan.task_name(task) for task in plan.tasks if not plan.inputs[task]],
+    }
+
+
+def _drive(spec: Spec, output: TextIO) -> None:
+    job = make_job(spec.job, Path(spec.folder), spec.url, spec.job_options)
+    settings = settle_alone(job.options | spec.options | {"resume": spec.resume})
+    rewriters: list[AddressRewriter] = []
+    if spec.toxiproxy_port:
+        rewriters.append(ThroughToxiproxy(spec.toxiproxy_port))
+    if spec.relay_port:
+        rewriters.append(ThroughRelay(spec.relay_port))
+    if spec.loot:
+        rewriters.append(Thief(spec.loot))
+    made: list[Launched] = []
+    reporter = Reporter(lambda: made[0], output)
+    launched = launch(job, settings, None, reporter.hear, partial(_open_place, tuple(rewriters)))
+    made.append(launched)
+    try:
+        reporter.write({"shape": _shape(launched)})
+        launched.driver.start()
+        while not launched.driver.result.done():
+            reporter.look()
+            if select.select([sys.stdin], [], [], LOOK_EVERY_S)[0]:
+                if not sys.stdin.readline():
+                    return  # whoever watches is gone
+                launched.driver.stop(drain=True)
+        reporter.look()
+        end = launched.driver.result.result()
+    finally:
+        launched.driver.close()
+        launched.place.close()
+    failure = "" if isinstance(end, JobDone) else str(error_of(job.name, end))
+    has_jvm = settings.run.slots is SlotKind.SPARK
+    deadline_s = time.monotonic() + GONE_WITHIN_S
+    while (left := _left_behind(has_jvm)) and time.monotonic() < deadline_s:
+        time.sleep(LOOK_EVERY_S)
+    reporter.write({"end": {"failure": failure, "left": left}})
+
+
+def _left_behind(has_jvm: bool) -> list[str]:
+    """What of the job is still there although it is closed. Spark's JVM serves the next session of this process."""
+    here = threading.current_thread()
+    threads = [f"thread {one.name} of the driver" for one in threading.enumerate() if one is not here]
+    if has_jvm:  # its executors take their time; py4j gives its own threads no names
+        return [told for told in threads if "thread Thread-" not in told]
+    process = psutil.Process()
+    sockets = [f"socket {found.laddr} of the driver" for found in process.net_connections(kind="all")]
+    children = [f"process {child.pid}, a child of the driver" for child in process.children(recursive=True)]
+    return [*threads, *sockets, *children]
+
+
+def main() -> None:
+    """``python -m clonos_chaos.real.runner_driver SPEC FD``."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    spec = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Spec)
+    with os.fdopen(int(sys.argv[2]), "w", encoding="utf-8") as output:
+        try:
+            _drive(spec, output)
+        except ClonosError as error:
+            line = {"end": {"failure": f"{type(error).__name__}: {error}", "left": []}}
+            output.write(msgspec.json.encode(line).decode("utf-8") + "\n")
+
+
+if __name__ == "__main__":
+    main()

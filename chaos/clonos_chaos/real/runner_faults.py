@@ -1,0 +1,241 @@
+"""Puts faults on real processes and takes them off again: signals, disks, the service, user code, the network."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from clonos.io.local.local_folder import default_root
+from clonos.status import SlotState, Status
+from clonos_chaos.attacks.attackers import Attack
+from clonos_chaos.real.clock_shim import FalseClock
+from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.network_namespaces import Hosts
+from clonos_chaos.real.relay import Relay
+from clonos_chaos.real.toxics import Toxiproxy
+from clonos_chaos.scenario.scenario import NETWORK, SERVICE, Fault, Kind, Pattern
+from clonos_chaos.scenario.scenario_service import ServiceProcess
+
+EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
+FULL_DEVICE: Final = Path("/dev/full")
+SEGMENTS_AHEAD: Final = 500
+"""Files that a slot may spill to while the disk is full."""
+
+WRITING_POINTS: Final = ("spilling", "snapshot begun", "metadata begun")
+
+
+@dataclass(slots=True)
+class Tools:
+    """What faults are made with. ``folder``: of the run."""
+
+    folder: Path
+    service: ServiceProcess
+    ambush: Ambush | None = None
+    clock: FalseClock | None = None
+    hosts: Hosts | None = None
+    toxiproxy: Toxiproxy | None = None
+    relay: Relay | None = None
+    channels: list[tuple[int, int]] = field(default_factory=list)  # of the job, once it is known: tasks at both ends
+
+    @property
+    def loot(self) -> Path:
+        """Where the slots of an attacked job leave their keys."""
+        return self.folder / "loot"
+
+    def close(self) -> None:
+        """Ends all of them."""
+        if self.ambush is not None:
+            self.ambush.close()
+        self.service.close()
+        if self.toxiproxy is not None:
+            self.toxiproxy.close()
+        if self.relay is not None:
+            self.relay.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """How to end a fault that was put on, and what to do meanwhile.
+
+    ``struck``: what it has struck so far, counted as ``counts`` says. A fault that strikes nothing has tried nothing.
+    """
+
+    end: Callable[[], None]
+    renew: Callable[[], None] = lambda: None
+    detail: str = ""
+    counts: str = ""
+    struck: Callable[[], int] = lambda: 0
+    told: Callable[[], str] = lambda: ""  # more about it, once it has ended
+
+
+def strike(
+    fault: Fault, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
+) -> Lasting | None:
+    """Puts a fault on the processes of tasks and on the slots ``others``; answers how to end one that lasts."""
+    slots = _slots_of(status, tasks, others)
+    pids = [slot.pid for slot in slots]
+    everybody = [*pids, driver_pid] if fault.pattern is Pattern.ALL else pids
+    match fault.kind:
+        case Kind.KILL_WORKER:
+            _signal(pids, signal.SIGKILL)
+            return None
+        case Kind.KILL_DOMAIN:
+            _kill_domains(status, {slot.domain for slot in slots})
+            return None
+        case Kind.PAUSE:
+            _signal(pids, signal.SIGSTOP)
+            return Lasting(lambda: _signal(pids, signal.SIGCONT))
+        case Kind.USER_ERROR:
+            (tools.folder / f"raise-{fault.victim}").write_text("again" if fault.again else "once", "utf-8")
+            return None
+        case Kind.CLOCK_STEP:
+            clock = tools.clock
+            assert clock is not None, "a scenario that sets the clock has one to set"
+            clock.set(fault.step_ms)
+            return Lasting(lambda: clock.set(0), detail=f"by {fault.step_ms} ms")
+        case Kind.PARTITION:
+            hosts = tools.hosts
+            assert hosts is not None, "a scenario with a partition has hosts"
+            return Lasting(hosts.heal, detail=f"host {', '.join(hosts.cut(pids))}")
+        case Kind.ATTACK:
+            return _attack(fault, status, tools, driver_pid)
+        case Kind.DISK_FULL:
+            disk = _FullDisk([slot.slot for slot in slots])
+            return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", struck=disk.refused)
+        case Kind.DISK_FAILING:
+            return _limit_files(everybody)
+        case Kind.DISK_SLOW:
+            ambush = tools.ambush
+            assert ambush is not None, "a scenario with a slow disk arms the points"
+            ambush.slow(WRITING_POINTS, everybody, fault.latency_ms / 1000)
+            return Lasting(lambda: ambush.slow(WRITING_POINTS, (), 0.0))
+    if fault.kind in SERVICE:
+        return _fail_service(fault, tools.service)
+    return _trouble_network(fault, slots, tools)
+
+
+def _attack(fault: Fault, status: Status, tools: Tools, driver_pid: int) -> Lasting:
+    attack = Attack(fault, status, driver_pid, tools.channels, tools.loot, tools.folder)
+    counts = f"strikes with {', '.join(attack.weapons)}, of each"
+    return Lasting(attack.end, detail="of strikes", counts=counts, struck=attack.struck, told=attack.told)
+
+
+def _fail_service(fault: Fault, service: ServiceProcess) -> Lasting:
+    word = fault.kind.removeprefix("service_")
+    late = f" {fault.latency_ms}" if fault.kind is Kind.SERVICE_SLOW else ""
+    service.tell(f"{word}{late} {fault.victim}".rstrip())
+    return Lasting(lambda: service.tell(f"answer {fault.victim}".rstrip()))
+
+
+def _trouble_network(fault: Fault, slots: Collection[SlotState], tools: Tools) -> Lasting:
+    pids, numbers = [slot.pid for slot in slots], [slot.slot for slot in slots]
+    if fault.kind is Kind.CORRUPT:
+        relay = tools.relay
+        assert relay is not None, "a scenario with corruption has a relay"
+        before = relay.flipped
+        relay.corrupt(pids, numbers, fault.every_bytes)
+        return Lasting(relay.heal, counts="bits flipped", struck=lambda: relay.flipped - before)
+    assert fault.kind in NETWORK, fault.kind
+    toxiproxy = tools.toxiproxy
+    assert toxiproxy is not None, "a scenario with network faults has Toxiproxy"
+    proxies = toxiproxy.begin(fault, pids, numbers)
+    detail, counts = f"{proxies} connections", f"connections with {fault.kind}"
+    return Lasting(lambda: toxiproxy.end(fault, pids, numbers), detail=detail, counts=counts, struck=lambda: proxies)
+
+
+def _limit_files(pids: Collection[int]) -> Lasting:
+    """No file of these processes may grow from nothing: each write of one fails with EFBIG."""
+
+    def limit(is_none: bool) -> None:
+        for pid in pids:
+            try:
+                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if is_none else hard, hard))
+            except ProcessLookupError:  # it has died meanwhile
+                continue
+
+    limit(True)
+    return Lasting(lambda: limit(False))
+
+
+def _slots_of(status: Status, tasks: Collection[str], others: Collection[int]) -> list[SlotState]:
+    wanted = {task.slot for task in status.tasks if task.name in tasks} | set(others)
+    return [slot for slot in status.slots if slot.slot in wanted]
+
+
+def _signal(pids: Collection[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has died of something else meanwhile
+            continue
+
+
+def _kill_domains(status: Status, domains: Collection[str]) -> None:
+    """All that dies together; on Spark the executor, whose workers die with it."""
+    pids: set[int] = set()
+    for slot in status.slots:
+        if slot.domain in domains:
+            pids.add(_executor_of(slot.pid) or slot.pid)
+    _signal(sorted(pids), signal.SIGKILL)
+
+
+def _executor_of(pid: int) -> int:
+    """The executor among the ancestors of a slot's process; 0: none."""
+    try:
+        for ancestor in psutil.Process(pid).parents():
+            if any(EXECUTOR_CLASS in word for word in ancestor.cmdline()):
+                return int(ancestor.pid)
+    except psutil.Error:  # it has died meanwhile
+        pass
+    return 0
+
+
+class _FullDisk:
+    """Every file that a slot would spill to leads to a device that is full: writing fails with ENOSPC."""
+
+    def __init__(self, slots: Collection[int]) -> None:
+        folders = [default_root() / f"{slot:016x}" for slot in slots]
+        self._links: dict[Path, set[str]] = {folder / "spill": set() for folder in folders if folder.is_dir()}
+        self._refused = 0
+        self.fill()
+
+    def fill(self) -> None:
+        """Again and again: a slot removes what it could not write."""
+        for spill, links in self._links.items():
+            try:
+                spill.mkdir(mode=0o700, exist_ok=True)
+                self._fill(spill, links)
+            except OSError:  # the slot was quicker, or is gone
+                continue
+
+    def _fill(self, spill: Path, links: set[str]) -> None:
+        there = {path.name: path.is_symlink() for path in spill.iterdir()}
+        self._refused += len(links - there.keys())
+        links.intersection_update(there)
+        written = [int(name.partition(".")[0]) for name, is_link in there.items() if not is_link]
+        first = max(written, default=-1) + 1
+        for number in range(first, first + SEGMENTS_AHEAD):
+            name = f"{number:08d}.segment"
+            if name not in there:
+                (spill / name).symlink_to(FULL_DEVICE)
+                links.add(name)
+
+    def refused(self) -> int:
+        """Segments that could not be written."""
+        return self._refused
+
+    def free(self) -> None:
+        """There is room again."""
+        self.fill()
+        for spill in self._links:
+            for link in spill.glob("*.segment"):
+                if link.is_symlink():
+                    link.unlink(missing_ok=True)

@@ -1,0 +1,393 @@
+"""Runs a scenario on real processes: starts the job, waits for the moments, strikes, and lets the oracle judge."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import psutil
+
+from clonos.core.model.errors import JobError
+from clonos.io.local.local_folder import default_root, sweep
+from clonos.io.system.wall_clock import wall_ns
+from clonos.status import RecoveryState, Status
+from clonos_chaos.real.clock_shim import FalseClock
+from clonos_chaos.real.driver_process import Driven, child_environment, status_of
+from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.network_namespaces import Hosts
+from clonos_chaos.real.relay import Relay
+from clonos_chaos.real.runner_course import Course
+from clonos_chaos.real.runner_driver import Spec
+from clonos_chaos.real.runner_faults import Lasting, Tools, strike
+from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_gone
+from clonos_chaos.real.toxics import Toxiproxy
+from clonos_chaos.real.toxiproxy_server import find_server
+from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned, is_live
+from clonos_chaos.scenario.run_record import Check, Record, Strike, judge
+from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, Fault, Kind, Pattern, Scenario
+from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
+from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
+from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
+from clonos_chaos.scenario.scenario_orders import judge_orders
+from clonos_chaos.scenario.scenario_service import LOOPBACK, ServiceProcess
+from clonos_chaos.scenario.victims import Shape, choose, tasks_of
+
+LOOK_EVERY_S: Final = 0.02
+AGAIN_WITHIN_S: Final = 5.0
+"""A struck task may move on once more: the slot that took it over may have been struck as well."""
+
+GONE_WITHIN_S: Final = 8.0
+DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
+    "checkpoint_every": "300ms",
+    "standbys": 1,
+    "spare_slots": 2,
+    "lease": "5s",
+    "heartbeat": "250ms",  # a machine that is busy with something else shall not look like a fault
+    "step_records_max": 16,
+    "step_records_first": 4,
+}
+
+
+@dataclass(slots=True)
+class Ongoing:
+    """A fault that lasts: longer than it was told to, where it strikes things and none has come by yet."""
+
+    fault: Fault
+    strike: Strike
+    lasting: Lasting
+    ends_s: float
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether it has to end."""
+        return now_s >= self.ends_s + (0.0 if self.lasting.struck() or not self.lasting.counts else PATIENCE_S)
+
+
+@dataclass
+class ProcessRun:
+    """One run. ``run`` is the whole of it."""
+
+    scenario: Scenario
+    seed: int
+    folder: Path
+    slots: str = "process"
+    record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = Record(self.scenario, self.seed, "spark" if self.slots == "spark" else "processes")
+        self._luck = Random(self.seed)
+        self._memory = MemoryWatch()
+        self._planned = [Planned.of(fault) for fault in self.scenario.faults]
+        self._ongoing: list[Ongoing] = []
+        self._shape: Shape | None = None
+        self._status: Status | None = None
+        self._standbys: dict[str, list[int]] = {}
+        self._kept: set[str] = set()
+        self._live_since_s = 0.0
+        self._slots_usual = 0  # when all tasks were live for the first time
+        self._processes: dict[int, psutil.Process | None] = {}  # of each slot; a later one may have its pid
+        self._known: dict[str, tuple[int, int]] = {}
+        self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
+        self._struck: dict[str, float] = {}  # until when tasks may get a new life
+        self._recoveries: dict[tuple[str, int], RecoveryState] = {}
+        self._is_over = self._is_stopping = False
+        self._course = self._make_course() if self.scenario.job in SHIPPED else None
+        self._oracle = find_oracle(self.scenario.oracle)
+
+    def _make_course(self) -> Course:
+        records, per_second = pace_of(self.scenario.job_options)
+        return Course(Gate(self.folder), records, per_second, self.scenario.limits.kept_bytes)
+
+    # ------------------------------------------------------------------ the whole
+
+    def run(self) -> Record:
+        """Runs and judges."""
+        with ExitStack() as stack:
+            self._tools = self._open_tools(stack)
+            self._moments = Moments(self._tools.ambush)
+            self._spec = self._make_spec()
+            self._driven = self._start_driver(self._spec)
+            stack.callback(lambda: self._driven.close())
+            self.record.began_ns = wall_ns()
+            self._watch()
+            self._end_lasting(lambda _: True)
+        self.record.ended_ns = wall_ns()
+        self.record.recoveries = list(self._recoveries.values())
+        self.record.unstruck = sum(planned.left > 0 for planned in self._planned)
+        self._see_processes_end()
+        self.record.checks += self._memory.checks(self.scenario.limits)
+        self._ask_oracle()
+        judge(self.record)
+        return self.record
+
+    def _open_tools(self, stack: ExitStack) -> Tools:
+        scenario = self.scenario
+        toxiproxy_server = find_server() if scenario.needs_toxiproxy else None
+        hosts = self._divide(stack) if scenario.needs_hosts else None
+        address = hosts.address if hosts is not None else LOOPBACK
+        tools = Tools(
+            self.folder,
+            ServiceProcess(self.folder / "calls.jsonl", child_environment(), address),
+            hosts=hosts,
+            ambush=Ambush() if scenario.needs_fault_points else None,
+            clock=FalseClock(self.folder) if scenario.needs_false_clock else None,
+            relay=Relay(Random(self.seed)) if scenario.needs_relay else None,
+        )
+        stack.callback(tools.close)
+        if toxiproxy_server is not None:
+            tools.toxiproxy = Toxiproxy(toxiproxy_server, self.folder / "toxiproxy.log")
+        return tools
+
+    def _divide(self, stack: ExitStack) -> Hosts:
+        if self.slots != "spark":
+            raise JobError(f"{self.scenario.name}: a partition is one of hosts on Spark. Run it with --spark.")
+        hosts = Hosts(self.folder, child_environment())
+        stack.callback(hosts.close)
+        return hosts
+
+    def _make_spec(self) -> Spec:
+        tools = self._tools
+        options = {**DEFAULT_OPTIONS, "store": str(self.folder / "store"), "slots": self.slots}
+        if self.slots == "process":
+            options["domains"] = 0
+        if tools.hosts is not None:
+            options["master"] = tools.hosts.master
+        if tools.ambush is not None:
+            options["fault_points"] = tools.ambush.address
+        return Spec(
+            job=self.scenario.job,
+            folder=str(self.folder),
+            url=tools.service.url,
+            options=options | dict(self.scenario.options),
+            job_options=dict(self.scenario.job_options),
+            toxiproxy_port=tools.toxiproxy.port if tools.toxiproxy is not None else 0,
+            relay_port=tools.relay.port if tools.relay is not None else 0,
+            loot=str(tools.loot) if self.scenario.needs_attackers else "",
+        )
+
+    def _start_driver(self, spec: Spec) -> Driven:
+        clock, hosts = self._tools.clock, self._tools.hosts
+        environment = clock.environment if clock is not None else {}
+        return Driven(spec, self.folder, environment | (hosts.driver_environment if hosts is not None else {}))
+
+    def _watch(self) -> None:
+        deadline_s = time.monotonic() + self.scenario.limits.seconds
+        while not self._is_over:
+            select.select([self._driven], [], [], LOOK_EVERY_S)
+            for line in self._driven.lines():
+                self._take(line)
+            if self._driven.is_at_end and not self._is_over:
+                self.record.failure = (
+                    f"the driver has ended without a word; the last it wrote was: {self._driven.last()}"
+                )
+                return
+            now_s = time.monotonic()
+            if now_s > deadline_s:
+                stage = f", at {self._course.stage.name.lower()}" if self._course is not None else ""
+                self.record.failure = f"it has not ended within {self.scenario.limits.seconds:g} s{stage}"
+                return
+            self._end_lasting(lambda ongoing, now_s=now_s: ongoing.is_over(now_s))  # type: ignore[misc]
+            for ongoing in self._ongoing:
+                ongoing.lasting.renew()
+            self._look_after(now_s)
+
+    def _look_after(self, now_s: float) -> None:
+        """Faults that are due, and the input."""
+        status = self._status
+        if status is None:
+            return
+        if self._live_since_s and self._shape is not None:
+            for planned in self._planned:
+                if planned.left and self._moments.is_due(planned, self._look(now_s, status, self._shape)):
+                    self._strike(planned, status, self._shape)
+        if self._status is None:  # the driver was killed just now
+            return
+        is_calm = is_live(status) and not any(self._killed.get(task.name) == task.incarnation for task in status.tasks)
+        waits = self._is_stopping or any(one.left and one.fault.at.seconds is None for one in self._planned)
+        if is_calm and 0 < self.scenario.limits.stop_after < now_s - self._live_since_s and not waits:
+            self._is_stopping = True
+            self._planned.clear()
+            self._driven.stop()
+        if self._course is not None:
+            self._course.look(now_s, status, is_calm, not (self._ongoing or any(one.left for one in self._planned)))
+
+    def _look(self, now_s: float, status: Status, shape: Shape) -> Look:
+        return Look(
+            now_s=now_s,
+            live_since_s=self._live_since_s,
+            status=status,
+            shape=shape,
+            standbys=int(self._spec.options["standbys"]),
+            kept=self._kept,
+            killed=self._killed,
+            is_disturbed=bool(self._ongoing),
+            records=self._records_read(status),
+            slots_usual=self._slots_usual,
+        )
+
+    # ------------------------------------------------------------------ what the driver says
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if "shape" in line:
+            shape = line["shape"]
+            edges = tuple((sender, receiver) for sender, receiver in shape["edges"])
+            self._shape = Shape(tuple(shape["tasks"]), edges, tuple(shape["sources"]))
+            self._tools.channels = [(sender, receiver) for sender, receiver in shape["channels"]]
+        elif "end" in line:
+            self._is_over = True
+            self.record.failure = line["end"]["failure"]
+            self.record.left_behind += line["end"]["left"]
+        else:
+            self.record.alarms += line["alarms"]
+            if line["generation"]:
+                self.record.generations.add(line["generation"])
+            self._see(status_of(line))
+            self._standbys = line["standbys"]
+            self._kept = set(line["kept"])
+
+    def _see(self, status: Status) -> None:
+        self._status = status
+        self.record.add_sample(status, wall_ns())
+        if self.scenario.needs_attackers:
+            self._memory.look([self._driven.pid, *(slot.pid for slot in status.slots if slot.pid)])
+        for slot in status.slots:
+            if slot.slot not in self._processes:
+                self._processes[slot.slot] = process_of(slot.pid)
+        if not self._live_since_s and is_live(status):
+            self._live_since_s = time.monotonic()
+            self._slots_usual = len(status.slots)
+        for recovery in status.recoveries:
+            self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
+        for task in status.tasks:
+            now = (task.pid, task.incarnation)
+            before = self._known.get(task.name)
+            if before is not None and now != before and task.pid:
+                if self._struck.get(task.name, 0.0) < time.monotonic():
+                    self.record.disturbed.append(f"{task.name} {before} -> {now}")
+                else:
+                    self._struck[task.name] = time.monotonic() + AGAIN_WITHIN_S
+            if task.pid:
+                self._known[task.name] = now
+
+    def _records_read(self, status: Status) -> int:
+        if self._course is not None:
+            return self._course.gate.records
+        sources = set(self._shape.sources) if self._shape is not None else set()
+        return sum(task.counters.get("records_in", 0) for task in status.tasks if task.name in sources)
+
+    # ------------------------------------------------------------------ striking
+
+    def _strike(self, planned: Planned, status: Status, shape: Shape) -> None:
+        if self._course is not None:
+            self._course.note_holdings(status)
+        fault = planned.fault
+        if fault.kind is Kind.KILL_DRIVER:
+            self._kill_driver(planned)
+            return
+        tasks = [] if fault.kind in TASKLESS else choose(fault, shape, self._luck, planned.victim)
+        by_name = {task.name: task for task in status.tasks}
+        if any(not by_name[name].pid for name in tasks):
+            return  # it waits for a slot: the next look
+        others = [slot for name in tasks[:1] for slot in self._standbys.get(name, ())]
+        others = others if fault.pattern in OF_HELPERS else []
+        if fault.pattern is Pattern.STANDBY and not others:
+            return  # it has none now: the next look
+        planned.left -= 1
+        planned.asked_s = 0.0 if planned.left else planned.asked_s
+        if tasks:
+            planned.victim = tasks[0]
+        if fault.pattern is Pattern.STANDBY:
+            homes = {task.name for task in status.tasks if task.slot in others}
+            tasks = sorted(homes - {planned.victim})  # those that have their home where the standby was
+        befallen = tasks_of(shape, fault.victim) if fault.kind is Kind.USER_ERROR else tasks
+        struck = _befallen(fault, status, befallen, others)
+        told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
+        self._struck |= dict.fromkeys(struck, inf)
+        if fault.kind in (Kind.KILL_WORKER, Kind.KILL_DOMAIN):
+            self._killed.update(told.incarnations)
+        told.detail = f"at {fault.at}" if fault.at.point else ""
+        if fault.kind is Kind.ATTACK:
+            self._memory.begin()
+        lasting = strike(fault, status, tasks, others, self._tools, self._driven.pid)
+        if lasting is not None:
+            told.detail = f"for {fault.lasts_ms} ms {lasting.detail} {told.detail}".rstrip()
+            self._ongoing.append(Ongoing(fault, told, lasting, time.monotonic() + fault.lasts_ms / 1000))
+        self.record.strikes.append(told)
+        self._let_go(planned)
+
+    def _let_go(self, planned: Planned) -> None:
+        """Who was caught goes on, if it still can."""
+        if planned.trap is not None:
+            planned.trap.release()
+            planned.trap = None
+
+    def _end_lasting(self, is_over: Callable[[Ongoing], bool]) -> None:
+        for ongoing in [one for one in self._ongoing if is_over(one)]:
+            self._ongoing.remove(ongoing)
+            ongoing.lasting.end()
+            ongoing.strike.until_ns = wall_ns()
+            ongoing.strike.detail = f"{ongoing.strike.detail} {ongoing.lasting.told()}".rstrip()
+            counts, struck = ongoing.lasting.counts, ongoing.lasting.struck()
+            if counts and not self.scenario.limits.stop_after:
+                self.record.checks.append(Check(counts, "at least 1", str(struck), struck > 0))
+
+    def _kill_driver(self, planned: Planned) -> None:
+        """Its slots end with it; another one resumes, in a new generation, with new lives for all."""
+        planned.left -= 1
+        told = Strike(planned.fault.kind, [], wall_ns(), detail="and resume")
+        self.record.strikes.append(told)
+        self._driven.kill()
+        self._let_go(planned)
+        self._driven.lines()
+        self._driven.close()
+        wait_until_gone(self._processes.values(), GONE_WITHIN_S)
+        self._known.clear()
+        self._struck.clear()
+        self._killed.clear()
+        self._live_since_s = 0.0
+        self._status = None
+        self._driven = self._start_driver(msgspec.structs.replace(self._spec, resume=True))
+
+    # ------------------------------------------------------------------ the end
+
+    def _see_processes_end(self) -> None:
+        for pid in wait_until_gone(self._processes.values(), GONE_WITHIN_S):
+            self.record.left_behind.append(f"process {pid}")
+        folders = [default_root() / f"{slot:016x}" for slot in sorted(self._processes)]
+        sweep(default_root())  # what a killed process leaves, the next one that starts takes away
+        self.record.left_behind += [f"folder {folder}" for folder in folders if folder.exists()]
+        if self._course is not None:
+            self.record.remainder = self._course.remainder
+
+    def _ask_oracle(self) -> None:
+        scenario, record = self.scenario, self.record
+        if record.failure:
+            return
+        if scenario.job in SHIPPED:
+            if scenario.job == "ordered":
+                record.findings = judge_orders(self.folder)
+                return
+            record.findings = judge_folder(self.folder, SOURCES)
+        elif self._oracle is not None:
+            try:
+                record.findings = Findings(**self._oracle(self.folder))
+            except Exception as error:  # noqa: BLE001  it is the user's: what else was found out shall not be lost
+                record.failure = f"the oracle {scenario.oracle} has raised {type(error).__name__}: {error}"
+        else:
+            record.notes.append('no oracle has looked at the output: name one with oracle = "module:function"')
+
+
+def _befallen(fault: Fault, status: Status, tasks: list[str], others: list[int]) -> list[str]:
+    """All tasks that may get a new life by it: who shares a process or a domain with those named."""
+    slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
+    domains = {slot.domain for slot in status.slots if slot.slot in slots}
+    if fault.kind in (Kind.KILL_DOMAIN, Kind.PARTITION):
+        return [task.name for task in status.tasks if task.domain in domains]
+    return [task.name for task in status.tasks if task.slot in slots]

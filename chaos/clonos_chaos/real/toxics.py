@@ -1,0 +1,141 @@
+"""Network faults through Toxiproxy: its real server, driven by toxiproxy-python.
+
+Each process of a job asks for a proxy for each address that it connects to. A proxy is named for who sends and to whom:
+``<pid>.<peer's slot>.<port>``. A fault is put on the proxies of its victims.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Final
+
+from clonos.core.model.errors import EnvironmentFault
+from clonos_chaos.real.log_tail import last_words
+from clonos_chaos.scenario.scenario import Fault, Kind
+
+START_TIMEOUT_S: Final = 10.0
+API_TIMEOUT_S: Final = 5.0
+TOXIC: Final = "fault"
+BYTES_PER_KB: Final = 1_000
+
+
+class ThroughToxiproxy:
+    """The address rewriter of slots and driver. Called in their I/O threads; a local call takes a millisecond."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._known: dict[tuple[int, str], str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.port,)  # what one process knows is no other's
+
+    def __call__(self, peer: int, address: str) -> str:
+        found = self._known.get((peer, address))
+        if found is None:
+            found = self._known[peer, address] = f"tcp://{self._create(peer, address.removeprefix('tcp://'))}"
+        return found
+
+    def _create(self, peer: int, upstream: str) -> str:
+        name = f"{os.getpid()}.{peer}.{upstream.rpartition(':')[2]}"
+        body = json.dumps({"name": name, "upstream": upstream, "listen": "127.0.0.1:0", "enabled": True})
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=API_TIMEOUT_S)
+        try:
+            connection.request("POST", "/proxies", body, {"Content-Type": "application/json"})
+            made = json.loads(connection.getresponse().read())
+        except OSError as error:
+            raise EnvironmentFault(f"Toxiproxy at port {self.port} cannot be reached: {error}.") from None
+        finally:
+            connection.close()
+        return str(made["listen"])
+
+
+class Toxiproxy:
+    """A running server. ``begin`` and ``end`` put faults on proxies and take them off again."""
+
+    def __init__(self, program: Path, log: Path) -> None:
+        from toxiproxy import Toxiproxy as Client
+
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])
+        with open(log, "ab") as output:
+            self._process = subprocess.Popen(
+                [str(program), "-host", "127.0.0.1", "-port", str(self.port)],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._client: Any = Client()
+        self._client.update_api_consumer("127.0.0.1", self.port)
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not self._client.running():
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                self.close()
+                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; the last it wrote was: {last_words(log)}")
+            time.sleep(0.02)
+
+    def begin(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> int:
+        """Puts a fault on what these processes send and, unless half open, on what is sent to them.
+
+        Answers on how many proxies.
+        """
+        proxies = self._proxies(fault, pids, slots)
+        for proxy in proxies:
+            _BEGIN[fault.kind](proxy, fault)
+        return len(proxies)
+
+    def end(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> None:
+        """Takes it off again."""
+        for proxy in self._proxies(fault, pids, slots):
+            if fault.kind is Kind.CUT:
+                proxy.enable()
+                continue
+            for stream in ("upstream", "downstream"):
+                if proxy.get_toxic(f"{TOXIC}_{stream}"):
+                    proxy.destroy_toxic(f"{TOXIC}_{stream}")
+
+    def _proxies(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> list[Any]:
+        found = []
+        for name, proxy in sorted(self._client.proxies().items()):
+            sender, peer, _ = name.split(".")
+            is_towards = int(peer) in slots and fault.kind is not Kind.HALF_OPEN
+            if int(sender) in pids or is_towards:
+                found.append(proxy)
+        return found
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._process.kill()
+        self._process.wait()
+
+
+def _toxic(
+    type_: str, attributes: Callable[[Fault], dict[str, int]], is_both_ways: bool
+) -> Callable[[Any, Fault], None]:
+    """``upstream`` is what the sender sends; answers of TCP itself are not Toxiproxy's."""
+
+    def begin(proxy: Any, fault: Fault) -> None:
+        for stream in ("upstream", "downstream") if is_both_ways else ("upstream",):
+            proxy.add_toxic(name=f"{TOXIC}_{stream}", type=type_, stream=stream, attributes=attributes(fault))
+
+    return begin
+
+
+_BEGIN: Final[dict[Kind, Callable[[Any, Fault], None]]] = {
+    Kind.CUT: lambda proxy, _: proxy.disable(),
+    Kind.HALF_OPEN: _toxic("timeout", lambda _: {"timeout": 0}, False),
+    Kind.RESET: _toxic("reset_peer", lambda _: {"timeout": 0}, True),
+    Kind.DELAY: _toxic("latency", lambda fault: {"latency": fault.latency_ms, "jitter": fault.jitter_ms}, True),
+    Kind.THROTTLE: _toxic("bandwidth", lambda fault: {"rate": max(1, fault.bytes_per_second // BYTES_PER_KB)}, True),
+    Kind.SLICE: _toxic(
+        "slicer",
+        lambda fault: {"average_size": fault.piece_bytes, "size_variation": fault.piece_bytes // 2, "delay": 10},
+        True,
+    ),
+}

@@ -1,0 +1,163 @@
+"""When faults strike: a fault waits for its moment, then for calm, or lays a trap at a fault point while it is calm."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clonos.core.model.errors import JobError
+from clonos.io.process.fault_points import Reached
+from clonos.status import Status
+from clonos_chaos.real.fault_point_server import Ambush, Trap
+from clonos_chaos.scenario.scenario import FAULT_POINTS, STATUS_POINTS, Fault, Kind, Moment, Pattern, is_fault_point
+from clonos_chaos.scenario.victims import Shape, tasks_of
+from clonos_chaos.sim.targeted_faults import POINTS, is_of_message
+
+PATIENCE_S: Final = 15.0
+"""A standby or keeper that is still not there after so long is not waited for."""
+
+OF_THE_DRIVER: Final = ("metadata begun", "metadata written", "committed")
+
+
+@dataclass(slots=True)
+class Planned:
+    """A fault that is still to come, or is being repeated. ``asked_s``: when its moment was first there."""
+
+    fault: Fault
+    left: int
+    victim: str = ""
+    asked_s: float = 0.0
+    trap: Trap | None = None
+
+    @staticmethod
+    def of(fault: Fault) -> Planned:
+        """One that has not begun. JobError: no real process has such a point."""
+        point = fault.at.point
+        is_here = point in STATUS_POINTS or point in FAULT_POINTS or is_of_message(point)
+        if point and not (is_here and not point.endswith(" sent")):
+            where = (
+                "can be reached in the simulated world only (--simulated)"
+                if is_here or point in POINTS
+                else "is unknown"
+            )
+            raise JobError(
+                f"the point {point!r} {where};"
+                f" real processes have: {', '.join((*STATUS_POINTS, *FAULT_POINTS))}, <message> delivered."
+            )
+        return Planned(fault, fault.count if fault.pattern is Pattern.IN_A_ROW else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The job at one instant. ``live_since_s`` 0: not all tasks have been live yet.
+
+    ``kept``: tasks that have keepers. ``killed``: incarnations whose death may not be known yet.
+    """
+
+    now_s: float
+    live_since_s: float
+    status: Status
+    shape: Shape
+    standbys: int
+    kept: Collection[str]
+    killed: Mapping[str, int]
+    is_disturbed: bool  # by a fault that lasts
+    records: int
+    slots_usual: int = 0
+
+    def is_calm_for(self, fault: Fault) -> bool:
+        """Whether what a fault waits for is there."""
+        has_slots = not fault.settled or len(self.status.slots) >= self.slots_usual
+        return has_slots and (self.is_calm or not fault.calm)
+
+    @property
+    def is_calm(self) -> bool:
+        """Every task is live and its standbys and keepers could take over; no fault goes on."""
+        return is_whole(self.status, self.standbys, self.kept) and not self.is_disturbed
+
+    @property
+    def has_unnoticed(self) -> bool:
+        """The coordinator has not noticed the last death yet."""
+        return any(self.killed.get(task.name) == task.incarnation for task in self.status.tasks)
+
+
+def is_live(status: Status) -> bool:
+    """All tasks run, and whoever had to recover has caught up."""
+    latest = {one.task: one for one in status.recoveries}
+    phases = {task.phase for task in status.tasks}
+    return bool(phases) and phases <= {"live", "final"} and all(one.is_over for one in latest.values())
+
+
+def is_whole(status: Status, standbys: int, kept: Collection[str]) -> bool:
+    """Live, and every task's standbys and keepers could take over."""
+    has_standbys = not standbys or all(task.standbys for task in status.tasks)
+    return is_live(status) and has_standbys and all(task.keepers for task in status.tasks if task.name in kept)
+
+
+class Moments:
+    """Says of each fault whether it is due. ``ambush``: None when no process waits anywhere."""
+
+    def __init__(self, ambush: Ambush | None) -> None:
+        self._ambush = ambush
+        self._look: Look | None = None
+
+    def is_due(self, planned: Planned, look: Look) -> bool:
+        """Whether it strikes now."""
+        self._look = look
+        fault = planned.fault
+        if is_fault_point(fault.at.point):
+            return self._is_caught(planned, look)
+        if not planned.asked_s:
+            if not _is_moment(fault.at, look):
+                return False
+            planned.asked_s = look.now_s
+        if look.has_unnoticed:
+            return False
+        if fault.at.point == "recovering" or fault.kind is Kind.KILL_DRIVER or look.is_calm_for(fault):
+            return True
+        return look.now_s - planned.asked_s > PATIENCE_S and is_live(look.status)
+
+    def _is_caught(self, planned: Planned, look: Look) -> bool:
+        if planned.trap is not None:
+            return planned.trap.caught is not None
+        planned.asked_s = planned.asked_s or look.now_s
+        is_patient = look.now_s - planned.asked_s < PATIENCE_S or not is_live(look.status)
+        fault = planned.fault
+        if (fault.calm or fault.settled) and is_patient and (look.has_unnoticed or not look.is_calm_for(fault)):
+            return False
+        planned.trap = self._lay(planned, look.shape)
+        return False
+
+    def _lay(self, planned: Planned, shape: Shape) -> Trap:
+        at = planned.fault.at
+        step = at.task or planned.fault.victim
+        names = set(tasks_of(shape, step))
+
+        def where(reached: Reached) -> bool:
+            found = self._task_of(reached, names)
+            if found and not at.task and not planned.victim:
+                planned.victim = found
+            return bool(found) or at.point in OF_THE_DRIVER
+
+        assert self._ambush is not None, "a scenario with fault points has an ambush"
+        return self._ambush.lay(at.point, nth=at.nth, where=where)
+
+    def _task_of(self, reached: Reached, names: Collection[str]) -> str:
+        """The one of these tasks that has reached a point; a point of a whole slot counts for its task."""
+        if reached.task or self._look is None:
+            return reached.task if reached.task in names else ""
+        there = [task.name for task in self._look.status.tasks if task.pid == reached.pid and task.name in names]
+        return there[0] if there else ""
+
+
+def _is_moment(at: Moment, look: Look) -> bool:
+    status = look.status
+    if at.seconds is not None:
+        return look.now_s - look.live_since_s >= at.seconds
+    if at.records is not None:
+        return look.records >= at.records
+    if at.point == "checkpoint":
+        return status.checkpoint >= at.nth
+    begun = [one for one in status.recoveries if "view" in one.reached]
+    return len(begun) >= at.nth and not begun[at.nth - 1].is_over

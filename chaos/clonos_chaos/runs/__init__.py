@@ -1,0 +1,1 @@
+"""Runs of scenarios, soaks and suites, and their reports."""

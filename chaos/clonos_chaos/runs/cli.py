@@ -1,0 +1,192 @@
+"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of worlds, ``all``. Answers: exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from clonos_chaos.runs.runner import Where, Wishes, run_scenarios
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
+
+SEEDS_USUAL = 1_000
+STRIKES_TOLD_MAX = 12
+GOOD = 0
+BAD = 1
+
+
+def _above(least: float, number: Callable[[str], float] = int) -> Callable[[str], float]:
+    """A number of the command line, not below ``least``; a time (``float``) is above it: nothing run is not good."""
+
+    def read(text: str) -> float:
+        found = number(text)
+        if number is float and not least < found < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not above {least:g}")
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{text} is below {least:g}")
+        return found
+
+    read.__name__ = "number"  # what argparse calls it
+    return read
+
+
+AT_LEAST_ONE = _above(1)
+ABOVE_NONE = _above(0, float)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """``clonos chaos run SCENARIO``: 0 when every run came to what its scenario expects, else 1."""
+    parser = argparse.ArgumentParser(prog="clonos chaos run", description=f"Scenarios are in {SHIPPED_FOLDER}.")
+    parser.add_argument("scenario", metavar="SCENARIO", help="a file, or the name of a shipped one")
+    world = parser.add_mutually_exclusive_group()
+    for where, told in (
+        (Where.PROCESSES, "on real processes, no JVM (default)"),
+        (Where.SPARK, "on Spark executors"),
+        (Where.SIMULATED, "in the simulated world"),
+    ):
+        world.add_argument(f"--{where}", dest="where", action="store_const", const=where, help=told)
+    parser.add_argument("--seed", type=int, default=1, help="chooses the victims (default: 1)")
+    parser.add_argument("--repeat", type=AT_LEAST_ONE, default=1, metavar="K", help="so often, each with the next seed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was found to this file")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with pictures to this file")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw a picture of the last run into this file")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave outputs and logs in this folder")
+    parsed = parser.parse_args(arguments)
+    scenarios = read_scenarios(find_scenario(parsed.scenario))
+    where = parsed.where or Where.PROCESSES
+    if where is Where.SIMULATED and parsed.keep is not None:
+        parser.error("--keep is of real processes: a simulated world leaves no files, its seed gives it again")
+    wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
+    verdicts: list[bool] = []
+
+    def tell(record: Record) -> None:
+        verdicts.append(record.is_good)
+        _tell(record)
+
+    is_good = run_scenarios(scenarios, wishes, tell)
+    if len(verdicts) > 1:
+        print(f"{sum(verdicts)} of {len(verdicts)} runs came to what they should")
+    return GOOD if is_good else BAD
+
+
+def everything(arguments: Sequence[str]) -> int:
+    """``clonos chaos all``: 0 when no run was bad."""
+    from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, Wanted, run_everything
+
+    parser = argparse.ArgumentParser(prog="clonos chaos all")
+    parser.add_argument("--worlds", type=_above(0), default=100_000, metavar="N", help="simulated (default: 100000)")
+    parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=1, metavar="SEED")
+    parser.add_argument(
+        "--processes", type=AT_LEAST_ONE, default=2, metavar="N", help="of simulated worlds (default: 2)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="chooses the victims of scenarios (default: 1)")
+    parser.add_argument("--only", nargs="+", default=(), metavar="SCENARIO", help="these; the word none: worlds only")
+    parser.add_argument("--without", nargs="+", default=(), metavar="SCENARIO")
+    parser.add_argument("--in", nargs="+", dest="where", choices=[*Where], default=[*Where], help="default: in all")
+    parser.add_argument("--report", type=Path, default=Path("build/chaos"), metavar="FOLDER", help="(build/chaos)")
+    parser.add_argument("--resume", action="store_true", help="go on where the run that left this report was stopped")
+    parsed = parser.parse_args(arguments)
+    for name in {*parsed.only, *parsed.without} - {"none"}:
+        find_scenario(name)
+    wanted = Wanted(
+        folder=parsed.report,
+        worlds=parsed.worlds,
+        first_seed=parsed.first,
+        processes=parsed.processes,
+        seed=parsed.seed,
+        files=tuple(parsed.only),
+        without=tuple(parsed.without),
+        in_worlds=tuple(map(Where, parsed.where)),
+        is_resumed=parsed.resume,
+    )
+    is_good = run_everything(wanted, partial(print, flush=True), _tell)
+    print((parsed.report / SUMMARY_FILE).read_text("utf-8"))
+    return GOOD if is_good else BAD
+
+
+def soak(arguments: Sequence[str]) -> int:
+    """``clonos chaos soak``: 0 when nothing was lost, twice or contradicted, and every task came back."""
+    from clonos_chaos.runs.soak import Soak, figures, scenario_of
+
+    parser = argparse.ArgumentParser(prog="clonos chaos soak")
+    parser.add_argument("--minutes", type=ABOVE_NONE, default=60.0, metavar="M")
+    parser.add_argument("--kill-every", type=ABOVE_NONE, default=20.0, metavar="S", help="seconds (default: 20)")
+    parser.add_argument("--job", default="described", help="module:job of your own (default: the shipped one)")
+    parser.add_argument("--oracle", default="", help="module:function that judges what your job has left")
+    parser.add_argument("--no-network-faults", action="store_true", help="kills only; Toxiproxy is not needed then")
+    parser.add_argument("--spark", action="store_true", help="on Spark executors")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--html", type=Path, metavar="FILE")
+    parser.add_argument("--png", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parsed = parser.parse_args(arguments)
+    wanted = Soak(parsed.job, parsed.minutes, parsed.kill_every, not parsed.no_network_faults, parsed.oracle)
+    where = Where.SPARK if parsed.spark else Where.PROCESSES
+    wishes = Wishes(where, parsed.seed, 1, parsed.json, parsed.html, parsed.png, parsed.keep)
+
+    def tell(record: Record) -> None:
+        record.notes += figures(record)
+        _tell(record)
+
+    return GOOD if run_scenarios([scenario_of(wanted)], wishes, tell) else BAD
+
+
+def seeds(arguments: Sequence[str]) -> int:
+    """``clonos chaos seeds``: 1 when some world failed."""
+    from clonos_chaos.swarm.environments import Swarm
+    from clonos_chaos.swarm.failing_seed import show_again
+    from clonos_chaos.swarm.seeds import run as run_seeds
+    from clonos_chaos.swarm.world import TOPOLOGIES
+
+    parser = argparse.ArgumentParser(prog="clonos chaos seeds")
+    parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=0, metavar="A")
+    parser.add_argument("--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="included (A + 999)")
+    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="from A on until the time is over")
+    parser.add_argument("--topology", choices=TOPOLOGIES, default="", help="default: each in turn")
+    parser.add_argument("--mix", action="store_true", help="each world draws its own cluster and mix of faults")
+    parser.add_argument("--processes", type=AT_LEAST_ONE, default=2, metavar="N")
+    parser.add_argument("--only-faults", metavar="N,N", help="of one seed: its other faults are left out ('none': all)")
+    parser.add_argument("--records", type=AT_LEAST_ONE, metavar="N", help="of one seed: at most so many")
+    parsed = parser.parse_args(arguments)
+    swarm = Swarm(parsed.topology, parsed.mix)
+    if parsed.only_faults is not None or parsed.records is not None:
+        if parsed.last not in (None, parsed.first):
+            parser.error("--only-faults and --records are of one seed: give --from and --to the same")
+        return show_again(parsed.first, swarm, _numbers(parser, parsed.only_faults), parsed.records)
+    usual = parsed.first + SEEDS_USUAL - 1 if parsed.minutes is None else sys.maxsize - 1
+    last = usual if parsed.last is None else parsed.last
+    if last < parsed.first:
+        parser.error(f"--to {last} is before --from {parsed.first}: there is no seed between them")
+    return run_seeds(range(parsed.first, last + 1), swarm, parsed.processes, parsed.minutes)
+
+
+def _numbers(parser: argparse.ArgumentParser, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return () if text == "none" else tuple(int(number) for number in text.split(","))
+    except ValueError:
+        parser.error(f"--only-faults takes numbers such as 3,7 or none, not {text!r}")
+
+
+def _tell(record: Record) -> None:
+    seconds = (record.ended_ns - record.began_ns) / 1e9
+    word = "good" if record.is_good else "BAD"
+    print(f"{word}: {record.scenario.name}, seed {record.seed}, {record.world}, {seconds:.1f} s")
+    if len(record.strikes) > STRIKES_TOLD_MAX:
+        print(f"  {len(record.strikes)} faults, the last of them:")
+    for strike in record.strikes[-STRIKES_TOLD_MAX:]:
+        at_s = (strike.at_ns - record.began_ns) / 1e9
+        print(f"  {at_s:6.2f} s  {strike.kind} {', '.join(strike.tasks)} {strike.detail}".rstrip())
+    for check in record.checks:
+        print(f"  {'ok ' if check.is_good else 'BAD'} {check.name}: {check.found} (wanted: {check.wanted})")
+    if record.findings is not None:
+        for what, examples in record.findings.examples.items():
+            print(f"  {what}, for example: {'; '.join(examples)}")
+    for note in record.notes:
+        print(f"  {note}")
+    sys.stdout.flush()

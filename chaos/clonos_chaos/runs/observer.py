@@ -1,0 +1,108 @@
+"""Watches a simulated world from outside, as the runner watches real processes: samples, recoveries, healthy tasks.
+
+It looks between the world's events and is none itself, so that a world is the same with and without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from clonos.job.status_view import draw
+from clonos.status import RecoveryState, Status
+from clonos_chaos.checks.verdict import contradictions
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario_oracle import Findings
+from clonos_chaos.sim.external_systems import Asked
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+    from clonos_chaos.swarm.world import World
+
+LOOK_EVERY_NS: Final = 2 * MILLISECOND_NS
+INSTANT, ANSWER = 3, 5
+"""Of an entry of a row's story."""
+
+
+class Spectator:
+    """Fills the record of a run in ``world``."""
+
+    def __init__(self, world: World, record: Record) -> None:
+        self.world, self.record = world, record
+        self._recoveries: dict[tuple[str, int], RecoveryState] = {}
+        self._known: dict[str, int] = {}  # incarnations
+        self._struck: set[str] = set()  # tasks that may get another life
+        self._next_ns = 0
+        self._step = world.clock.step
+        world.clock.step = self._step_and_look  # type: ignore[method-assign]
+
+    def _step_and_look(self) -> None:
+        self._step()
+        if self.world.clock.now_ns >= self._next_ns and self.world.ending is None:
+            self._next_ns = self.world.clock.now_ns + LOOK_EVERY_NS
+            self._look()
+
+    def _look(self) -> None:
+        coordinator = self.world.coordinator
+        if coordinator.is_dead or coordinator.machine.view is None:
+            return
+        status = draw("", False, (), coordinator.machine)
+        self.record.add_sample(status, self.world.clock.now_ns, LOOK_EVERY_NS)
+        self.record.generations.add(coordinator.machine.generation)
+        self._take(status)
+
+    def _take(self, status: Status) -> None:
+        for recovery in status.recoveries:
+            self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
+        for task in status.tasks:
+            before = self._known.get(task.name, task.incarnation)
+            if before != task.incarnation and task.name not in self._struck:
+                self.record.disturbed.append(f"{task.name} {before} -> {task.incarnation}")
+            self._known[task.name] = task.incarnation
+
+    def strikes(self, slots: list[SimSlot]) -> dict[str, int]:
+        """The tasks that live there, with their incarnations: they may get another life."""
+        placements = self.world.oracle.view.placements
+        struck = {slot.id for slot in slots}
+        found: dict[str, int] = {
+            self.world.plan.task_name(p.task): p.incarnation for p in placements if p.slot in struck
+        }
+        self._struck |= found.keys()
+        return found
+
+    def sum_up(self) -> None:
+        """What is known only at the end: the last recoveries, and of a job that has ended well what left it."""
+        coordinator = self.world.coordinator.machine
+        if coordinator.view is not None:
+            self._take(draw("", False, (), coordinator))
+        self.record.recoveries = list(self._recoveries.values())
+        if not self.record.failure:
+            self.record.findings = findings_of(self.world)
+
+
+def findings_of(world: World) -> Findings:
+    """The table of the oracle: counted once more, from committed rows and the service's own log.
+
+    A row's story says when it was read and when the sink saw it. What tasks see out of order they raise themselves.
+    """
+    rows = [row for committed in world.committed.values() for row in committed]
+    counted = Counter(row[0] for row in rows)
+    expected, copies = world.job.expected(), world.job.copies
+    visible = {entry[ANSWER] for _, story, *_ in rows for entry in story}
+    asked: dict[Any, list[Asked]] = {}
+    for call in world.job.service.answers:
+        asked.setdefault((call.question, call.generation), []).append(call)
+    again = [calls for calls in asked.values() if len(calls) > 1]
+    epoch_ns = world.clock.epoch_ns
+    return Findings(
+        records=len(expected),
+        lost=sum(max(0, copies - counted[offset]) for offset in expected),
+        duplicated=sum(max(0, count - copies) for count in counted.values()),
+        contradicted=len(contradictions(rows)),
+        calls=len(world.job.service.answers),
+        calls_repeated=sum(len(calls) - 1 for calls in again),
+        calls_needless=sum(not visible.isdisjoint({call.answer for call in calls[:-1]}) for calls in again),
+        keys_changed=sum(len({call.key for call in calls}) > 1 for calls in again),
+        rows=sorted((story[-1][INSTANT] - epoch_ns, story[0][INSTANT] - epoch_ns) for _, story, *_ in rows),
+    )

@@ -1,0 +1,117 @@
+"""Runs scenarios one after another, in the world that is asked for; tells how each went and writes reports."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos_chaos.real.runner_processes import ProcessRun
+from clonos_chaos.runs.runner_simulated import refusal, run_simulated
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario import Scenario
+
+
+class Where(StrEnum):
+    """In which world."""
+
+    PROCESSES = "processes"
+    SPARK = "spark"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asked for.
+
+    ``png_file``: a picture of the last run. ``keep``: leave input, output and logs of each run in a folder below it.
+    """
+
+    where: Where = Where.PROCESSES
+    seed: int = 1
+    repeat: int = 1
+    json_file: Path | None = None
+    html_file: Path | None = None
+    png_file: Path | None = None
+    keep: Path | None = None
+
+
+def run_scenarios(scenarios: Sequence[Scenario], wishes: Wishes, tell: Callable[[Record], None]) -> bool:
+    """Each as often as wished, each time with the next seed; answers whether all were good.
+
+    A long matrix may be stopped: the runs before that are in all reports.
+    """
+    if wishes.where is Where.SIMULATED:
+        for reason in filter(None, map(refusal, scenarios)):
+            raise JobError(reason)
+    for file in (wishes.json_file, wishes.html_file, wishes.png_file):
+        if file is not None:
+            make_writable(file)
+    records: list[Record] = []
+    try:
+        for scenario in scenarios:
+            for number in range(wishes.repeat):
+                record = run_once(scenario, wishes.where, wishes.seed + number, wishes.keep)
+                records.append(record)
+                tell(record)
+                if wishes.json_file is not None:
+                    lines = ",\n".join(json.dumps(one.data()) for one in records)
+                    wishes.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
+    finally:
+        if records:
+            _write_pictures(wishes, records)
+    return all(record.is_good for record in records)
+
+
+def _write_pictures(wishes: Wishes, records: Sequence[Record]) -> None:
+    if wishes.html_file is not None:
+        from clonos_chaos.runs.report import write_report
+
+        write_report(wishes.html_file, records)
+    if wishes.png_file is not None:
+        from clonos_chaos.runs.report_plot import write_png
+
+        write_png(wishes.png_file, records[-1])
+
+
+def make_writable(file: Path) -> None:
+    """Makes the folder of a file that is to be written at the end: better refused now than when an hour has gone."""
+    is_new = not file.exists()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if is_new:
+            file.unlink()
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{file} cannot be written: {error.strerror} ({error.filename}). Nothing was run."
+        ) from None
+
+
+def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = None) -> Record:
+    """One run."""
+    if where is Where.SIMULATED:
+        return run_simulated(scenario, seed)
+    with _folder(keep, f"{scenario.name}-{seed}") as folder:
+        return ProcessRun(scenario, seed, folder, "spark" if where is Where.SPARK else "process").run()
+
+
+@contextmanager
+def _folder(keep: Path | None, name: str) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="clonos-chaos-") as name_of_it:
+            yield Path(name_of_it)
+        return
+    folder = (keep / "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be made: {error.strerror}. Nothing was run.") from None
+    if any(folder.iterdir()):
+        raise JobError(f"the folder {folder} is not empty: name a new one with --keep.")
+    yield folder

@@ -1,0 +1,250 @@
+"""Runs a scenario in the simulated world, as far as its faults exist there.
+
+The shipped job has a twin there: the same steps, a tenth of the records. A moment in seconds becomes the share of the
+input that the real job has read by then; what lasts, lasts as long in virtual time. The world's own oracle judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from clonos.core.model.errors import JobError
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Partitioning
+from clonos_chaos.jobs.fuzz_chain import Work
+from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.runs.observer import Spectator
+from clonos_chaos.runs.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
+from clonos_chaos.scenario.run_record import Check, Record, Strike, judge
+from clonos_chaos.scenario.scenario import (
+    OF_HELPERS,
+    STATUS_POINTS,
+    TASKLESS,
+    Fault,
+    Kind,
+    Outcome,
+    Pattern,
+    Scenario,
+    is_fault_point,
+)
+from clonos_chaos.scenario.scenario_job import pace_of
+from clonos_chaos.scenario.victims import Shape, choose, tasks_of
+from clonos_chaos.sim.sim_slot import SimSlot
+from clonos_chaos.sim.targeted_faults import POINTS, Aim, Reached, is_of_message
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import World, WorldFailed
+
+TWIN_OF: Final = "described"
+ASKING: Final = Work(calls=True, draws=True, reads_clock=True, ports=(0, 1))
+WINDOWS: Final = Work(draws=True, windows_ns=20 * MILLISECOND_NS, ports=(0,))
+TELLING: Final = Work(reads_clock=True, ports=(0,), is_sink=True)
+DOWN_MS: Final = 50
+"""How long a job is without a coordinator when the driver dies."""
+
+TWINS: Final = {"tell": "sink", "files": "sink", "table": "sink"}
+"""Steps of the shipped job that bear another name here."""
+
+POINTS_HERE: Final = {
+    "checkpoint": "complete",
+    "recovering": "start",
+    "snapshot begun": "aligned",
+}
+"""Points of real processes by what they are called here; all others have one name."""
+
+Do = Callable[[World, list[SimSlot], Fault], None]
+
+
+def _each(act: Callable[[World, SimSlot, Fault], None]) -> Do:
+    def do(world: World, slots: list[SimSlot], fault: Fault) -> None:
+        for slot in slots:
+            act(world, slot, fault)
+
+    return do
+
+
+def _towards_all(act: Callable[[World, SimSlot, SimSlot, Fault], None]) -> Do:
+    """For the connections of each slot with all others."""
+
+    def do(world: World, slots: list[SimSlot], fault: Fault) -> None:
+        for slot in slots:
+            for other in world.living():
+                if other is not slot:
+                    act(world, slot, other, fault)
+
+    return do
+
+
+def _kill_all(world: World, _slots: list[SimSlot], _fault: Fault) -> None:
+    world.faults.kill_together(world.living())
+    world.restart_coordinator(DOWN_MS)
+
+
+def _slow_down(world: World, _slots: list[SimSlot], fault: Fault) -> None:
+    """All connections: the simulated network has one delay."""
+    usual_ns = world.network.delay_ns_max
+
+    def speed_up() -> None:
+        world.network.delay_ns_max = usual_ns
+
+    world.network.delay_ns_max = (fault.latency_ms + fault.jitter_ms) * MILLISECOND_NS
+    world.clock.after(fault.lasts_ms * MILLISECOND_NS, speed_up)
+
+
+DOINGS: Final[dict[Kind, Do]] = {
+    Kind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
+    Kind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
+    Kind.KILL_DRIVER: _kill_all,
+    Kind.PAUSE: _each(lambda world, slot, fault: world.faults.pause(slot, fault.lasts_ms)),
+    Kind.CUT: _towards_all(lambda world, slot, other, fault: world.faults.cut(slot, other, fault.lasts_ms)),
+    Kind.HALF_OPEN: _towards_all(lambda world, slot, other, fault: world.faults.half_open(slot, other, fault.lasts_ms)),
+    Kind.RESET: _towards_all(lambda world, slot, other, _: world.faults.cut(slot, other, 0)),
+    Kind.DELAY: _slow_down,
+}
+
+
+def run_simulated(scenario: Scenario, seed: int) -> Record:
+    """One world. Faults that it does not know are refused before anything runs."""
+    reason = refusal(scenario)
+    if reason:
+        raise JobError(reason)
+    return _Simulated(scenario, seed).run()
+
+
+def refusal(scenario: Scenario) -> str:
+    """Why a scenario cannot be run here; empty where it can."""
+    unknown = sorted({fault.kind for fault in scenario.faults} - DOINGS.keys())
+    if unknown:
+        return (
+            f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(DOINGS)})."
+            " Run it with --processes."
+        )
+    if scenario.job != TWIN_OF:
+        return f"{scenario.name}: only the shipped job {TWIN_OF} has a simulated twin."
+    try:
+        _Simulated(scenario, 0)
+    except JobError as error:
+        return str(error)
+    return ""
+
+
+class _Simulated:
+    """One scenario in one world."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.luck = Random(f"victims of {seed}")
+        self.record = Record(scenario, seed, "simulated")
+        self.total, self.per_second = pace_of(scenario.job_options)
+        self.aims = [self._aim(fault) for fault in scenario.faults]
+        options_of(scenario)
+        self.record.notes += filter(None, [passed_over(scenario)])
+
+    def _open(self) -> None:
+        options, settings = options_of(self.scenario)
+        self.world = World(self.record.seed, "described", options, settings, self._job, self.aims)
+        plan = self.world.plan
+        edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver >= 0]
+        named = tuple((plan.task_name(sender), plan.task_name(receiver)) for sender, receiver in edges)
+        self.shape = Shape(tuple(plan.task_name(task) for task in plan.tasks), named)
+
+    def _job(self, luck: Random) -> FuzzJob:
+        depth = options_of(self.scenario)[0].sharing_depth
+        job = FuzzJob("described", luck, max(10, self.total // SHARE), depth, _build)
+        job.plan = with_hot_standbys(self.scenario, job.plan)
+        return job
+
+    def _aim(self, fault: Fault) -> Aim:
+        """Where and when it strikes: a point by its name, records as calls that were answered."""
+        at = fault.at
+        times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
+
+        def strike(_world: World, reached: Reached) -> None:
+            self._strike(fault, reached)
+
+        if at.point:
+            point = POINTS_HERE.get(at.point, at.point)
+            if point not in POINTS and not is_of_message(point):
+                raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
+            if at.point in ("call", "called") and at.task + fault.victim not in ("", "ask"):
+                raise JobError(f"{self.scenario.name}: of the simulated twin, only the step ask calls the service.")
+            nth = max(1, at.nth // SHARE) if at.point in ("call", "called", "emission") else at.nth
+            step = "" if at.point in STATUS_POINTS else at.task or fault.victim
+            watched = tasks_of(Shape(TASKS, ()), TWINS.get(step, step))
+            nth += len(watched) if point == "start" else 0  # each task has begun once
+
+            def there(world: World, reached: Reached) -> bool:
+                return reached.task < 0 or world.plan.task_name(reached.task) in watched
+
+            return Aim(point, strike, there, nth=nth, times=times)
+        records = at.records if at.records is not None else int((at.seconds or 0.0) * self.per_second)
+        wanted = min(records, self.total - SHARE) // SHARE
+
+        def where(world: World, _reached: Reached) -> bool:
+            return len(world.job.service.answers) >= wanted
+
+        return Aim("called", strike, where, times=times)
+
+    def _strike(self, fault: Fault, reached: Reached) -> None:
+        world = self.world
+        if world.ending is not None:
+            return
+        is_own = is_fault_point(fault.at.point) and not fault.at.task and not fault.at.point.endswith(" delivered")
+        first = world.plan.task_name(reached.task) if reached.task >= 0 and is_own else ""
+        asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
+        tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.luck, first)
+        slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
+        if fault.pattern in OF_HELPERS and tasks:
+            placement = world.oracle.view.placements[self._task(tasks[0])]
+            helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
+            own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
+            slots = own | {slot.id: slot for slot in helpers if not slot.is_dead}
+        domains = {slot.domain for slot in slots.values()} if fault.kind is Kind.KILL_DOMAIN else set()
+        is_of_all = fault.kind is Kind.KILL_DRIVER
+        struck = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
+        incarnations = self.spectator.strikes(struck)
+        self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
+        DOINGS[fault.kind](world, list(slots.values()), fault)
+
+    def _task(self, name: str) -> TaskId:
+        return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)
+
+    def run(self) -> Record:
+        """Runs the world to its end and judges."""
+        self._open()
+        self.spectator = Spectator(self.world, self.record)
+        record, wanted = self.record, self.scenario.expected.outcome
+        try:
+            outcome = self.world.run()
+        except WorldFailed as failure:
+            record.failure = str(failure)
+        else:
+            record.failure = ""
+            record.checkpoints = max(self.world.chain, default=0)
+            record.notes.append(f"{outcome.delivered} messages, {outcome.views} views, digest {outcome.digest}")
+        record.ended_ns = self.world.clock.now_ns
+        self.spectator.sum_up()
+        strikes = sum(fault.count if fault.pattern is Pattern.IN_A_ROW else 1 for fault in self.scenario.faults)
+        record.unstruck = max(0, strikes - len(record.strikes))
+        judge(record)
+        if wanted is not Outcome.FAILS and not record.failure:
+            told = "lost, duplicated, contradicted, out of order, replicas, calls, alarms"
+            record.checks.append(Check("the world's oracle", "no complaint", f"no complaint ({told})", True))
+        return record
+
+
+TASKS: Final = ("read/0", "ask/0", "ask/1", "window/0", "window/1", "sink/0")
+
+
+def _build(job: FuzzJob) -> None:
+    read = job.add("read", Work(reads_clock=True, ports=(0,)))
+    ask = job.add("ask", ASKING, 2)
+    window = job.add("window", WINDOWS, 2)
+    sink = job.add_sink(TELLING)
+    job.connect(read, ask)
+    job.connect(ask, window, Partitioning.HASH, 0)
+    job.connect(ask, sink, Partitioning.HASH, 1)
+    job.connect(window, sink)
+    job.copies = 2

@@ -1,0 +1,60 @@
+"""Which options of a scenario its simulated twin goes by. What it cannot go by is said, not passed over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Final
+
+from clonos.config import settle_alone
+from clonos.core.model.errors import JobError
+from clonos.core.model.options import Options, StandbyKind
+from clonos.core.model.plan import Plan
+from clonos_chaos.directed.vocabulary import OPTIONS, SETTINGS
+from clonos_chaos.scenario.scenario import Scenario
+from clonos_chaos.scenario.scenario_job import described
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import Settings
+
+SHARE: Final = 10
+"""The real job has so many times the records, and so many times the room for them."""
+
+STEP_NS_MAX: Final = 20 * MILLISECOND_NS
+"""Slow enough that the input lasts for some checkpoints."""
+
+LIKE_IT: Final = ("standbys", "keepers", "sharing_depth", "spill_policy", "step_records_max", "step_records_first")
+"""They mean here what they mean there."""
+
+IN_THE_PLAN: Final = ("standby",)
+SMALLER: Final = {"inflight_memory": "inflight_memory_bytes"}
+OF_THE_CLUSTER: Final = ("domains", "spare_slots")
+KNOWN: Final = (*LIKE_IT, *IN_THE_PLAN, *SMALLER, *OF_THE_CLUSTER)
+
+
+def options_of(scenario: Scenario) -> tuple[Options, Settings]:
+    """The options of the world, and its cluster. Options that no job has are refused as by the job itself."""
+    given = scenario.options
+    settled = settle_alone(given)
+    try:
+        signature(described).bind(Path(), "", **scenario.job_options)
+    except TypeError as error:
+        raise JobError(f"the job 'described' does not take these job_options: {error}.") from None
+    changed = {key: getattr(settled.core, key) for key in LIKE_IT if key in given}
+    changed |= {name: getattr(settled.core, name) // SHARE for key, name in SMALLER.items() if key in given}
+    options = replace(OPTIONS, lease_ms=1_500, checkpoint_every_ms=10, **changed)
+    cluster = {key: getattr(settled.run, key) for key in OF_THE_CLUSTER if given.get(key)}
+    return options, replace(SETTINGS, step_ns_max=STEP_NS_MAX, **cluster)
+
+
+def with_hot_standbys(scenario: Scenario, plan: Plan) -> Plan:
+    """The plan as ``standby = "hot"`` has it: each step that may be is followed."""
+    if settle_alone(scenario.options).core.standby is not StandbyKind.HOT:
+        return plan
+    return replace(plan, vertices=tuple(replace(vertex, is_hot=vertex.may_be_hot) for vertex in plan.vertices))
+
+
+def passed_over(scenario: Scenario) -> str:
+    """A remark about options that have no meaning in virtual time; empty where there are none."""
+    unknown = [key for key in scenario.options if key not in KNOWN]
+    return f"without meaning for the simulated twin: the options {', '.join(unknown)}" if unknown else ""

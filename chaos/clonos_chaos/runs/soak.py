@@ -1,0 +1,94 @@
+"""A soak: one job for a long time, a process killed every so many seconds, the network troubled in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from statistics import median, quantiles
+from typing import Any, Final
+
+from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.scenario import Fault, Kind, Limits, Moment, Scenario
+from clonos_chaos.scenario.scenario_job import SHIPPED
+
+PER_SECOND: Final = 30.0
+"""Records of the shipped job. Its oracle holds all of them in memory at the end."""
+
+START_S: Final = 5.0
+END_S: Final = 180.0
+"""A run may take so much longer than its faults."""
+
+TROUBLES: Final = (
+    {"kind": Kind.RESET, "lasts_ms": 200},
+    {"kind": Kind.DELAY, "lasts_ms": 3_000, "latency_ms": 80, "jitter_ms": 40},
+    {"kind": Kind.CUT, "lasts_ms": 1_000},
+    {"kind": Kind.SLICE, "lasts_ms": 2_000, "piece_bytes": 64},
+    {"kind": Kind.HALF_OPEN, "lasts_ms": 1_000},
+    {"kind": Kind.THROTTLE, "lasts_ms": 2_000, "bytes_per_second": 50_000},
+)
+"""One after the other, each half way between two kills."""
+
+RECOVERY_MS: Final = 60_000
+"""A kill may come while a connection is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """What the command line asks for. ``oracle``: of a job of the user's."""
+
+    job: str = "described"
+    minutes: float = 60.0
+    kill_every_s: float = 20.0
+    has_network_faults: bool = True
+    oracle: str = ""
+    per_second: float = PER_SECOND
+
+
+def scenario_of(soak: Soak) -> Scenario:
+    """The soak as a scenario. A job of the user's is stopped when the time is over."""
+    seconds = soak.minutes * 60
+    is_shipped = soak.job in SHIPPED
+    records = int(soak.per_second * (seconds + END_S))
+    options: dict[str, Any] = {"records": records, "per_second": soak.per_second} if is_shipped else {}
+    return Scenario(
+        name=f"soak of {soak.minutes:g} minutes",
+        job=soak.job,
+        about=f"A process is killed every {soak.kill_every_s:g} s"
+        + (", and the network is troubled in between." if soak.has_network_faults else "."),
+        oracle=soak.oracle,
+        options={"checkpoint_every": "2s", "step_records_max": 64},
+        job_options=options,
+        faults=tuple(_faults(soak, seconds)),
+        limits=Limits(seconds=seconds + END_S, recovery_ms=RECOVERY_MS, stop_after=0.0 if is_shipped else seconds),
+    )
+
+
+def _faults(soak: Soak, seconds: float) -> Iterator[Fault]:
+    troubles = cycle(TROUBLES)
+    at_s = START_S
+    while at_s < seconds:
+        yield Fault(Kind.KILL_WORKER, Moment(seconds=at_s))
+        if soak.has_network_faults:
+            yield Fault(at=Moment(seconds=at_s + soak.kill_every_s / 2), **next(troubles))  # type: ignore[arg-type]
+        at_s += soak.kill_every_s
+
+
+def figures(record: Record) -> list[str]:
+    """The run in a few lines."""
+    times_ms = sorted(time for time in record.recovery_ms().values() if time >= 0)
+    kills = sum(strike.kind == Kind.KILL_WORKER for strike in record.strikes)
+    lines = [f"{kills} kills, {len(record.strikes) - kills} network faults, {record.checkpoints} checkpoints"]
+    if len(times_ms) > 1:
+        slow_ms = quantiles(times_ms, n=20)[-1]
+        lines.append(
+            f"{len(times_ms)} recoveries: median {median(times_ms):.0f} ms, 95 % within {slow_ms:.0f} ms,"
+            f" slowest {times_ms[-1]:.0f} ms"
+        )
+    if record.findings is not None:
+        found = record.findings
+        lines.append(
+            f"{found.records:,} records: {found.lost} lost, {found.duplicated} duplicated, {found.contradicted}"
+            f" contradicted; {found.calls:,} calls, {found.calls_repeated} repeated, {found.calls_needless} needlessly"
+        )
+    return lines

@@ -1,0 +1,1 @@
+"""Scenarios: faults, jobs and expectations as data."""

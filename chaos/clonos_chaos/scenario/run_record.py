@@ -1,0 +1,254 @@
+"""What one run of a scenario came to: the same record from real processes and from the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import permutations
+from math import inf
+from statistics import median
+from typing import Any
+
+from clonos.status import RecoveryState, Status
+from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Limits, Outcome, Scenario
+from clonos_chaos.scenario.scenario_oracle import KEYS_MAY_CHANGE, Findings
+
+SAMPLES_MAX = 4_000
+"""Over the whole time that a run may take."""
+
+BIN_NS = 100_000_000
+"""Of the curves in ``--json``."""
+
+
+@dataclass(slots=True)
+class Strike:
+    """A fault that was put on. ``until_ns`` 0: it does not last, or not ended. ``incarnations``: of those struck."""
+
+    kind: str
+    tasks: list[str]
+    at_ns: int
+    until_ns: int = 0
+    detail: str = ""
+    incarnations: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The job at one instant. ``bytes_kept``: causal logs and in-flight logs in memory and on disk."""
+
+    at_ns: int
+    live: int
+    checkpoint: int
+    bytes_kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A demand, what was found, and whether that is good."""
+
+    name: str
+    wanted: str
+    found: str
+    is_good: bool
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything of a run. Instants are the wall clock in ns, or virtual time in a simulated one."""
+
+    scenario: Scenario
+    seed: int
+    world: str
+    began_ns: int = 0
+    ended_ns: int = 0
+    failure: str = "the job did not end"
+    strikes: list[Strike] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    recoveries: list[RecoveryState] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
+    checkpoints: int = 0
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    disturbed: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+    remainder: list[str] | None = None  # what the last checkpoint should have taken away; None: nobody has looked
+    unstruck: int = 0  # faults whose moment never came
+    findings: Findings | None = None
+    notes: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether everything is as expected."""
+        return bool(self.checks) and all(check.is_good for check in self.checks)
+
+    @property
+    def was_rolled_back(self) -> bool:
+        """Whether the job was to roll back, or might and did."""
+        wanted = self.scenario.expected.outcome
+        return wanted is Outcome.ROLLBACK or (wanted is Outcome.EITHER and len(self.generations) > 1)
+
+    def add_sample(self, status: Status, at_ns: int, every_ns: int = 0) -> None:
+        """One look at the job; a long run keeps fewer, unless ``every_ns`` says how many."""
+        self.checkpoints = max(self.checkpoints, status.checkpoint)
+        kept = sum(
+            task.counters.get(name, 0)
+            for task in status.tasks
+            for name in ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
+        )
+        apart_ns = every_ns or self.scenario.limits.seconds * 1e9 / SAMPLES_MAX
+        if self.samples and at_ns - self.samples[-1].at_ns < apart_ns:
+            return
+        live = sum(task.phase in ("live", "final") for task in status.tasks)
+        self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
+
+    @property
+    def may_have_changed_keys(self) -> bool:
+        """Whether a source, or a window by processing time, recovered at the same time as a step behind it: nobody else
+        may have heard where its last barrier stood, so both may have gone on behind another checkpoint, and their
+        plain calls have other keys.
+        """
+        spans = [
+            (one.task.split("/")[0], one.reached["detected"], one.reached.get("caught_up", inf))
+            for one in self.recoveries
+            if "detected" in one.reached
+        ]
+        return any(
+            other in KEYS_MAY_CHANGE.get(step, ()) and began <= until and since <= ended
+            for (step, began, ended), (other, since, until) in permutations(spans, 2)
+        )
+
+    def recovery_ms(self) -> dict[str, float]:
+        """For each struck task that had to recover: from its strike until it had caught up; -1: it never did.
+
+        A successor that dies as well hands over to the next one. What a rollback has ended is not counted.
+        """
+        found: dict[str, float] = {}
+        followers = {(one.task, one.failed_incarnation): one for one in self.recoveries}
+        for strike, recovery in self.recoveries_of_strikes():
+            last = recovery
+            while not last.is_over and (last.task, last.incarnation) in followers:
+                last = followers[last.task, last.incarnation]
+            caught_ns = last.reached.get("caught_up")
+            if caught_ns is not None or len(self.generations) < 2:
+                time_ms = -1.0 if caught_ns is None else round((caught_ns - strike.at_ns) / 1e6, 1)
+                found[f"{recovery.task} {recovery.failed_incarnation:x}"] = time_ms
+        return found
+
+    def recoveries_of_strikes(self) -> Iterator[tuple[Strike, RecoveryState]]:
+        """Each recovery with the strike that caused it: the last one before it that struck the task's life."""
+        for recovery in self.recoveries:
+            noticed_ns = recovery.reached.get("detected", self.ended_ns)
+            befell = [s for s in self.strikes if s.incarnations.get(recovery.task) == recovery.failed_incarnation]
+            causes = [strike for strike in befell if strike.at_ns <= noticed_ns] or befell[:1]
+            if causes:
+                yield causes[-1], recovery
+
+    def curves(self) -> list[list[float]]:
+        """For each tenth of a second with output: its begin in ms, records, median and worst latency in ms."""
+        bins: dict[int, list[float]] = {}
+        for told_ns, read_ns in self.findings.rows if self.findings is not None else ():
+            bins.setdefault((told_ns - self.began_ns) // BIN_NS, []).append((told_ns - read_ns) / 1e6)
+        return [
+            [place * BIN_NS // 1_000_000, len(found), round(median(found), 1), round(max(found), 1)]
+            for place, found in sorted(bins.items())
+        ]
+
+    def data(self) -> dict[str, Any]:
+        """For ``--json``."""
+        findings = asdict(self.findings) if self.findings is not None else None
+        if findings is not None:
+            findings.pop("rows")
+        return {
+            "scenario": self.scenario.name,
+            "job": self.scenario.job,
+            "world": self.world,
+            "seed": self.seed,
+            "verdict": "good" if self.is_good else "bad",
+            "seconds": round((self.ended_ns - self.began_ns) / 1e9, 3),
+            "failure": self.failure,
+            "checks": [asdict(check) for check in self.checks],
+            "oracle": findings,
+            "strikes": [{**asdict(s), "at_ms": round((s.at_ns - self.began_ns) / 1e6, 1)} for s in self.strikes],
+            "recovery_ms": self.recovery_ms(),
+            "recoveries": [
+                {
+                    "task": recovery.task,
+                    "cause": recovery.cause,
+                    "struck_at_ms": round((strike.at_ns - self.began_ns) / 1e6, 1),
+                    "reached_ms": {name: round((at - self.began_ns) / 1e6, 1) for name, at in recovery.reached.items()},
+                }
+                for strike, recovery in self.recoveries_of_strikes()
+            ],
+            "curves": self.curves(),
+            "checkpoints": self.checkpoints,
+            "rollbacks": max(0, len(self.generations) - 1),
+            "alarms": self.alarms,
+            "notes": self.notes,
+            "samples": [
+                [round((s.at_ns - self.began_ns) / 1e6), s.live, s.checkpoint, s.bytes_kept] for s in self.samples
+            ],
+        }
+
+
+def judge(record: Record) -> None:
+    """Fills ``checks``: what the scenario demands, against what was found."""
+    scenario, checks = record.scenario, record.checks
+    expected, limits = scenario.expected, scenario.limits
+
+    def demand(name: str, wanted: object, found: object, is_good: bool) -> None:
+        checks.append(Check(name, str(wanted), str(found), is_good))
+
+    shall_fail = expected.outcome is Outcome.FAILS
+    demand(
+        "the job", "fails" if shall_fail else "ends", record.failure or "has ended", bool(record.failure) == shall_fail
+    )
+    demand("faults", f"{len(scenario.faults)} struck", f"{record.unstruck} never came", not record.unstruck)
+    if shall_fail:
+        return
+    if record.findings is not None:
+        for name in ("lost", "duplicated", "contradicted"):
+            wanted, found = getattr(expected, name), getattr(record.findings, name)
+            demand(name, wanted, found, wanted == found)
+        demand("disordered", 0, record.findings.disordered, not record.findings.disordered)
+    rollbacks = max(0, len(record.generations) - 1)
+    if record.was_rolled_back:
+        if expected.outcome is Outcome.ROLLBACK:
+            demand("rollbacks", "at least 1", rollbacks, rollbacks > 0)
+    else:
+        demand("rollbacks", f"at most {limits.rollbacks}", rollbacks, rollbacks <= limits.rollbacks)
+        demand(
+            "healthy tasks disturbed",
+            limits.disturbed,
+            "; ".join(record.disturbed) or 0,
+            len(record.disturbed) <= limits.disturbed,
+        )
+    _judge_calls(record, limits)
+    times = record.recovery_ms()
+    never = [task for task, time in times.items() if time < 0]
+    slowest = f"{max(times.values())} ms" if times else "no task had to recover by itself"
+    is_in_time = all(0 <= time <= limits.recovery_ms for time in times.values())
+    found = f"never caught up: {', '.join(never)}" if never else slowest
+    demand("slowest recovery", f"at most {limits.recovery_ms} ms", found, is_in_time)
+    if record.findings is not None and scenario.job == "ordered":
+        record.notes.append(
+            f"{len(record.strikes)} deaths: the outside saw a second call {record.findings.calls_repeated} times;"
+            f" {record.findings.calls_in_doubt} times user code was told that nobody knows"
+        )
+    if record.remainder is not None:
+        remains = "; ".join(record.remainder) or "as at the start"
+        demand("logs and spill", "as at the start", remains, not record.remainder)
+    demand("left behind", "nothing", ", ".join(record.left_behind) or "nothing", not record.left_behind)
+
+
+def _judge_calls(record: Record, limits: Limits) -> None:
+    if record.findings is None or not record.findings.calls:
+        return
+    repeated, most = record.findings.calls_repeated, limits.calls_repeated
+    if most is not None:
+        record.checks.append(Check("calls repeated", f"at most {most}", str(repeated), repeated <= most))
+    if len(record.generations) < 2:
+        changed, needless = record.findings.keys_changed, record.findings.calls_needless
+        if not record.may_have_changed_keys:
+            record.checks.append(Check("idempotency keys changed", "0", str(changed), not changed))
+        if not any(fault.kind in LEAVES_ZOMBIES for fault in record.scenario.faults):
+            record.checks.append(Check("logged calls made again", "0", str(needless), not needless))

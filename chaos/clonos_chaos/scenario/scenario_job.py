@@ -1,0 +1,201 @@
+"""The shipped job of scenarios, whose records describe themselves, and how a job is found by name.
+
+    read -> ask (by key: service, luck, a count) -> direct --------------------------> tell -> files (transactional)
+                                                 -> window (by key) -> taken apart ->      -> table (immediate)
+
+Every record comes out by two paths into two sinks, with all that was drawn for it. Every step asks the service: ``ask``
+about each record, the others about some.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from clonos.api.windows import Tumbling
+from clonos.connectors import files, sqlite
+from clonos.core.model.errors import JobError
+from clonos.job import Job
+from clonos.operators.steps.windows import WindowResult
+from clonos_chaos.scenario.scenario_gate import Gated
+from clonos_chaos.scenario.scenario_orders import ordered
+from clonos_services import clock, http
+from clonos_services import random as causal_random
+
+KEYS: Final = 8
+RECORDS: Final = 1_500
+PER_SECOND: Final = 200.0
+STEPS: Final = ("read", "ask", "window", "tell", "table")
+"""All of them can be a fault's victim."""
+
+ASKED_EVERY: Final = 8
+"""Steps other than ``ask`` ask about one in so many records of a key, each about others."""
+
+COLUMNS: Final = (
+    *("source", "offset", "path", "key", "seen", "luck", "answer", "read_ns", "window", "at_ns", "number"),
+    *("by_read", "by_window", "by_tell", "by_table"),
+)
+CALL_TIMEOUT_S: Final = 0.4
+NO_ANSWER: Final = -1
+"""What stands for an answer that did not come in time."""
+
+NOT_ASKED: Final = 0
+
+Row = dict[str, Any]
+
+
+class Stumbled(RuntimeError):
+    """What user code raises when a fault wants it to."""
+
+
+class Steps:
+    """The functions of the job. ``folder``: where a fault leaves word that user code shall raise."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = str(folder), url
+
+    def stamp(self, record: tuple[int, int]) -> Row:
+        """The record, and when it was read."""
+        source, offset = record
+        row = {"source": source, "offset": offset, "key": offset % KEYS, "read_ns": clock.time_ns()}
+        return row | {"by_read": self.ask_some("read", row)}
+
+    def ask(self, _key: int, seen: int | None, row: Row) -> tuple[int, Row]:
+        """A call, a draw and a count for a record."""
+        answer = self._ask("ask", row)
+        count = (seen or 0) + 1
+        return count, {**row, "seen": count, "luck": causal_random.getrandbits(40), "answer": answer}
+
+    def taken_apart(self, window: WindowResult[int, list[Row]]) -> list[Row]:
+        """The records of a window, each with its window."""
+        start = window.start.isoformat()
+        return [
+            {**row, "path": "window", "window": start, "by_window": self.ask_some("window", row)}
+            for row in window.value
+        ]
+
+    def tell(self, _everything: int, number: int | None, row: Row) -> tuple[int, Row]:
+        """What goes to both sinks, numbered."""
+        count = (number or 0) + 1
+        by_tell = self.ask_some("tell", row)
+        return count, {**row, "at_ns": clock.time_ns(), "number": count, "by_tell": by_tell, "by_table": NOT_ASKED}
+
+    def sign(self, row: Row) -> Row:
+        """What goes into the table."""
+        return {**row, "by_table": self.ask_some("table", row)}
+
+    def ask_some(self, step: str, row: Row) -> int:
+        """Asks about one record in some; the others only pass."""
+        if row["offset"] // KEYS % ASKED_EVERY == STEPS.index(step):
+            return self._ask(step, row)
+        self._stumble(step, row)
+        return NOT_ASKED
+
+    def _ask(self, step: str, row: Row) -> int:
+        """A service that fails or is silent is an answer too."""
+        self._stumble(step, row)
+        question = {name: str(row.get(name, "")) for name in ("path", "source", "offset")} | {"step": step}
+        try:
+            reply = http.get(self.url, params=question, timeout=CALL_TIMEOUT_S, retries=0)
+            return int(reply.json()["answer"])
+        except http.HttpError:
+            return NO_ANSWER
+
+    def _stumble(self, step: str, row: Row) -> None:
+        """Raises when a file says so: once, or at one record in each life. No service: what user code does wrong."""
+        word = Path(self.folder, f"raise-{step}")
+        if not word.exists():
+            return
+        if word.read_text("utf-8") == "once":
+            word.unlink()
+            raise Stumbled(f"{step} raises once, as it was told to, at {row['source']}, {row['offset']}")
+        place = Path(self.folder, f"raised-{step}")
+        here = f"{row['source']} {row['offset']}"
+        if not place.exists():
+            place.write_text(here, "utf-8")
+        if place.read_text("utf-8") == here:
+            raise Stumbled(f"{step} raises whenever it sees this record, as it was told to: {here}")
+
+
+def key_of(row: Row) -> int:
+    """What rows are counted and windowed by."""
+    return int(row["key"])
+
+
+def directly(row: Row) -> Row:
+    """The record on its short path."""
+    return {**row, "path": "direct", "window": "", "by_window": NOT_ASKED}
+
+
+def described(
+    folder: Path, url: str, *, records: int = RECORDS, per_second: float = PER_SECOND, window: str = "200ms"
+) -> Job:
+    """The job, with its outputs in ``folder``. The runner lets in ``records`` at most, so many a second."""
+    assert records > 0, per_second
+    steps = Steps(folder, url)
+    job = Job("described", parallelism=2)
+    rows = job.source(Gated(folder), parallelism=1, name="read").map(steps.stamp, parallelism=1)
+    asked = rows.key_by(key_of).stateful_map(steps.ask, name="ask")
+    windowed = asked.key_by(key_of).window(Tumbling(window)).aggregate(list, list.append, name="window")
+    both = asked.map(directly).union(windowed.flat_map(steps.taken_apart))
+    told = both.key_by(lambda _row: 0).stateful_map(steps.tell, name="tell", parallelism=1)
+    told.sink(files.jsonl(str(folder / "output")), name="files", parallelism=1)
+    signed = told.rebalance().map(steps.sign, name="table", parallelism=1)
+    signed.sink(sqlite(str(folder / "table.sqlite"), "rows", columns=COLUMNS), name="rows", parallelism=1)
+    return job
+
+
+SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described, "ordered": ordered}
+"""Shipped jobs by name: whoever makes one gets the folder for its output and the address of the service."""
+
+
+def pace_of(job_options: Mapping[str, Any]) -> tuple[int, float]:
+    """How many records the runner lets into a shipped job, and how many a second."""
+    found = {"records": RECORDS, "per_second": PER_SECOND} | dict(job_options)
+    for key in ("records", "per_second"):
+        value = found[key]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise JobError(f"the job option {key} is {value!r}, but a number above 0 is expected.")
+    return int(found["records"]), float(found["per_second"])
+
+
+def make_job(name: str, folder: Path, url: str, job_options: Mapping[str, Any]) -> Job:
+    """The job of a scenario: a shipped one, or ``module:job`` (a ``Job``, or a function of (folder, **job_options))."""
+    if name in SHIPPED:
+        try:
+            return SHIPPED[name](folder, url, **job_options)
+        except TypeError as error:
+            raise JobError(f"the job {name!r} does not take these job_options: {error}.") from None
+    found = find_object(name, f"job is {name!r}, but a shipped one ({', '.join(SHIPPED)}) or module:job is expected.")
+    if isinstance(found, Job):
+        return found
+    made = found(folder, **job_options)
+    if not isinstance(made, Job):
+        raise JobError(f"{name} made {made!r:.100}, but a Job is expected.")
+    return made
+
+
+def find_oracle(name: str) -> Callable[[Path], Mapping[str, Any]] | None:
+    """That of a job of the user's, who names one or not: it gets the folder of the run."""
+    if not name:
+        return None
+    found = find_object(name, f"oracle is {name!r}, but module:function is expected.")
+    if not callable(found):
+        raise JobError(f"oracle is {name!r}, which is {found!r:.100}, but a function of the run's folder is expected.")
+    return found  # type: ignore[no-any-return]
+
+
+def find_object(name: str, complaint: str) -> Any:
+    """What ``module:attribute`` names; the current folder is searched too."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise JobError(complaint)
+    if "" not in sys.path and "." not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise JobError(f"{name} cannot be had: {error}.") from None

@@ -1,0 +1,1 @@
+"""The simulated cluster: its clock, its network, its slots and its faults."""

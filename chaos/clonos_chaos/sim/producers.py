@@ -1,0 +1,181 @@
+"""Pushers of the simulated world: servers that send lines to whoever connects, and the slot's ends of the connections.
+
+A pusher that goes back begins each connection where the job says, so nothing is lost. One that does not has forgotten
+what it has sent: what was not kept when the connection ended is gone, and must not come out of the job.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from clonos.core.model.ids import Incarnation, TaskId
+from clonos.operators.journal_source import END_OF_JOURNAL
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+
+BREAKS = 0.01
+REFUSALS = 0.05
+LINES_MAX = 5
+
+
+class Connection:
+    """From a slot to a pusher. Data that is on its way when it ends is lost."""
+
+    def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
+        self.host, self.task, self.incarnation = host, task, incarnation
+        self.is_open = True
+        self.is_held = False
+        self._due_ns = 0
+
+    def deliver(self, data: bytes) -> None:
+        """Arrives a little later, in order."""
+        clock = self.host.clock
+        self._due_ns = max(self._due_ns, clock.now_ns + clock.between(10_000, self.host.world.settings.outside_ns_max))
+        clock.at(self._due_ns, self._arrive, data)
+
+    def _arrive(self, data: bytes) -> None:
+        if self.is_open:
+            self.host.run(self._hand_over, data)
+
+    def _hand_over(self, data: bytes) -> None:
+        self.host.slot.on_journal(self.task, self.incarnation, data)
+        self.host.world.reach("taken in", self.task)
+
+    def fail(self, error: str) -> None:
+        """Both ends see it."""
+        if self.is_open:
+            self.is_open = False
+            self.host.run(self.host.slot.on_intake_failed, self.task, self.incarnation, error)
+
+
+class SimPusher:
+    """Sends the lines of some offsets. ``_sent``: those that are kept or on their way, in the order of the journal."""
+
+    def __init__(self, task: TaskId, offsets: list[int], luck: Random, goes_back: bool) -> None:
+        self.task, self.offsets, self.luck, self.goes_back = task, offsets, luck, goes_back
+        self._sent: list[int] = []
+        self._next = 0  # index of what to send next
+        self._told_bytes = 0
+        self.set_back: list[int] = []  # offsets (bytes) that the job went back to, behind what it had acknowledged
+        self._complaints: list[str] = []
+        self.connection: Connection | None = None
+
+    # ------------------------------------------------------------------ the slot's side
+
+    def connect(self, connection: Connection, offset_bytes: int) -> None:
+        """A slot connects."""
+        clock = connection.host.clock
+        clock.after(clock.between(10_000, 2 * MILLISECOND_NS), self._accept, connection, offset_bytes)
+
+    def acknowledge(self, offset_bytes: int) -> None:
+        """The job says what is kept."""
+        self._told_bytes = max(self._told_bytes, offset_bytes)
+
+    # ------------------------------------------------------------------ the pusher's
+
+    def _accept(self, connection: Connection, offset_bytes: int) -> None:
+        host = connection.host
+        placement = host.world.oracle.view.placements[self.task]
+        if not connection.is_open or host.is_dead or placement.incarnation != connection.incarnation:
+            return  # nobody is there any more, or somebody that is over
+        if self.luck.random() < REFUSALS:
+            connection.fail("refused")
+            return
+        if self.connection is not None:
+            self.connection.fail("there is another one")
+        self.connection = connection
+        self._go_back(offset_bytes)
+        self._send_later(connection)
+
+    def _go_back(self, offset_bytes: int) -> None:
+        ends = [0, *accumulate(len(self._line(offset)) for offset in self._sent)]
+        if offset_bytes not in ends:
+            self._complaints.append(f"pusher {self.task} is to begin at {offset_bytes}, where no line ends: {ends}")
+            return
+        if offset_bytes < self._told_bytes:
+            self.set_back.append(offset_bytes)
+        self._told_bytes = offset_bytes
+        kept = ends.index(offset_bytes)
+        if self.goes_back:
+            self._next -= len(self._sent) - kept
+        del self._sent[kept:]
+
+    @staticmethod
+    def _line(offset: int) -> bytes:
+        return b"%d\n" % offset
+
+    def _send_later(self, connection: Connection) -> None:
+        connection.host.clock.after(self.luck.randint(10_000, 3 * MILLISECOND_NS), self._send, connection)
+
+    def _send(self, connection: Connection) -> None:
+        if not connection.is_open or connection.host.is_dead:
+            return
+        if connection.is_held:
+            self._send_later(connection)
+            return
+        if self.luck.random() < BREAKS:
+            connection.fail("reset")
+            return
+        if self._next == len(self.offsets):
+            connection.deliver(END_OF_JOURNAL)
+            return
+        offsets = self.offsets[self._next : self._next + self.luck.randint(1, LINES_MAX)]
+        self._next += len(offsets)
+        self._sent += offsets
+        connection.deliver(b"".join(map(self._line, offsets)))
+        self._send_later(connection)
+
+    # ------------------------------------------------------------------ the end
+
+    def kept(self) -> list[int]:
+        """What the job must have had, once it has ended."""
+        return self._sent
+
+    def complaints_of(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
+        """Whatever was acknowledged and is asked for again was lost: permitted, but never in silence."""
+        found = list(self._complaints)
+        alarmed = {
+            alarm["behind_bytes"] for alarm in alarms if alarm.get("task") == self.task and "behind_bytes" in alarm
+        }
+        for offset_bytes in self.set_back:
+            if self.task not in exposed:
+                found.append(f"pusher {self.task} is set back to {offset_bytes}, behind what was acknowledged")
+            elif offset_bytes not in alarmed:
+                found.append(f"pusher {self.task} is set back to {offset_bytes}, and no alarm says so")
+        if self._next < len(self.offsets):
+            found.append(f"the job has ended, but pusher {self.task} has {len(self.offsets) - self._next} lines more")
+        return found
+
+
+class SimIntakes:
+    """``Intakes`` of a simulated slot."""
+
+    def __init__(self, host: SimSlot) -> None:
+        self.host = host
+        self._connections: dict[tuple[TaskId, Incarnation], Connection] = {}
+
+    def _pusher(self, task: TaskId) -> SimPusher:
+        pusher: SimPusher = self.host.world.job.pushers[task]
+        return pusher
+
+    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        opened = self._connections[task, incarnation] = Connection(self.host, task, incarnation)
+        self._pusher(task).connect(opened, offset_bytes)
+
+    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
+        self._connections[task, incarnation].is_held = held
+
+    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
+        connection = self._connections.get((task, incarnation))
+        if connection is not None and connection is self._pusher(task).connection and connection.is_open:
+            self._pusher(task).acknowledge(offset_bytes)
+            self.host.world.reach("acknowledged", task)
+
+    def close(self, task: TaskId, incarnation: Incarnation) -> None:
+        connection = self._connections.pop((task, incarnation), None)
+        if connection is not None:
+            connection.is_open = False

@@ -1,0 +1,294 @@
+"""What goes wrong in a world: at random instants, or aimed at named points of the protocol (``clonos_chaos.sim.targeted_faults``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
+from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
+from clonos.core.wire.messages import Message
+from clonos_chaos.sim.targeted_faults import DRAWN, NOBODY, Aim, Reached, task_of, word_of
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+    from clonos_chaos.swarm.world import World
+
+KINDS = (
+    *("kill", "kill", "kill", "kill", "kill_domain", "kill_linked", "pause", "cut", "reset", "half_open"),
+    *("false_suspicion", "cut_coordinator", "restart_coordinator"),
+)
+
+
+Luck = tuple[Any, ...]
+"""The state of a ``Random``."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A drawn fault that has struck, and the luck that it had for its choices."""
+
+    kind: str
+    at_ns: int
+    task: int
+    luck: Luck
+
+
+OUTSIDE_IS_SLOW_NS = 10 * MILLISECOND_NS
+"""From there on what has left for an outside may meet a successor that has registered meanwhile."""
+
+KILL_WITH_KEEPERS = "kill_with_keepers"
+"""Not among those that are drawn: what it loses is gone, so the job rolls back."""
+
+HESITATE = "hesitate"
+"""Not drawn unless a world asks for it: a process stands still for less than its lease, which is no failure."""
+
+
+class Faults:
+    """Draws what goes wrong, and does it. Drawn faults are numbered from 0 on."""
+
+    def __init__(self, world: World, luck: Random, only: Mapping[int, Luck] | None = None) -> None:
+        """``only``: no other drawn faults strike than these, each with its own luck."""
+        self.world = world
+        self.luck = luck
+        self.only = only
+        self.struck: dict[int, Struck] = {}
+        self.killed = 0
+        self.aims: list[Aim] = []
+        self.count = luck.choice(world.settings.fault_counts)
+        self.span_ms = luck.choice(world.settings.fault_span_ms)
+        self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, strike)
+        self.watched: set[str] = set()
+
+    def schedule(self) -> None:
+        """Sets the faults of this world up."""
+        for number in range(self.count):
+            kind = self.luck.choice(self.world.settings.fault_kinds)
+            is_wanted = self.only is None or number in self.only
+            strike = partial(self._strike_drawn, number, kind)
+            if self.luck.random() < 0.5:
+                point, nth = self.luck.choice(DRAWN), self.luck.randint(1, 12)
+                aim = Aim(point, lambda _, reached, strike=strike: strike(reached.task), nth=nth)  # type: ignore[misc]
+                self.aims += [aim] * is_wanted
+            else:
+                delay_ns = int(self.luck.random() * self.span_ms * MILLISECOND_NS)
+                self._timed += [(delay_ns, strike)] * is_wanted
+        self._suspect_a_writer()
+        self._lose_a_writer()
+        if self.aims:
+            self.watched = {aim.point for aim in self.aims}
+            if any(point.endswith((" sent", " delivered")) for point in self.watched):
+                self.world.network.watch = self._watch
+
+    def _suspect_a_writer(self) -> None:
+        """In every second world in which that may happen, one fault more: a sink is suspected with output on its way.
+
+        Drawn like the others, and fenced at its outside, it would be one in several hundred. Its luck is its own.
+        """
+        world, number = self.world, self.count
+        luck = Random(f"suspected writer of {world.seed}")
+        is_slow = bool(world.outsides) and world.settings.outside_ns_max > OUTSIDE_IS_SLOW_NS
+        is_drawn = is_slow and number > 0 and "false_suspicion" in world.settings.fault_kinds and luck.random() < 0.5
+        if is_drawn and (self.only is None or number in self.only):
+            strike = partial(self._strike_drawn, number, "false_suspicion")
+            self.aims.append(
+                Aim(
+                    "kept delivered",
+                    lambda _, reached: strike(reached.task),
+                    lambda _, reached: reached.task in world.outsides,
+                    nth=luck.randint(1, 6),
+                )
+            )
+
+    def _lose_a_writer(self) -> None:
+        """In every second world with tables and kills, one fault more: a sink dies with all its keepers.
+
+        The job goes back behind rows that are in a table. Its luck is its own.
+        """
+        world, number = self.world, self.count + 1
+        luck = Random(f"lost writer of {world.seed}")
+        has_tables = any(outside.withdraws for outside in world.outsides.values())
+        is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and luck.random() < 0.5
+        if is_drawn and (self.only is None or number in self.only):
+            strike = partial(self._strike_drawn, number, KILL_WITH_KEEPERS)
+            nth = luck.randint(2, 12)
+            self.aims.append(Aim("outside written", lambda _, reached: strike(reached.task), nth=nth))
+
+    def first_view(self) -> None:
+        """The job runs."""
+        for delay_ns, strike in self._timed:
+            self.world.clock.after(delay_ns, strike)
+
+    # ------------------------------------------------------------------ points
+
+    def _watch(self, what: str, sender: SlotId, receiver: SlotId, message: Message) -> bool:
+        point = f"{word_of(message)} {what}"
+        if point not in self.watched:
+            return False
+        return self.reached(Reached(point, task_of(self.world, message), sender, receiver, message))
+
+    def reached(self, reached: Reached) -> bool:
+        """Aims that are met strike at the next instant, so in nobody's midst. True: the message is lost."""
+        is_lost = False
+        if reached.point in self.watched:
+            for aim in self.aims:
+                if aim.point == reached.point and aim.meets(self.world, reached):
+                    is_lost = is_lost or aim.is_loss
+                    self._count(f"aimed at {reached.point}")
+                    self.world.clock.at(self.world.clock.now_ns, aim.strike, self.world, reached)
+        return is_lost
+
+    def _count(self, what: str) -> None:
+        reached = self.world.outcome.reached
+        reached[what] = reached.get(what, 0) + 1
+
+    # ------------------------------------------------------------------ drawn faults
+
+    def _victim(self, task: int) -> SimSlot | None:
+        living = self.world.living()
+        if task >= 0 and self.luck.random() < 0.8:
+            named = self.world.slot_of(TaskId(task))
+            if named is not None:
+                return named
+        return self.luck.choice(living) if living else None
+
+    def _strike_drawn(self, number: int, kind: str, task: int = NOBODY) -> None:
+        if self.only is not None:
+            self.luck.setstate(self.only[number])
+        self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.luck.getstate())
+        self.strike(kind, task)
+
+    def strike(self, kind: str, task: int = NOBODY) -> None:
+        """One fault."""
+        slot = self._victim(task)
+        if slot is None or self.world.ending is not None or not self.world.oracle.view.number:
+            return
+        self._count(kind)
+        lease_ms = self.world.options.lease_ms
+        others = [other for other in self.world.living() if other is not slot]
+        if kind == "kill":
+            self.kill(slot)
+        elif kind == KILL_WITH_KEEPERS:
+            self.kill_tasks_with_keepers([TaskId(task)])
+        elif kind == "kill_domain":
+            self.kill_domain(slot.domain)
+        elif kind == "kill_linked":
+            self.kill(slot)
+            self._kill_neighbour(slot)
+        elif kind == "pause":
+            self.pause(slot, self.luck.choice((lease_ms // 3, lease_ms * 2)))
+        elif kind == HESITATE:
+            self.pause(slot, lease_ms // 3)
+        elif kind == "cut" and others:
+            self.cut(slot, self.luck.choice(others), self.luck.choice((1, 50, lease_ms * 2)))
+        elif kind == "reset" and others:
+            self.cut(slot, self.luck.choice(others), 0)
+        elif kind == "half_open" and others:
+            self.half_open(slot, self.luck.choice(others), self.luck.choice((5, 50, lease_ms)))
+        elif kind == "false_suspicion":
+            self.suspect(slot, self.luck.choice((5, 100, 1_000)))
+        elif kind == "cut_coordinator":
+            self.cut_coordinator(slot, self.luck.choice((1, 50, lease_ms * 2)))
+        elif kind == "restart_coordinator":
+            self.world.restart_coordinator(self.luck.choice((1, 50, 500)))
+
+    def _kill_neighbour(self, slot: SimSlot) -> None:
+        for task in slot.slot.hosted:
+            for channel in self.world.plan.outputs[task]:
+                other = self.world.slot_of(channel.receiver)
+                if other is not None and other is not slot:
+                    delay = int(self.luck.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.luck.random())
+                    self.world.clock.after(delay, self.kill, other)
+                    return
+
+    # ------------------------------------------------------------------ kinds
+
+    def kill(self, slot: SimSlot) -> None:
+        """SIGKILL: peers see the connection break, the provider reports it."""
+        self.kill_together([slot])
+
+    def kill_domain(self, domain: str) -> None:
+        """All slots of a domain at once."""
+        self.kill_together([slot for slot in self.world.living() if slot.domain == domain])
+
+    def kill_tasks(self, tasks: Iterable[TaskId]) -> None:
+        """The slots of these tasks at once."""
+        found = {slot.id: slot for task in tasks if (slot := self.world.slot_of(task)) is not None}
+        self.kill_together(list(found.values()))
+
+    def kill_tasks_with_keepers(self, tasks: Iterable[TaskId]) -> None:
+        """The slots of these tasks, and those of their keepers, at once."""
+        placements = [self.world.oracle.view.placements[task] for task in tasks]
+        named = dict.fromkeys(slot for placement in placements for slot in (placement.slot, *placement.keepers))
+        self.kill_together([self.world.slots[slot] for slot in named if slot in self.world.slots])
+
+    def kill_together(self, slots: list[SimSlot]) -> None:
+        """Several slots at one instant."""
+        slots = [slot for slot in slots if not slot.is_dead]
+        if slots and self.world.ending is None:
+            self.world.oracle.dying([slot.id for slot in slots])
+            for slot in slots:
+                self._kill(slot)
+
+    def _kill(self, slot: SimSlot) -> None:
+        world, clock = self.world, self.world.clock
+        self.killed += 1
+        world.note(f"kill slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
+        slot.kill()
+        for other in world.living():
+            if self.luck.random() < 0.5:
+                world.network.break_connection(slot.id, other.id)
+            clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.slot.on_peer_gone, slot.id)
+        gone = SlotGone(slot.id, "killed", clock.now_ns)
+        clock.after(clock.between(MILLISECOND_NS, 50 * MILLISECOND_NS), world.handle, gone)
+
+    def pause(self, slot: SimSlot, pause_ms: int) -> None:
+        """SIGSTOP, and SIGCONT later: whatever happens to the process waits."""
+        slot.pause(self.world.clock.now_ns + pause_ms * MILLISECOND_NS)
+        self.world.note(f"pause slot {slot.id} with tasks {sorted(slot.slot.hosted)} for {pause_ms} ms")
+
+    def cut(self, slot: SimSlot, other: SimSlot, cut_ms: int) -> None:
+        """No connection between two slots for a while; both see it."""
+        world = self.world
+        world.note(f"cut {slot.id} from {other.id} for {cut_ms} ms")
+        world.network.cut(slot.id, other.id)
+        self._see_break(slot, other)
+        world.clock.after(cut_ms * MILLISECOND_NS, self._heal, slot, other)
+
+    def half_open(self, slot: SimSlot, other: SimSlot, unseen_ms: int) -> None:
+        """What one slot sends to the other vanishes unseen, until the connection breaks and is made anew."""
+        world = self.world
+        world.note(f"half open from {slot.id} to {other.id} for {unseen_ms} ms")
+        world.network.lose_way(slot.id, other.id)
+        world.clock.after(unseen_ms * MILLISECOND_NS, self.cut, slot, other, 1)
+
+    def _see_break(self, slot: SimSlot, other: SimSlot) -> None:
+        clock = self.world.clock
+        for here, there in ((slot, other), (other, slot)):
+            clock.after(clock.between(100_000, 10 * MILLISECOND_NS), here.run, here.slot.on_peer_gone, there.id)
+
+    def _heal(self, slot: SimSlot, other: SimSlot) -> None:
+        world, clock = self.world, self.world.clock
+        world.network.heal(slot.id, other.id)
+        for here, there in ((slot, other), (other, slot)):
+            due = 10 * MILLISECOND_NS + clock.between(0, MILLISECOND_NS)
+            clock.after(due, here.run, here.slot.on_peer_back, there.id)
+
+    def cut_coordinator(self, slot: SimSlot, cut_ms: int) -> None:
+        """No connection between a slot and the coordinator for a while."""
+        world, clock = self.world, self.world.clock
+        world.note(f"cut {slot.id} from the coordinator for {cut_ms} ms")
+        world.network.cut(slot.id, COORDINATOR)
+        clock.after(clock.between(100_000, 10 * MILLISECOND_NS), world.handle, SlotUnreachable(slot.id))
+        clock.after(cut_ms * MILLISECOND_NS, world.network.heal, slot.id, COORDINATOR)
+
+    def suspect(self, slot: SimSlot, lives_ms: int) -> None:
+        """The coordinator is told that a slot is gone, which lives on for a while, cut from nobody."""
+        world, clock = self.world, self.world.clock
+        world.note(f"false suspicion of slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
+        world.handle(SlotGone(slot.id, "suspected", clock.now_ns))
+        clock.after(lives_ms * MILLISECOND_NS, self.kill, slot)

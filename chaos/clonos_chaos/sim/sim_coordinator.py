@@ -1,0 +1,182 @@
+"""The driver of the simulated world: a real ``Coordinator`` behind a shell of virtual time, which may be replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    CommitOutput,
+    DeleteObjects,
+    Effect,
+    JobDone,
+    JobFailed,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+    Told,
+    WriteMetadata,
+)
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    Event,
+    MetadataWritten,
+    OutputCommitted,
+    Received,
+    Ticked,
+    WriteOutcome,
+)
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
+from clonos.core.wire.control_messages import SlotStatus, Snapshotted, View
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import LogLost
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.swarm.world import World
+
+ENDINGS = frozenset({JobDone, JobFailed})
+
+
+class SimCoordinator:
+    """One life of a coordinator: a term."""
+
+    def __init__(self, world: World, term: int) -> None:
+        self.world, self.clock, self.term = world, world.clock, term
+        self.machine = Coordinator(world.plan, world.options)
+        self.is_dead = False
+        self.paused_until_ns = 0
+        self.began_ns = world.clock.now_ns
+        self.heard_ns: dict[SlotId, int] = {}  # when a slot has said last what it hosts
+
+    def begin(self, slots_needed: int) -> None:
+        """Claims its term in the store; a later one goes on from the last checkpoint there."""
+        world = self.world
+        world.store_term = self.term
+        resume = world.chain[max(world.chain)] if world.chain else None
+        is_first = self.term == 1
+        self.handle(Begin(self.term, "fuzz", slots_needed, None if is_first else resume, awaits_slots=not is_first))
+        self._tick()
+
+    def _tick(self) -> None:
+        if not self.is_dead:
+            self.handle(Ticked(self.clock.now_ns))
+            self.clock.after(self.world.options.heartbeat_ms * MILLISECOND_NS // 2, self._tick)
+
+    @property
+    def is_current(self) -> bool:
+        """Nobody has claimed a later term."""
+        return self.term == self.world.store_term
+
+    def handle(self, event: Event) -> None:
+        """One event and what it leads to; nothing happens in a paused process."""
+        if self.is_dead:
+            return
+        if self.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.paused_until_ns, self.handle, event)
+            return
+        if isinstance(event, Received):
+            self._note_received(event)
+        effects = self.machine.handle(event)
+        if not ENDINGS.isdisjoint(map(type, effects)) and self.is_current:
+            self.world.oracle.is_over = True  # the slots that are released with it are no failures
+        for effect in effects:
+            self._perform(effect)
+
+    def _note_received(self, event: Received) -> None:
+        message = event.message
+        if isinstance(message, SlotStatus):
+            self.heard_ns[event.slot] = self.clock.now_ns
+        elif isinstance(message, Snapshotted):
+            if self.is_current:
+                self.world.oracle.acknowledged(message)
+        elif isinstance(message, LogLost) and self.is_current:
+            self.world.oracle.lost(message)
+
+    # ------------------------------------------------------------------ effects
+
+    def _perform(self, effect: Effect) -> None:
+        world = self.world
+        match effect:
+            case Send(slot, message):
+                self._send(slot, message)
+            case RequestSlots(count):
+                for _ in range(count):
+                    delay = self.clock.between(MILLISECOND_NS, world.settings.fresh_slot_ns_max)
+                    self.clock.after(delay, world.add_slot)
+            case ReleaseSlot(slot, reason):
+                world.note(f"release {slot}: {reason}")
+                world.end_slot(slot)
+            case WriteMetadata(metadata):
+                world.reach("metadata begun")
+                self._after_store(self._write_metadata, metadata)
+            case CommitOutput(checkpoint, parts):
+                self._after_store(self._commit, checkpoint, parts)
+            case DeleteObjects(names):
+                for name in names:
+                    world.store.pop(name, None)
+            case JobDone() | JobFailed():
+                world.note(f"{effect}")
+                if self.is_current:
+                    world.end(effect)
+            case Told(milestone, _, task, incarnation, cause):
+                world.note(f"{milestone} task {task} incarnation {incarnation:x} {cause}")
+            case Alarm():
+                world.alarms.append(effect)
+                world.note(f"{effect}")
+            case _:
+                world.note(f"{effect}")
+
+    def _send(self, slot: SlotId, message: Message) -> None:
+        world = self.world
+        if isinstance(message, View) and message.number > world.oracle.view.number:
+            world.note(f"view {message.number:x} generation {message.generation:x}")
+            is_rollback = world.oracle.viewed(message)
+            world.reach("rollback issued" if is_rollback else "view issued")
+        world.network.send(COORDINATOR, slot, message, b"")
+
+    # ------------------------------------------------------------------ the store
+
+    def _after_store(self, call: object, *arguments: object) -> None:
+        self.clock.after(
+            self.clock.between(100_000, self.world.settings.store_ns_max), self._in_store, call, *arguments
+        )
+
+    def _in_store(self, call: object, *arguments: object) -> None:
+        if self.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.paused_until_ns, self._in_store, call, *arguments)
+        elif not self.is_dead:
+            call(*arguments)  # type: ignore[operator]
+
+    def _write_metadata(self, metadata: CheckpointMetadata) -> None:
+        world = self.world
+        if not self.is_current:
+            self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.TAKEN))
+            return
+        if world.fails_in_store():
+            if self.clock.luck.random() < 0.5:
+                self._make_durable(metadata)  # it is there, but nobody was told
+            self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.FAILED, "the simulated store failed"))
+            return
+        self._make_durable(metadata)
+        world.reach("metadata written")
+        self.clock.at(self.clock.now_ns, self._tell_durable, metadata)
+
+    def _make_durable(self, metadata: CheckpointMetadata) -> None:
+        if metadata.checkpoint not in self.world.chain:
+            self.world.chain[metadata.checkpoint] = metadata
+            self.world.outcome.checkpoints += 1
+            self.world.note(f"checkpoint {metadata.checkpoint} is complete")
+            self.world.oracle.completed(metadata)
+
+    def _tell_durable(self, metadata: CheckpointMetadata) -> None:
+        self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
+        self.world.reach("complete")
+
+    def _commit(self, checkpoint: CheckpointId, parts: tuple[VertexParts, ...]) -> None:
+        world = self.world
+        world.commit(checkpoint, parts)
+        world.reach("committed")
+        self.handle(OutputCommitted(checkpoint, self.clock.now_ns))

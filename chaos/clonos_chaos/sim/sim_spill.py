@@ -1,0 +1,103 @@
+"""A slot's local disk in the simulated world, slow and failing by luck; and budgets so small that it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from clonos.core.model.options import Options, SpillPolicy
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+
+
+@dataclass(frozen=True)
+class DiskWeather:
+    """How local disks are in a world."""
+
+    delay_ns_max: int = 5 * MILLISECOND_NS  # of one write or load
+    write_failure: float = 0.0
+    load_failure: float = 0.0
+
+    @staticmethod
+    def draw(luck: Random) -> DiskWeather:
+        """Random weather."""
+        return DiskWeather(
+            delay_ns_max=luck.choice((MILLISECOND_NS // 10, 5 * MILLISECOND_NS, 100 * MILLISECOND_NS)),
+            write_failure=luck.choice((0.0, 0.0, 0.1, 0.5)),
+            load_failure=luck.choice((0.0, 0.0, 0.02)),
+        )
+
+
+def draw_budgets(options: Options, luck: Random) -> Options:
+    """Every second world's in-flight logs have to spill; in some, soft limits are reached.
+
+    Still smaller budgets are filled by the barriers of pending checkpoints alone, and sources would never read.
+    """
+    if luck.random() < 0.5:
+        return options
+    return replace(
+        options,
+        spill_policy=luck.choice(tuple(SpillPolicy)),
+        inflight_memory_bytes=luck.choice((6_000, 12_000, options.inflight_memory_bytes)),
+    )
+
+
+class SimSpill:
+    """``SpillStore``: does one thing after another, as one background thread does."""
+
+    def __init__(self, host: SimSlot) -> None:
+        self.host, self.world, self.clock = host, host.world, host.world.clock
+        self.weather: DiskWeather = host.world.settings.disk
+        self.segments: dict[int, list[bytes]] = {}
+        self._free_ns = 0  # when the disk is done with what it was asked
+
+    def _count(self, what: str) -> None:
+        reached = self.world.outcome.reached
+        reached[what] = reached.get(what, 0) + 1
+
+    def _fails(self, rate: float) -> bool:
+        return rate > 0 and self.clock.luck.random() < rate
+
+    def _due_ns(self) -> int:
+        start_ns = max(self._free_ns, self.clock.now_ns)
+        self._free_ns = start_ns + self.clock.between(10_000, self.weather.delay_ns_max)
+        return self._free_ns
+
+    def _failure(self, segment: int) -> str:
+        return f"segment {segment} of slot {self.host.id}: the simulated disk failed"
+
+    def write_segment(self, segment: int, payloads: list[bytes]) -> None:
+        self.clock.at(self._due_ns(), self._written, segment, payloads)
+
+    def _written(self, segment: int, payloads: list[bytes]) -> None:
+        on_spilled = self.host.slot.on_spilled
+        if self._fails(self.weather.write_failure):
+            self._count("segment not written")
+            self.host.run(on_spilled, segment, 0, self._failure(segment))
+            return
+        self._count("segment written")
+        self.world.oracle.situations.spilled(self.host.slot)
+        self.segments[segment] = payloads
+        self.host.run(on_spilled, segment, sum(map(len, payloads)), "")
+
+    def load(self, segment: int) -> None:
+        self.clock.at(self._due_ns(), self._loaded, segment)
+
+    def _loaded(self, segment: int) -> None:
+        payloads = self.segments.get(segment)
+        if payloads is None:
+            return  # deleted meanwhile
+        on_segment_loaded = self.host.slot.on_segment_loaded
+        if self._fails(self.weather.load_failure):
+            self._count("segment not loaded")
+            self.host.run(on_segment_loaded, segment, None, self._failure(segment))
+            return
+        self._count("segment loaded")
+        self.host.run(on_segment_loaded, segment, payloads, "")
+
+    def delete(self, segment: int) -> None:
+        # One that is still being written stays behind: a simulated disk is large.
+        self.segments.pop(segment, None)

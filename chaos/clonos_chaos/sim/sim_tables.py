@@ -1,0 +1,199 @@
+"""Tables of the simulated world: the real table sinks on a database in memory, compared with what they must hold.
+
+What counts is known from ``SimOutside``; it is the model. In a world with tables a rollback leaves no output behind:
+rows are withdrawn before anything new is written, and no alarm is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from clonos.connectors import dbapi, sqlite
+from clonos.connectors.tables.table_outside import TableOutside
+from clonos.connectors.tables.table_sink import TableSink
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Plan
+from clonos.core.values import decode_rows, decode_value, encode_value
+from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity
+from clonos_chaos.sim.external_systems import JOB_ID, Fenced, SimOutside
+
+TABLE, COLUMNS = "output", {"place": "TEXT", "row": "BLOB"}
+PLACES = 5
+"""Keys of each task."""
+
+
+class OutsideKind(StrEnum):
+    """What immediate sinks of a world write to."""
+
+    ALARMING = "alarming"  # an outside that cannot withdraw
+    SQLITE = "sqlite"
+    DBAPI = "dbapi"
+    SQLITE_UPSERT = "sqlite upsert"
+    DBAPI_UPSERT = "dbapi upsert"
+
+
+def kind_of(seed: int, job: object | None) -> OutsideKind:
+    """That of a job that was built to order; drawn without one, by luck of its own: all else stays what it was."""
+    if job is not None:
+        return getattr(job, "outside_kind", OutsideKind.ALARMING)
+    return Random(f"outsides of {seed}").choice(tuple(OutsideKind))
+
+
+class SharedConnection(sqlite3.Connection):
+    """One for all tasks: what each does is whole before the next begins. Lives until ``end``."""
+
+    def close(self) -> None:
+        if self.in_transaction:
+            self.rollback()
+
+    def end(self) -> None:
+        super().close()
+
+
+class Memory:
+    """A database that is there from its first use on."""
+
+    def __init__(self, isolation: Any) -> None:
+        self._isolation = isolation
+        self._connection: SharedConnection | None = None
+
+    def connect(self) -> SharedConnection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(":memory:", isolation_level=self._isolation, factory=SharedConnection)
+        return self._connection
+
+    def end(self) -> None:
+        if self._connection is not None:
+            self._connection.end()
+
+
+class Outsides(dict[TaskId, SimOutside]):
+    """What lives beyond a job's immediate sinks, by task."""
+
+    def __init__(self, plan: Plan, kind: OutsideKind) -> None:
+        writers = [task for task in plan.tasks if any(channel.receiver < 0 for channel in plan.outputs[task])]
+        self._memory = Memory("DEFERRED" if kind in (OutsideKind.DBAPI, OutsideKind.DBAPI_UPSERT) else None)
+        sink = None if kind is OutsideKind.ALARMING else _sink(kind, self._memory)
+        super().__init__(
+            (task, SimOutside(name) if sink is None else SimTable(name, sink, self._memory))
+            for task, name in ((task, plan.task_name(task)) for task in writers)
+        )
+
+    def close(self) -> None:
+        """The world is over."""
+        self._memory.end()
+
+
+def _sink(kind: OutsideKind, memory: Memory) -> TableSink:
+    key = "place" if kind in (OutsideKind.SQLITE_UPSERT, OutsideKind.DBAPI_UPSERT) else None
+    if kind in (OutsideKind.DBAPI, OutsideKind.DBAPI_UPSERT):
+        return dbapi(memory.connect, TABLE, COLUMNS, upsert=key, paramstyle="named")
+    sink = sqlite(":memory:", TABLE, COLUMNS, upsert=key)
+    sink.connect = memory.connect
+    return sink
+
+
+class SimTable(SimOutside):
+    """The rows of one task in a table that all tasks of the job share."""
+
+    withdraws = True
+
+    def __init__(self, task_name: str, sink: TableSink, memory: Memory) -> None:
+        super().__init__(task_name)
+        self._sink, self._memory = sink, memory
+        self._connections: dict[int, TableOutside] = {}  # by incarnation
+        self._forgotten = 0  # what lies below need not be withdrawn any more
+
+    def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
+        before = self.next_number
+        expected, _ = super().register(generation, incarnation, restored_number)
+        self.withdrawn += max(0, before - expected)
+        outside = self._connections[incarnation] = self._sink.outside()
+        with _quiet():
+            answer = outside.register(OutsideIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number)
+        if answer != (expected, None):
+            self._complain(
+                f"answers {tuple(answer)} to the registration from {restored_number}, not {(expected, None)}"
+            )
+        self.compare()
+        return answer.next_number, answer.superseded_next
+
+    def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
+        rows = [self._fields(row) for row in decode_rows(payload)]
+        connection = self._connections.get(incarnation)
+        answer: int | None = None
+        try:
+            answer = None if connection is None else connection.write(first_number, rows)
+        except OutsideFenced:
+            pass
+        try:
+            expected = super().write(incarnation, first_number, count, payload)
+        except Fenced:
+            if answer is not None:
+                self._complain(f"takes output of incarnation {incarnation:x}, which has been replaced")
+            raise
+        if answer != expected:
+            self._complain(f"answers {answer} to output {first_number}, not {expected}")
+        return expected
+
+    def forget(self, incarnation: int, before_number: int) -> None:
+        connection = self._connections.get(incarnation)
+        if connection is not None:
+            connection.forget(before_number)
+            if incarnation == self.life[1]:
+                self._forgotten = max(self._forgotten, before_number)
+
+    def compare(self) -> None:
+        """What is in the table must be what counts, and what it keeps for withdrawals just what may be needed."""
+        if not self.rows and not self._has_table():
+            return
+        named = {"task": self.task_name, "writer": f"{JOB_ID}/{self.task_name}", "prefix": f"{self.task_name} %"}
+        rows = [self._fields(row) for row in self.rows]
+        if self._sink.key_columns:
+            found = self._found("SELECT place, row FROM output WHERE place LIKE :prefix", named)
+            expected = list({place: (place, row) for place, row in rows}.values())
+            is_right = sorted(found) == sorted(expected)
+            kept = self._found("SELECT number FROM clonos_previous WHERE task = :task ORDER BY number", named)
+            if [number for (number,) in kept] != list(range(self._forgotten, self.next_number)):
+                self._complain(f"keeps {kept} for withdrawals, not {self._forgotten} to {self.next_number}")
+        else:
+            found = self._found(
+                "SELECT place, row FROM output WHERE clonos_task = :writer ORDER BY clonos_number", named
+            )
+            is_right = found == rows
+        if not is_right:
+            offsets = sorted(_offset_of(row) for _, row in found), sorted(_offset_of(row) for _, row in rows)
+            self._complain(f"holds offsets {offsets[0]}, and those that count are {offsets[1]}")
+
+    def _fields(self, row: Any) -> tuple[str, bytes]:
+        return f"{self.task_name} {row[0] % PLACES}", encode_value(row)
+
+    def _has_table(self) -> bool:
+        return bool(self._found("SELECT 1 FROM sqlite_master WHERE name = 'output'", {}))
+
+    def _found(self, sql: str, named: dict[str, Any]) -> list[Any]:
+        return self._memory.connect().execute(sql, named).fetchall()
+
+    def _complain(self, what: str) -> None:
+        self.complaints.append(f"the table of {self.task_name} {what}")
+
+
+def _offset_of(row: bytes) -> int:
+    return int(decode_value(row)[0])  # type: ignore[index]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What slots would log of a withdrawal is known to the world."""
+    logger = logging.getLogger("clonos.slot")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

@@ -1,0 +1,224 @@
+"""A task's thread in the simulated world: a greenlet, so that user code may wait in virtual time and die anywhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from greenlet import getcurrent, greenlet
+
+from clonos.core.channel.output_budget import Room
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, TaskStopped
+from clonos.core.task.failure_report import describe_failure
+from clonos.core.task.task import Task
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+
+if TYPE_CHECKING:
+    from clonos_chaos.sim.sim_slot import SimSlot
+
+
+class SimTask:
+    """``TaskPort`` and ``TaskHandle`` of one incarnation. Waiting switches to the world's loop."""
+
+    def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation, activation: Activation) -> None:
+        self.host, self.world, self.clock = host, host.world, host.world.clock
+        self.task, self.incarnation = task, incarnation
+        self.commands: deque[Command] = deque()
+        self.is_dead = False
+        self.room = Room(lambda: self.put(GateMoved()))
+        self._activation = activation
+        self._life: greenlet | None = None
+        self._awaited = 0  # number of the wake-up that is waited for
+        self._is_idle = False
+        self._is_released = False
+        self._kept_bytes = -1
+        self._is_noted = False
+        self.approached = (-1, -1)  # (channel, number) of the element that it told last, while it is cautious
+        self.noted = (-1, -1)  # of the one that the coordinator has said it knows
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begins a little later, like a thread."""
+        self._life = greenlet(self._main)
+        self._wake_after(self.clock.between(1_000, MILLISECOND_NS))
+
+    def _main(self, *_: Any) -> None:
+        world = self.world
+        task: Task | None = None
+        try:
+            self._reach("start")
+            chain = world.job.new_chain(world.plan.vertex_of[self.task])
+            task = Task(world.plan, self.task, self.incarnation, chain, self, self._activation, world.options)
+            self._activation = None  # type: ignore[assignment]
+            task.run()
+        except TaskStopped:
+            pass
+        except Exception as error:  # noqa: BLE001  reported to the slot, as a thread does
+            if self.is_dead:
+                return
+            assert task is not None, error
+            world.note(f"{world.plan.task_name(self.task)} raised {error!r}")
+            if world.is_unexpected(error):
+                world.crashes.append(error)
+            self.host.later(self.host.slot.on_raised, describe_failure(task, error))
+
+    def _reach(self, point: str) -> bool:
+        """A named point; what a shadow does again has another name."""
+        hosted = self.host.slot.hosted.get(self.task)
+        is_shadow = self.incarnation < 0 and (hosted is None or hosted.thread != self.incarnation)
+        return self.world.reach(f"{point} of a shadow" if is_shadow else point, self.task)
+
+    def kill(self) -> None:
+        """The incarnation is over: what it waits for raises ``TaskStopped``."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        life = self._life
+        if life is not None and life and life is not getcurrent():
+            life.throw(TaskStopped)
+
+    def _wake_after(self, delay_ns: int) -> None:
+        self._awaited += 1
+        self.clock.after(delay_ns, self._wake, self._awaited)
+
+    def _wake(self, number: int) -> None:
+        if self.is_dead or number != self._awaited or self._life is None:
+            return
+        if self.host.paused_until_ns > self.clock.now_ns:
+            self.clock.at(self.host.paused_until_ns, self._wake, number)
+            return
+        self._is_idle = False
+        self._life.switch()
+
+    def _sleep(self) -> None:
+        self.world.hub.switch()
+        if self.is_dead:
+            raise TaskStopped
+
+    def _pass_time(self, delay_ns: int) -> None:
+        self._wake_after(delay_ns)
+        self._sleep()
+
+    def _idle(self, until_ns: int | None) -> None:
+        """Waits for a command, a release, or an instant of the wall clock."""
+        self._is_idle = True
+        self._awaited += 1
+        if until_ns is not None:
+            self.clock.at(until_ns - self.clock.epoch_ns, self._wake, self._awaited)
+        self._sleep()
+
+    def _stir(self) -> None:
+        if self._is_idle:
+            self._wake_after(self.clock.between(1_000, 50_000))
+
+    # ------------------------------------------------------------------ the slot's side
+
+    def put(self, command: Command) -> None:
+        self.commands.append(command)
+        self._stir()
+
+    def release(self) -> None:
+        """``go_live`` may return."""
+        self._is_released = True
+        self._stir()
+
+    def kept_to(self, end_bytes: int) -> None:
+        """``await_kept`` may return."""
+        self._kept_bytes = max(self._kept_bytes, end_bytes)
+        self._stir()
+
+    def note(self) -> None:
+        """``approach`` may return."""
+        self._is_noted = True
+        self._stir()
+
+    # ------------------------------------------------------------------ TaskPort
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        if self.is_dead:
+            raise TaskStopped
+        if self.commands:
+            return self.commands.popleft()
+        if until_ns == 0:
+            return None
+        while not self.commands:
+            self._idle(until_ns)
+            if until_ns is not None and self.clock.wall_ns >= until_ns:
+                break
+        return self.commands.popleft() if self.commands else None
+
+    def emit(self, emission: Emission) -> None:
+        snapshot = emission.snapshot
+        point = "emission" if snapshot is None else "end of stream" if snapshot.final else "aligned"
+        self._reach(point)
+        self.room.spend(emission.cost_bytes)
+        self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
+        self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
+
+    def room_bytes(self) -> int:
+        return self.room.left_bytes()
+
+    def needs(self, channel: ChannelId, next_seq: int) -> None:
+        self.host.later(self.host.slot.on_needs, self.task, self.incarnation, channel, next_seq)
+
+    def go_live(self, positions: dict[ChannelId, int]) -> None:
+        self._reach("log end")
+        self.host.later(self.host.slot.on_log_end, self.task, self.incarnation, positions)
+        while not self._is_released:
+            self._idle(None)
+
+    def await_kept(self, log_end_bytes: int) -> None:
+        self._reach("intent")
+        self.host.later(self.host.slot.on_await_kept, self.task, self.incarnation, log_end_bytes)
+        while self._kept_bytes < log_end_bytes:
+            self._idle(None)
+
+    def approach(self, channel: ChannelId, first_seq: int) -> None:
+        self._is_noted = False
+        self.approached = (channel, first_seq)
+        self.host.later(self.host.slot.on_approach, self.task, self.incarnation, channel, first_seq)
+        while not self._is_noted:
+            self._idle(None)
+        self.noted = self.approached
+
+    def open_journal(self) -> None:
+        self.host.later(self.host.slot.on_open_journal, self.task, self.incarnation)
+
+    def lose_journal(self) -> NoReturn:
+        self.host.later(self.host.slot.on_journal_lost, self.task, self.incarnation)
+        while True:
+            self._idle(None)
+
+    def now_ns(self) -> int:
+        return self.clock.wall_ns
+
+    def cost_clock_ns(self) -> int:
+        return 0
+
+    def entropy(self, count: int) -> bytes:
+        return self.clock.luck.randbytes(count)
+
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        self._beside(self._ask, number, function, key)
+
+    def _ask(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        outcome = function(key)
+        self._beside(lambda: self.put(Finished(number, outcome)))
+
+    def _beside(self, act: Callable[..., None], *arguments: Any) -> None:
+        """Later, if this incarnation still lives."""
+        delay_ns = self.clock.between(10_000, self.world.settings.call_ns_max)
+        self.clock.after(delay_ns, lambda: None if self.is_dead else act(*arguments))
+
+    def perform(self, function: Any, key: str) -> object:
+        self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))
+        if self._reach("call"):
+            self._pass_time(1)
+        try:
+            return function(key)
+        finally:
+            self._reach("called")
+            self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))

@@ -1,0 +1,1 @@
+"""Random worlds by seed, and how a failing one is shrunk and told."""

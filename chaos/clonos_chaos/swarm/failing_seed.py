@@ -1,0 +1,72 @@
+"""What is shown of a failing seed: one command that shows a small world again, and the story of whom it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from clonos_chaos.sim.random_faults import Luck
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.shrinking import SECONDS_MAX, Failure, Shrunk, chosen, failure_of, shrink
+from clonos_chaos.swarm.story import story_of, with_short_slots
+from clonos_chaos.swarm.world import World
+
+GOOD = 0
+BAD = 1
+
+
+def shrunk_seed(seed: int, swarm: Swarm, seconds_max: float = SECONDS_MAX) -> Shrunk | None:
+    """The smallest world of a failing seed that was found; None where the seed does not fail."""
+    whole = failure_of(swarm.world(seed))
+    if whole is None:
+        return None
+    return shrink(partial(_world, swarm, seed), whole, whole.world.job.records, seconds_max)
+
+
+def _world(swarm: Swarm, seed: int, only_faults: Mapping[int, Luck] | None, records_max: int | None) -> World:
+    return swarm.world(seed, only_faults, records_max)
+
+
+def command_of(seed: int, swarm: Swarm, shrunk: Shrunk) -> str:
+    """The command line that shows a shrunk world again."""
+    faults = ",".join(map(str, shrunk.faults)) or "none"
+    records = "" if shrunk.records is None else f" --records {shrunk.records}"
+    return f"clonos chaos seeds {swarm.arguments(seed)} --only-faults {faults}{records}"
+
+
+def told(failure: Failure) -> str:
+    """What failed, in which weather, and the story of the tasks concerned."""
+    world = failure.world
+    kind = "" if type(failure.error).__name__ == "WorldFailed" else f"{type(failure.error).__name__}: "
+    return with_short_slots(
+        world,
+        "\n".join(
+            (
+                f"seed {world.seed} ({world.job.name}): {kind}{failure.complaint}",
+                f"{world.options}\n{world.settings}\n{world.plan.vertices}",
+                story_of(world, failure.complaint),
+            )
+        ),
+    )
+
+
+def told_of_seed(seed: int, swarm: Swarm, known: str) -> str:
+    """All that is printed of a failing seed. ``known``: its story, if it cannot be shown again."""
+    shrunk = shrunk_seed(seed, swarm)
+    if shrunk is None:
+        return f"clonos chaos seeds {swarm.arguments(seed)}\nIt failed once, and not when it was run again.\n{known}"
+    struck = [f"fault {number}: {each.kind} at {each.at_ns // MILLISECOND_NS} ms" for number, each in shrunk.struck]
+    size = f"{len(shrunk.faults)} faults, {shrunk.failure.world.job.records} records, after {shrunk.tries} tries"
+    lines = [command_of(seed, swarm, shrunk), f"shrunk to {size}", *struck, told(shrunk.failure)]
+    return "\n".join(lines)
+
+
+def show_again(seed: int, swarm: Swarm, faults: tuple[int, ...] | None, records: int | None) -> int:
+    """Runs one smaller world; prints its story if it fails. The exit code."""
+    failure = failure_of(chosen(partial(_world, swarm, seed), faults, records))
+    if failure is None:
+        print(f"seed {seed} shows no fault in this world")
+        return GOOD
+    print(f"FAILED: {told(failure)}")
+    return BAD

@@ -1,0 +1,135 @@
+"""Swarms of simulated worlds: runs seeds, counts what was reached, prints a failing one with its story."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import takewhile
+from multiprocessing import get_context
+from statistics import median
+
+from clonos_chaos.sim.rare_situations import SITUATIONS
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.failing_seed import told_of_seed
+from clonos_chaos.swarm.world import WorldFailed
+
+SEEDS_PER_PORTION = 10
+PORTIONS_AHEAD = 4
+"""For each process, so that none has to wait until the oldest portion is done: some worlds are long."""
+
+PLAIN = Swarm()
+
+
+@dataclass
+class Tally:
+    """What a number of worlds came to."""
+
+    worlds: int = 0
+    rollbacks: int = 0
+    views: int = 0
+    checkpoints: int = 0
+    costs_ms: list[float] = field(default_factory=list)  # of each world that ended well: CPU per 1,000 messages
+    reached: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Counts another tally in."""
+        self.worlds += other.worlds
+        self.rollbacks += other.rollbacks
+        self.views += other.views
+        self.checkpoints += other.checkpoints
+        self.costs_ms += other.costs_ms
+        self.reached.update(other.reached)
+        self.failures += other.failures
+
+    def never_reached(self) -> list[str]:
+        """Rare situations that none of these worlds has been in."""
+        return [situation for situation in SITUATIONS if not self.reached[situation]]
+
+    def situations(self) -> str:
+        """How often each rare situation was reached, for people."""
+        return ", ".join(f"{situation} {self.reached[situation] or 'never'}" for situation in SITUATIONS)
+
+    def line(self) -> str:
+        """One line for people."""
+        cost = f", {median(self.costs_ms):.1f} ms of CPU per 1,000 messages" if self.costs_ms else ""
+        return (
+            f"{self.worlds} worlds, {len(self.failures)} failures, {self.rollbacks} rollbacks,"
+            f" {self.checkpoints} checkpoints, {self.views} views{cost}"
+        )
+
+
+def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> Tally:
+    """Runs worlds one after another in this process."""
+    tally = Tally()
+    for seed in seeds:
+        tally.worlds += 1
+        began_s = time.process_time()
+        try:
+            outcome = kind.world(seed).run()
+        except WorldFailed as failure:
+            tally.failures.append((seed, str(failure)))
+            continue
+        except Exception as error:  # noqa: BLE001  a bug inside a machine is a failed world like any other
+            tally.failures.append((seed, f"seed {seed}: {type(error).__name__}: {error}"))
+            continue
+        tally.rollbacks += outcome.rollbacks
+        tally.views += outcome.views
+        tally.checkpoints += outcome.checkpoints
+        tally.costs_ms.append(1e6 * (time.process_time() - began_s) / outcome.delivered)
+        tally.reached.update(outcome.reached)
+    return tally
+
+
+def swarm(
+    seeds: range, kind: Swarm = PLAIN, processes: int = 2, is_over: Callable[[], bool] = lambda: False
+) -> Iterator[Tally]:
+    """Tallies of portions of the seeds, in order, from several processes. Once it is over, no portion is begun."""
+    portions = (seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION))
+    begun = takewhile(lambda _: not is_over(), portions)
+    if processes == 1:
+        yield from (run_seeds(portion, kind) for portion in begun)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        waiting: deque[Future[Tally]] = deque()
+        for portion in begun:
+            waiting.append(pool.submit(run_seeds, portion, kind))
+            if len(waiting) > processes * PORTIONS_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            future = waiting.popleft()
+            if not (is_over() and future.cancel()):
+                yield future.result()
+
+
+def run(
+    seeds: range,
+    kind: Swarm = PLAIN,
+    processes: int = 2,
+    minutes: float | None = None,
+    failures_max: int = 3,
+) -> int:
+    """``clonos chaos seeds``: runs worlds, at most for so many minutes; shows failing ones, shrunk. The exit code."""
+    total = Tally()
+    began = time.monotonic()
+    shown, rate = 0, "0 worlds/s"
+    for tally in swarm(seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60):
+        total.add(tally)
+        rate = f"{total.worlds / (time.monotonic() - began):.1f} worlds/s"
+        print(f"\r{total.line()}, {rate} ", end="", file=sys.stderr, flush=True)
+        for seed, story in tally.failures:
+            if shown < failures_max:
+                shown += 1
+                print(f"\n\nFAILED: {told_of_seed(seed, kind, story)}", flush=True)
+        if shown >= failures_max:
+            break
+    print(file=sys.stderr)
+    print(f"{total.line()}, {rate}")
+    print(f"situations: {total.situations()}")
+    others = sorted(set(total.reached) - set(SITUATIONS))
+    print("reached: " + ", ".join(f"{name} {total.reached[name]}" for name in others))
+    return 1 if total.failures else 0

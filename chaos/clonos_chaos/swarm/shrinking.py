@@ -1,0 +1,151 @@
+"""Makes a failing world smaller: fewer faults, then fewer records, as long as it fails in the same manner.
+
+Rules: a fault that is left out does not change the luck of the others, since each keeps the luck that it had in the
+whole world; so a smaller world is found again from its seed, the numbers of its faults, and its number of records.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clonos.core.model.errors import JobError
+from clonos_chaos.sim.random_faults import Luck, Struck
+from clonos_chaos.swarm.world import World, WorldFailed
+
+TRIES_MAX: Final = 80
+SECONDS_MAX: Final = 30.0
+MANNER_WORDS_MAX: Final = 8
+
+MakeWorld = Callable[[Mapping[int, Luck] | None, int | None], World]
+"""From the faults that may strike (None: all) and the most records (None: all) to a world that has not run."""
+
+MakeSmaller = Callable[[Mapping[int, Luck] | None, int | None], World | None]
+"""The same; None where such a world would say nothing."""
+
+_BRACKETED = re.compile(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}")
+_VARIABLE = re.compile(r"b?'[^']*'|b?\"[^\"]*\"|[\w-]+/\d+|0x[0-9a-f]+|\S*\d\S*")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a world has failed. ``error`` has the story, and perhaps a cause."""
+
+    world: World
+    complaint: str
+    error: Exception
+
+    @property
+    def manner(self) -> str:
+        """What two worlds have in common that fail for one reason: the complaint without names and numbers."""
+        text = self.complaint.partition("; ")[0]
+        while (shorter := _BRACKETED.sub("", text)) != text:
+            text = shorter
+        words = _VARIABLE.sub("", text).split()
+        return " ".join([type(self.error).__name__, *words[:MANNER_WORDS_MAX]])
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The smallest world that was found. ``faults``: numbers of those that strike; ``records``: None for all."""
+
+    failure: Failure
+    faults: tuple[int, ...]
+    records: int | None
+    tries: int
+
+    @property
+    def struck(self) -> list[tuple[int, Struck]]:
+        """What strikes in it, in the order of time."""
+        return sorted(self.failure.world.faults.struck.items(), key=lambda item: item[1].at_ns)
+
+
+def failure_of(world: World) -> Failure | None:
+    """Runs a world; how it failed, if it did."""
+    try:
+        world.run()
+    except WorldFailed as error:
+        return Failure(world, error.complaint, error)
+    except Exception as error:  # noqa: BLE001  a bug inside a machine is a failed world like any other
+        return Failure(world, str(error), error)
+    return None
+
+
+def luck_of_faults(world: World) -> dict[int, Luck]:
+    """Of a world that has run: the luck of each fault that has struck."""
+    return {number: struck.luck for number, struck in sorted(world.faults.struck.items())}
+
+
+def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None) -> World:
+    """The smaller world with these faults; the whole one is run first, since it has their luck.
+
+    JobError: no such fault strikes there.
+    """
+    if faults is None:
+        return make(None, records)
+    whole = make(None, None)
+    failure_of(whole)
+    lucks = luck_of_faults(whole)
+    unknown = [number for number in faults if number not in lucks]
+    if unknown:
+        there_are = ", ".join(map(str, sorted(lucks))) or "none"
+        raise JobError(f"no fault {unknown[0]} strikes in the world of seed {whole.seed}; there are: {there_are}.")
+    return make({number: lucks[number] for number in faults}, records)
+
+
+def shrink(make: MakeSmaller, whole: Failure, records: int | None, seconds_max: float = SECONDS_MAX) -> Shrunk:
+    """Smaller worlds that fail as the whole one has. ``records``: how many it has; None where they cannot be fewer."""
+    return _Shrinking(make, whole, seconds_max).run(records)
+
+
+class _Shrinking:
+    def __init__(self, make: MakeSmaller, whole: Failure, seconds_max: float) -> None:
+        self._make = make
+        self._manner = whole.manner
+        self._smallest = whole
+        self._lucks = luck_of_faults(whole.world)
+        self._tries = 0
+        self._until_s = time.monotonic() + seconds_max
+
+    @property
+    def _may_try(self) -> bool:
+        return self._tries < TRIES_MAX and time.monotonic() < self._until_s
+
+    def run(self, records: int | None) -> Shrunk:
+        faults = self._fewer_faults(tuple(self._lucks))
+        fewer = None if records is None else self._fewer_records(faults, records)
+        return Shrunk(self._smallest, faults, None if fewer == records else fewer, self._tries)
+
+    def _fails(self, faults: tuple[int, ...], records: int | None) -> bool:
+        self._tries += 1
+        world = self._make({number: self._lucks[number] for number in faults}, records)
+        found = None if world is None else failure_of(world)
+        if found is None or found.manner != self._manner:
+            return False
+        self._smallest = found
+        return True
+
+    def _fewer_faults(self, faults: tuple[int, ...]) -> tuple[int, ...]:
+        if faults and self._may_try and self._fails((), None):
+            return ()
+        is_smaller = True
+        while is_smaller and len(faults) > 1:
+            is_smaller = False
+            for number in reversed(faults):
+                rest = tuple(other for other in faults if other != number)
+                if rest and self._may_try and self._fails(rest, None):
+                    faults, is_smaller = rest, True
+        return faults
+
+    def _fewer_records(self, faults: tuple[int, ...], records: int) -> int:
+        step = records // 2
+        while step and self._may_try:
+            if records > step and self._fails(faults, records - step):
+                records -= step
+                step = min(step, records // 2)
+            else:
+                step //= 2
+        return records

@@ -1,0 +1,56 @@
+"""The story of a world that failed, as far as it is about the tasks that the complaint is about."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from clonos.core.model.ids import ChannelId, TaskId
+
+if TYPE_CHECKING:
+    from clonos_chaos.swarm.world import World
+
+LINES_MAX: Final = 60
+
+_NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]\d)")
+_TASKS = re.compile(r"with tasks \[([\d, ]*)\]")
+_NUMBERED = re.compile(r"\btask (\d+)\b")
+_CHANNEL = re.compile(r"\bchannel (\d+)\b")
+
+
+def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
+    """The tasks that a complaint names, or whose channel it names; all where it names none."""
+    plan = world.plan
+    found = {task for task in plan.tasks if re.search(rf"\b{re.escape(plan.task_name(task))}\b", complaint)}
+    found |= {TaskId(int(number)) for number in _NUMBERED.findall(complaint) if int(number) < len(plan.tasks)}
+    for number in _CHANNEL.findall(complaint):
+        channel = plan.channels[ChannelId(int(number))]
+        found |= {task for task in (channel.sender, channel.receiver) if task >= 0}
+    return found or set(plan.tasks)
+
+
+def story_of(world: World, complaint: str) -> str:
+    """The last lines about the tasks concerned, about faults, and about the job."""
+    concerned = tasks_concerned(world, complaint)
+    return "\n".join([line for line in world.story if _is_about(world, line, concerned)][-LINES_MAX:])
+
+
+def with_short_slots(world: World, text: str) -> str:
+    """The same text with the world's slots as s1, s2, ... in the order in which they appear."""
+    names: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"s{len(names) + 1}") if int(found[0]) in world.slots else found[0]
+
+    return _NUMBER.sub(named, text)
+
+
+def _is_about(world: World, line: str, concerned: set[TaskId]) -> bool:
+    struck = _TASKS.search(line)
+    if struck is not None:
+        return True  # whom a fault hits may have held what the task needed
+    numbered = _NUMBERED.search(line)
+    if numbered is not None:
+        return TaskId(int(numbered[1])) in concerned
+    named = [task for task in world.plan.tasks if f" {world.plan.task_name(task)} " in line]
+    return not named or bool(concerned.intersection(named))

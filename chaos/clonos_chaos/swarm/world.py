@@ -1,0 +1,390 @@
+"""A whole job in one thread under virtual time, from one seed: slots, coordinator, network, store, outsides, code."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from greenlet import getcurrent
+
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, JobFailed
+from clonos.core.coordinator.coordinator_events import Event, Received
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
+from clonos.core.ports.operator_chain import StepFailed
+from clonos.core.values import decode_rows
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.messages import Message
+from clonos_chaos.checks.oracle import Oracle
+from clonos_chaos.checks.verdict import complaints_of
+from clonos_chaos.jobs.api_jobs import ApiJob
+from clonos_chaos.jobs.fuzz_chain import Poisoned
+from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
+from clonos_chaos.jobs.pushed_jobs import PushedJob
+from clonos_chaos.sim.network import DELAYS_NS, Network
+from clonos_chaos.sim.random_faults import KINDS, Faults, Luck
+from clonos_chaos.sim.sim_coordinator import SimCoordinator
+from clonos_chaos.sim.sim_slot import SimSlot
+from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
+from clonos_chaos.sim.sim_tables import Outsides, kind_of
+from clonos_chaos.sim.targeted_faults import NOBODY, Aim, Reached
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS, Clockwork
+
+if TYPE_CHECKING:
+    from clonos_chaos.user.user_world import UserJob
+
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed")
+"""A seed without a topology takes the one whose turn it is."""
+
+AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
+
+_MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] = {"api": ApiJob, "pushed": PushedJob}
+
+STORY_LINES_MAX = 400
+AFTERLIFE_NS_MAX = 10 * SECOND_NS
+"""Virtual time in which every process must have ended once the job has."""
+
+
+class WorldFailed(Exception):
+    """An oracle has found something. ``told``: the seed, what, and the story; ``complaint``: what."""
+
+    def __init__(self, told: str, complaint: str) -> None:
+        super().__init__(told, complaint)
+        self.told = told
+        self.complaint = complaint
+
+    def __str__(self) -> str:
+        return self.told
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The weather of a world. ``draw`` takes it from luck."""
+
+    step_ns_max: int = 2 * MILLISECOND_NS
+    call_ns_max: int = 5 * MILLISECOND_NS
+    store_ns_max: int = 20 * MILLISECOND_NS
+    outside_ns_max: int = 5 * MILLISECOND_NS
+    store_failure: float = 0.0
+    disk: DiskWeather = DiskWeather()  # noqa: RUF009  it is frozen
+    network_ns_max: int = 2 * MILLISECOND_NS
+    control_loss: float = 0.0
+    is_encoding: bool = False
+    fresh_slot_ns_max: int = SECOND_NS
+    domains: int = 3
+    spare_slots: int = 1
+    tasks_a_slot: int = 1
+    fault_counts: tuple[int, ...] = (0, 1, 1, 2, 3, 5, 8)  # one of these is drawn
+    fault_span_ms: tuple[int, ...] = (50, 200, 1_000)  # from the first view on
+    fault_kinds: tuple[str, ...] = KINDS  # of which each fault is one; often named, often drawn
+    patience_ms: int = 30_000  # without a view, a checkpoint or a fault the world counts as stuck
+    look_every: int = 64  # messages between two looks at all logs
+
+    @staticmethod
+    def draw(luck: Random) -> Settings:
+        """Random weather."""
+        return Settings(
+            step_ns_max=luck.choice((MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 10 * MILLISECOND_NS)),
+            store_ns_max=luck.choice((MILLISECOND_NS, 20 * MILLISECOND_NS, 200 * MILLISECOND_NS)),
+            outside_ns_max=luck.choice((MILLISECOND_NS, 30 * MILLISECOND_NS)),
+            store_failure=luck.choice((0.0, 0.0, 0.1)),
+            network_ns_max=luck.choice(DELAYS_NS),
+            control_loss=luck.choice((0.0, 0.0, 0.02, 0.2)),
+            is_encoding=luck.random() < 0.2,
+            domains=luck.choice((2, 3, 20)),
+            spare_slots=luck.choice((0, 1, 2)),
+        )
+
+
+@dataclass
+class Outcome:
+    """What a world came to."""
+
+    seed: int
+    digest: str = ""
+    delivered: int = 0
+    views: int = 0
+    rollbacks: int = 0
+    checkpoints: int = 0
+    virtual_ms: int = 0
+    reached: dict[str, int] = field(default_factory=dict)
+
+
+def draw_hot(plan: Plan, luck: Random) -> Plan:
+    """In every second world some steps are followed hot, of those that may be."""
+    if luck.random() < 0.5:
+        return plan
+    drawn = [replace(vertex, is_hot=vertex.may_be_hot and luck.random() < 0.7) for vertex in plan.vertices]
+    return replace(plan, vertices=tuple(drawn))
+
+
+def draw_options(luck: Random) -> Options:
+    """Random options of the job."""
+    drawn = Options(
+        heartbeat_ms=luck.choice((20, 100)),
+        lease_ms=luck.choice((500, 2_000)),
+        checkpoint_every_ms=luck.choice((30, 100, 300)),
+        standbys=luck.choice((0, 1, 1, 1, 2)),
+        step_records_max=luck.choice((1, 3, 8, 64)),
+        step_records_first=luck.choice((1, 3, 8)),
+        credit_window_bytes=luck.choice((1, 500, 1 << 20)),
+        channel_delay_ms=luck.choice((5, 200)),
+        snapshot_chain_max=luck.choice((1, 3, 16)),
+        failures_per_epoch_max=1_000,
+        clock_tick_ms=luck.choice((0, 0, 0, 5)),
+    )
+    is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
+    return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
+
+
+def draw_calls_ahead(options: Options, seed: int) -> Options:
+    """In every second world logs grow at each recorded call, in others with the step: by luck of its own."""
+    return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))
+
+
+class World:
+    """Everything, made from a seed. ``run`` to its end."""
+
+    def __init__(
+        self,
+        seed: int,
+        topology: str = "",
+        options: Options | None = None,
+        settings: Settings | None = None,
+        job: Callable[[Random], AnyJob] | None = None,
+        aims: Sequence[Aim] | None = None,
+        records_max: int | None = None,
+        only_faults: Mapping[int, Luck] | None = None,
+    ) -> None:
+        """With ``aims``, nothing else goes wrong than what they say. ``records_max`` and ``only_faults`` make a world
+        smaller than its seed says: of the drawn faults only these strike, each with the luck that is given for it."""
+        self.seed = seed
+        self.expects_failure = False  # where the job shall fail, its caller judges
+        luck = Random(seed)
+        budget_luck = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
+        self.settings = settings or replace(Settings.draw(luck), disk=DiskWeather.draw(budget_luck))
+        self.options = options or draw_calls_ahead(draw_budgets(draw_options(luck), budget_luck), seed)
+        depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
+        topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
+        make = _MAKERS.get(topology, draw_job)
+        records = luck.randint(30, 100) if job is None else 0
+        self.job: AnyJob = job(luck) if job else make(topology, luck, min(records, records_max or records), depth)
+        self.job.plan = with_replicas(self.job.plan, seed, self.options if options or job or depth else None)
+        self.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}")) if job is None else self.job.plan
+        self.clock = Clockwork(luck.getrandbits(64))
+        self.hub: Any = getcurrent()
+        self.store: dict[str, tuple[bytes, ...]] = {}
+        self.chain: dict[int, CheckpointMetadata] = {}
+        self.store_term = 0  # the highest that was claimed
+        self.slots: dict[SlotId, SimSlot] = {}
+        self.outsides = Outsides(self.plan, kind_of(seed, None if job is None else self.job))
+        self.committed: dict[int, list[Any]] = {}
+        self.committed_up_to = self._domain_turn = 0
+        self.network = Network(
+            self.clock,
+            self._deliver,
+            self.settings.network_ns_max,
+            self.settings.control_loss,
+            self.settings.is_encoding,
+        )
+        self.oracle = Oracle(self)
+        self.faults = Faults(self, luck, only_faults)
+        if aims is not None:
+            self.faults.aims, self.faults.count = list(aims), 0
+        self.outcome = Outcome(seed)
+        self.crashes: list[BaseException] = []
+        self.alarms: list[Alarm] = []  # of the coordinator
+        self.warnings: list[tuple[str, dict[str, str | int]]] = []
+        self.story: deque[str] = deque(maxlen=STORY_LINES_MAX)
+        self.ending: JobDone | JobFailed | None = None
+        self._digest = blake2b(digest_size=8)
+        needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
+        self.slots_needed = max(2, needed)  # one may be a keeper's
+        self.coordinator = SimCoordinator(self, 1)
+
+    # ------------------------------------------------------------------ running
+
+    def run(self) -> Outcome:
+        """Runs the job to its end, lets the oracle look at it, and sees every process end."""
+        try:
+            return self._run()
+        finally:
+            for slot in self.slots.values():
+                slot.kill()
+            self.outsides.close()
+
+    def _run(self) -> Outcome:
+        for _ in range(self.slots_needed):
+            self.add_slot()
+        self.coordinator.begin(self.slots_needed)
+        self.faults.schedule()
+        step, crashes = self.clock.step, self.crashes
+        while self.ending is None and not crashes:
+            step()
+        if crashes:
+            complaint = f"a task crashed: {crashes[0]!r}"
+            raise WorldFailed(self.tell(complaint), complaint) from crashes[0]
+        if not self.expects_failure:
+            self.oracle.judge()
+        self._see_processes_end()
+        outcome = self.outcome
+        outcome.digest = self._sum_up()
+        outcome.delivered = self.network.delivered
+        outcome.virtual_ms = self.clock.now_ns // MILLISECOND_NS
+        return outcome
+
+    def _see_processes_end(self) -> None:
+        """Whoever hears of the end goes; nothing is left of anybody."""
+        self.network.heal_all()
+        self.network.loss = 0.0
+        for slot in self.slots.values():
+            slot.resume()
+        until_ns = self.clock.now_ns + AFTERLIFE_NS_MAX
+        while self.living() and self.clock.now_ns < until_ns:
+            self.clock.step()
+        last_ns = self.clock.now_ns
+        while self.clock.now_ns == last_ns:  # threads that were told to stop at this instant
+            self.clock.step()
+        left = [slot.id for slot in self.living()]
+        if left or self.job.chains_open:
+            self.fail(f"after the end slots {left} are left, and {self.job.chains_open} chains were never closed")
+
+    def _sum_up(self) -> str:
+        """The digest of all that has happened."""
+        rows = [(task, outside.rows, outside.superseded) for task, outside in self.outsides.items()]
+        ends = (self.clock.events_run, self.network.delivered, self.job.service.answers, rows, self.committed)
+        self._digest.update(repr(ends).encode())
+        return self._digest.hexdigest()
+
+    def living(self) -> list[SimSlot]:
+        """Slots whose process runs."""
+        return [slot for slot in self.slots.values() if not slot.is_dead]
+
+    def slot_of(self, task: TaskId) -> SimSlot | None:
+        """The living slot where the latest view has a task."""
+        placements = self.oracle.view.placements
+        slot = self.slots.get(placements[task].slot) if 0 <= task < len(placements) else None
+        return slot if slot is not None and not slot.is_dead else None
+
+    def add_slot(self) -> None:
+        """A fresh slot is born in the domain whose turn it is; the provider of a job that has ended starts none."""
+        if self.ending is not None:
+            return
+        slot_id = SlotId(self.clock.luck.getrandbits(62) + 1)
+        self._domain_turn += 1
+        slot = self.slots[slot_id] = SimSlot(self, slot_id, f"domain{self._domain_turn % self.settings.domains}")
+        slot.register()
+        self.clock.after(self.clock.between(0, 25 * MILLISECOND_NS), slot.tick)
+
+    def end_slot(self, slot_id: SlotId) -> None:
+        """The provider sees to it that a process ends."""
+        slot = self.slots.get(slot_id)
+        if slot is not None and not slot.is_dead:
+            self.oracle.dying([slot_id])
+            slot.kill()
+
+    def _deliver(self, sender: SlotId, receiver: SlotId, message: Message, payload: Any) -> None:
+        if receiver == COORDINATOR:
+            self.coordinator.handle(Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]
+            return
+        slot = self.slots.get(receiver)
+        if slot is not None and not slot.is_dead:
+            if type(message) is Batch:
+                slot.run(self._deliver_batch, slot, sender, message, payload)
+            else:
+                slot.run(slot.slot.on_message, sender, message, payload)
+            self.oracle.delivered()
+
+    def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: Batch, payload: Any) -> None:
+        receiving = self.oracle.channels.receiving(slot, batch)
+        before_seq = receiving.next_seq if receiving is not None else 0
+        slot.slot.on_message(sender, batch, payload)
+        if receiving is not None and receiving.next_seq > before_seq:
+            self.oracle.channels.took(batch, payload, before_seq)
+
+    # ------------------------------------------------------------------ the coordinator
+
+    def handle(self, event: Event) -> None:
+        """An event for whoever is coordinator now."""
+        self.coordinator.handle(event)
+
+    def end(self, ending: JobDone | JobFailed) -> None:
+        """The job has ended."""
+        assert self.ending is None, (self.ending, ending)
+        self.ending = ending
+
+    def restart_coordinator(self, down_ms: int) -> None:
+        """The coordinator dies; after a while another one claims the next term."""
+        if self.ending is None and self.coordinator.is_current and not self.coordinator.is_dead:
+            self.note(f"coordinator {self.coordinator.term} dies")
+            self.coordinator.is_dead = True
+            self.clock.after(down_ms * MILLISECOND_NS, self.replace_coordinator, 0)
+
+    def replace_coordinator(self, pause_ms: int) -> None:
+        """Another coordinator claims the next term; the earlier one, if it lives, wakes up after a pause."""
+        self.coordinator.paused_until_ns = self.clock.now_ns + pause_ms * MILLISECOND_NS
+        self.coordinator = SimCoordinator(self, self.store_term + 1)
+        self.note(f"coordinator {self.coordinator.term} begins")
+        for slot in self.living():
+            self.network.break_connection(COORDINATOR, slot.id)
+        self.coordinator.begin(self.slots_needed)
+
+    def commit(self, checkpoint: int, parts: tuple[VertexParts, ...]) -> None:
+        """What transactional sinks have prepared for a complete checkpoint becomes visible; it may be told again."""
+        if checkpoint > self.committed_up_to:
+            self.committed_up_to = checkpoint
+            for entry in parts:
+                for part in entry.parts:
+                    self.committed.setdefault(entry.vertex, []).extend(decode_rows(part))
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the output of a job that has ended well."""
+        return complaints_of(self)
+
+    def fails_in_store(self) -> bool:
+        """Luck of whoever writes or reads."""
+        return self.ending is None and self.clock.luck.random() < self.settings.store_failure
+
+    # ------------------------------------------------------------------ the story
+
+    def note(self, line: str) -> None:
+        """A line of the story; part of the digest."""
+        line = f"{self.clock.now_ns / MILLISECOND_NS:10.3f} {line}"
+        self.story.append(line)
+        self._digest.update(line.encode())
+
+    def reach(self, point: str, task: TaskId = NOBODY) -> bool:
+        """A named point of the protocol has been reached. True: an aimed fault strikes at this instant."""
+        if point not in self.faults.watched:
+            return False
+        self.faults.reached(Reached(point, task))
+        return True
+
+    def is_unexpected(self, error: BaseException) -> bool:
+        """User code raises only where it is meant to: what else raises is a bug, unless the environment is at fault."""
+        is_meant = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
+        return not (is_meant or isinstance(error, EnvironmentFault))
+
+    def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
+        """Elements of a channel are others than its receiver took in."""
+        receiver = self.plan.task_name(self.plan.channels[channel].receiver)
+        self.fail(
+            f"channel {channel}: from element {seq} on it was {before} when its receiver {receiver} took it in, and is"
+            f" {now} now"
+        )
+
+    def fail(self, complaint: str) -> None:
+        """Ends the world with a complaint."""
+        raise WorldFailed(self.tell(complaint), complaint)
+
+    def tell(self, complaint: str) -> str:
+        """Seed, job, complaint, and the end of the story."""
+        head = f"seed {self.seed} ({self.job.name}): {complaint}\n{self.options}\n{self.settings}\n{self.plan.vertices}"
+        return head + "\n" + "\n".join(list(self.story)[-60:])

@@ -1,0 +1,116 @@
+"""A replay in a Python process of its own, with other hashes and addresses: it finds what depends on them.
+
+Run as a program it reads a case from its standard input and answers what the step gave; user code prints to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from random import Random
+from typing import Any, NamedTuple
+
+from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.options import Options
+from clonos.core.ports.task_port import Activation, Delivered
+from clonos.operators.chain import OperatorChain
+from clonos.operators.job_image import JobImage
+from clonos_chaos.user.harness_life import Life, Surroundings
+
+HASH_SEEDS = ("1", "2")
+
+
+class Case(NamedTuple):
+    """What a replay needs, all of it bytes and numbers."""
+
+    packed: bytes
+    vertex: int
+    snapshots: tuple[bytes, ...]
+    log: bytes
+    offset_bytes: int
+    deliveries: tuple[tuple[int, int, int, bytes], ...]  # kind, count, checkpoint, payload
+    now_ns: int
+    step_records: int
+
+
+def case_of(life: Life, packed: bytes, vertex: int, snapshots: tuple[Snapshot, ...], step_records: int) -> Case:
+    """That of a life which is about to replay what waits for it."""
+    deliveries = tuple(
+        (command.kind, command.count, command.checkpoint, bytes(command.payload))
+        for command in life.around.commands
+        if isinstance(command, Delivered)
+    )
+    activation = life.activation
+    encoded = tuple(encode_snapshot(snapshot) for snapshot in snapshots)
+    return Case(
+        packed,
+        vertex,
+        encoded,
+        activation.log,
+        activation.log_offset_bytes,
+        deliveries,
+        life.around.now_ns,
+        step_records,
+    )
+
+
+def replayed_elsewhere(case: Case) -> list[tuple[int, bytes]]:
+    """Kind and payload of what the step gives in another process. Raises what it raised there."""
+    hash_seed = HASH_SEEDS[os.environ.get("PYTHONHASHSEED") == HASH_SEEDS[0]]
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=pickle.dumps(case),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=True,
+    )
+    found, error = pickle.loads(done.stdout)  # noqa: S301  from a process that was started here
+    if error is not None:
+        raise error
+    outputs: list[tuple[int, bytes]] = found
+    return outputs
+
+
+def _replay(case: Case) -> tuple[list[tuple[int, bytes]], Exception | None]:
+    image: JobImage = pickle.loads(case.packed)  # noqa: S301  from the process that has started this one
+    plan = image.plan
+    task = next(task for task in plan.tasks if plan.vertex_of[task] == case.vertex)
+    options = Options(step_records_first=case.step_records, step_records_max=case.step_records, calls_ahead_max=1)
+    snapshots = [decode_snapshot(encoded, "") for encoded in case.snapshots]
+    mirror: Any = None
+    if snapshots:
+        mirror = image.new_mirror(case.vertex)
+        for snapshot in snapshots:
+            mirror.apply(snapshot.changes)
+
+    def new_chain() -> OperatorChain:
+        return image.new_chain(case.vertex)
+
+    around = Surroundings(plan, task, options, Random(0), case.now_ns, new_chain)
+    last = snapshots[-1] if snapshots else None
+    activation = Activation(last, mirror, case.log, case.offset_bytes, 1, False, "harness")
+    life = Life(around, 2, activation, is_first=False)
+    life.resume()
+    channel = plan.inputs[task][0].id
+    for kind, count, checkpoint, payload in case.deliveries:
+        around.commands.append(Delivered(channel, kind, count, 0, CheckpointId(checkpoint), payload))
+    life.resume()
+    outputs = [(output.kind, output.payload) for emission in life.emissions for output in emission.outputs]
+    life.stop()
+    return outputs, life.error
+
+
+def main() -> None:
+    """The program."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    case: Case = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that has started this one
+    with answers:
+        answers.write(pickle.dumps(_replay(case)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""A user's job made ready for simulated worlds: its sources read what a test gives, its sinks are watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clonos.api.graph import AnySink, JobGraph, Step
+from clonos.config import Settings, settle_alone
+from clonos.connectors.in_memory import ValueList, ValueReader
+from clonos.core.model.errors import JobError
+from clonos.io.process.pickling import pack
+from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, keyed_sink
+from clonos.operators.job_image import JobImage
+from clonos_chaos.user.user_sinks import KeptOutside, KeptRows, is_own
+
+JobLike = JobGraph | Callable[[], JobGraph]
+"""A job, or what makes one: called for each world anew."""
+
+Inputs = Mapping[str, Iterable[Any]] | Iterable[Any] | None
+"""Records by the name of their source; without names where there is one source; None for what the job reads itself."""
+
+ERRORS = "errors"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A job that worlds can run. ``packed``: what a slot is born with. ``records``: None where nobody knows."""
+
+    image: JobImage
+    packed: bytes
+    settings: Settings
+    sinks: dict[str, KeptRows | KeptOutside]
+    records: int | None
+
+
+class ColumnList(ValueList[Any]):
+    """Given rows as a source of columns."""
+
+    is_columnar = True
+
+    def reader(self) -> ColumnReader:
+        return ColumnReader(self.records, self.batch)
+
+
+class ColumnReader(ValueReader[Any]):
+    """Reads a share of them, as columns."""
+
+    def read(self, records_max: int) -> Any:
+        import pyarrow  # where there are columns, it is loaded
+
+        rows = super().read(records_max)
+        return None if rows is None else pyarrow.RecordBatch.from_pylist(rows)
+
+
+def given_inputs(job: JobLike, inputs: Inputs) -> dict[str, list[Any]]:
+    """What a test gives, by the name of the source; the job's own ``values(...)`` where it gives nothing."""
+    graph = made(job)
+    sources = [step for step in graph.steps if step.source is not None]
+    names = [step.name for step in sources]
+    if inputs is None:
+        return {step.name: step.source.records for step in sources if isinstance(step.source, ValueList)}
+    if isinstance(inputs, Mapping):
+        unknown = sorted(set(inputs) - set(names))
+        if unknown:
+            raise JobError(f"{graph.name} has no source {unknown[0]!r}; inputs= may name: {', '.join(names)}.")
+        return {name: list(records) for name, records in inputs.items()}
+    if len(names) != 1:
+        raise JobError(f"{graph.name} has {len(names)} sources ({', '.join(names)}): give inputs= by their names.")
+    return {names[0]: list(inputs)}
+
+
+def made(job: JobLike) -> JobGraph:
+    """The job itself. JobError: it is none."""
+    graph = job if isinstance(job, JobGraph) else job()
+    if not isinstance(graph, JobGraph):
+        raise JobError(f"{graph!r:.100} is no Job: give one, or a function without arguments that makes one.")
+    return graph
+
+
+def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | None = None) -> Ready:
+    """Compiles and packs a job whose named sources read these inputs, at most so many records together."""
+    graph = made(job)
+    settings = settle_alone(getattr(graph, "options", {}))
+    limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
+    sinks: dict[str, KeptRows | KeptOutside] = {}
+
+    def watched(name: str, sink: AnySink) -> AnySink:
+        own = sink if is_own(sink) else None
+        if isinstance(sink, ImmediateSink):
+            kept: KeptRows | KeptOutside = KeptOutside(name, own, keyed_sink(sink))  # type: ignore[arg-type]
+        else:
+            kept = KeptRows(name, own)  # type: ignore[arg-type]
+        sinks[name] = kept
+        return kept
+
+    def changed(step: Step) -> Step:
+        if step.sink is not None:
+            return replace(step, sink=watched(step.name, step.sink))
+        if step.source is not None:
+            return replace(step, source=_source(step, inputs.get(step.name), limits))
+        return step
+
+    tested = graph.changed(changed, None if graph.errors is None else watched(ERRORS, graph.errors))
+    image = tested.compile(settings.core, parallelism=settings.run.parallelism)
+    packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
+    is_known = len(inputs) == sum(step.source is not None for step in graph.steps)
+    return Ready(image, packed, settings, sinks, sum(limits.values()) if is_known else None)
+
+
+def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]) -> Source[Any]:
+    if records is not None:
+        kind = ColumnList if step.gives_columns else ValueList
+        return kind(records[: limits[step.name]], batch=None, splits=None)
+    if isinstance(step.source, PushedSource):
+        raise JobError(
+            f"the source {step.name} cannot be read again, and a simulated world has nobody who would push:"
+            f" give its records with inputs={{{step.name!r}: [...]}}."
+        )
+    assert step.source is not None
+    return step.source
+
+
+def _limits(counts: Mapping[str, int], records_max: int | None) -> dict[str, int]:
+    """How many records each source may read: shares of the most that are allowed, in turn."""
+    if records_max is None or records_max >= sum(counts.values()):
+        return dict(counts)
+    limits = dict.fromkeys(counts, 0)
+    left = records_max
+    while left > 0:
+        for name, count in counts.items():
+            if left and limits[name] < count:
+                limits[name] += 1
+                left -= 1
+    return limits
