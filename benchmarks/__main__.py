@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import apart
-from benchmarks.comparing import PAIRS, PAIRS_QUICK, Session
+from benchmarks.harness import isolated_run
+from benchmarks.harness.ab_session import PAIRS, PAIRS_QUICK, Session
 from benchmarks.peers.running import PEERS
 
 NAMES: Final = (
@@ -69,14 +69,14 @@ def main() -> int:
 
 def _measure(session: Session, names: Sequence[str], limit_s: float, file: Path | None) -> None:
     """Each in a process of its own. Interrupted."""
-    for number in apart.ENDING_SIGNALS:
+    for number in isolated_run.ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as behind nohup
             signal.signal(number, _interrupt)
     begun_s = time.monotonic()
     for name in names:
         print(f"\n{name}", flush=True)
         try:
-            apart.run(session, name, limit_s)
+            isolated_run.run(session, name, limit_s)
         except Interrupted:
             session.failed[name] = "interrupted"
             raise

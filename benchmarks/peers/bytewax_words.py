@@ -16,9 +16,9 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import run_main
 
+from benchmarks.harness.tally import Tally
 from benchmarks.peers.telling import tell
-from benchmarks.tally import Tally
-from benchmarks.words import Workload
+from benchmarks.workloads.words import Workload
 
 BATCH_LINES = 1_000
 tally = Tally(None)

@@ -16,7 +16,7 @@ os.environ.setdefault("PATHWAY_THREADS", "2")
 import pathway as pw
 
 from benchmarks.peers.telling import line_files, tell
-from benchmarks.words import Workload
+from benchmarks.workloads.words import Workload
 
 
 def main() -> None:

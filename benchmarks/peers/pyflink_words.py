@@ -19,7 +19,7 @@ from pyflink.datastream.connectors.file_system import FileSource, StreamFormat
 from pyflink.datastream.state import ValueStateDescriptor
 
 from benchmarks.peers.telling import line_files, tell
-from benchmarks.words import Workload
+from benchmarks.workloads.words import Workload
 
 SETTINGS = {
     "python.execution-mode": "thread",

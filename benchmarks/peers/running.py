@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.apart import MARK, end_all
-from benchmarks.tally import Measured, WrongResult
-from benchmarks.words import Workload
+from benchmarks.harness.isolated_run import MARK, end_all
+from benchmarks.harness.tally import Measured, WrongResult
+from benchmarks.workloads.words import Workload
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = Path(__file__).parent / ".venvs"

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from benchmarks.words import Workload
+from benchmarks.workloads.words import Workload
 
 
 def tell(words: int, seconds: float, finals: dict[str, int]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import apart
+from benchmarks.harness import isolated_run
 from tests.tidy.source import PACKAGE_FOLDERS
 
 pytestmark = pytest.mark.processes
@@ -34,19 +34,19 @@ def test_a_signal_to_the_command_alone_ends_its_benchmark_and_all_that_this_has_
     path = os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())
     command = subprocess.Popen(
         [sys.executable, "-m", "benchmarks", "latency", "--quick", "--json", str(found)],
-        cwd=apart.ROOT,
-        env=os.environ | {"PYTHONPATH": path, apart.MARK: str(short_folder)},
+        cwd=isolated_run.ROOT,
+        env=os.environ | {"PYTHONPATH": path, isolated_run.MARK: str(short_folder)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
     waiting = threading.Event()
-    while command.poll() is None and len(apart.started_for(str(short_folder))) < PROCESSES_MIN:
+    while command.poll() is None and len(isolated_run.started_for(str(short_folder))) < PROCESSES_MIN:
         waiting.wait(0.02)
     command.send_signal(signal.SIGTERM)
     errors = command.communicate(timeout=LIMIT_S)[1]
     assert command.returncode == 128 + signal.SIGTERM, errors
     assert "interrupted by SIGTERM: what ran has been ended" in errors
-    assert apart.started_for(str(short_folder)) == []
+    assert isolated_run.started_for(str(short_folder)) == []
     assert list(short_folder.iterdir()) == []
     assert json.loads(found.read_text("utf-8"))["failed"] == {"latency": "interrupted"}

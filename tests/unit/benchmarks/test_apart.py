@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import apart
-from benchmarks.comparing import Session
+from benchmarks.harness import isolated_run
+from benchmarks.harness.ab_session import Session
 
 
 def test_what_one_session_writes_another_takes_over(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_what_one_session_writes_another_takes_over(tmp_path: Path) -> None:
 
 def test_a_benchmark_that_does_not_end_in_time_is_ended_and_named() -> None:
     session = Session(("bare",))
-    apart.run(session, "footprint", 0.01)
+    isolated_run.run(session, "footprint", 0.01)
     assert session.failed == {"footprint": "it has not ended within 0 s"}
 
 

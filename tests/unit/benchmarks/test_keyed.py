@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.keyed import KINDS, KeyedWorkload, enriched
-from benchmarks.keyed_tally import KeyedTally
-from benchmarks.tally import Part, WrongResult, measured
+from benchmarks.harness.keyed_tally import KeyedTally
+from benchmarks.harness.tally import Part, WrongResult, measured
+from benchmarks.workloads.keyed import KINDS, KeyedWorkload, enriched
 
 READ = [Part(0, 1, 2, 1, {})]
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import plots, words
-from benchmarks.comparing import Session
-from benchmarks.latency import percentile
-from benchmarks.ledger import LedgerFile, RolledBack, Torn, entries, ledger_of
-from benchmarks.paced import Pace, PacedReader
-from benchmarks.stage_clock import STAGES
-from benchmarks.tally import Part, Tally, WrongResult, measured
+from benchmarks.harness import plots
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.ledger import LedgerFile, RolledBack, Torn, entries, ledger_of
+from benchmarks.harness.stage_clock import STAGES
+from benchmarks.harness.tally import Part, Tally, WrongResult, measured
+from benchmarks.measures.latency import percentile
+from benchmarks.workloads import words
+from benchmarks.workloads.paced import Pace, PacedReader
 from clonos import OutsideFenced, OutsideIdentity
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import throughput, words
-from benchmarks.comparing import Session
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.tally import Measured
+from benchmarks.measures import throughput
 from benchmarks.peers import running
-from benchmarks.tally import Measured
+from benchmarks.workloads import words
 
 
 def _workload(folder: Path) -> words.Workload:

@@ -1,7 +1,7 @@
 """What a coordinator does for 2,000 tasks: it grows with the tasks, not with their square.
 
 Counted in lines of Python that are run, so that no other load of the machine matters. 10,000 lines take some 1 to 2 ms;
-``benchmarks/growth.py`` measures times.
+``benchmarks/measures/growth.py`` measures times.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from benchmarks import plots
-from benchmarks.comparing import Session
-from benchmarks.tally import WrongResult
+from benchmarks.harness import plots
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.tally import WrongResult
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Effect, Milestone
 from clonos.core.coordinator.coordinator_events import Begin, Event, Received, Ticked

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.ledger import Ledger
-from benchmarks.paced import Pace, PacedLines, paced_job
+from benchmarks.harness.ledger import Ledger
+from benchmarks.workloads.paced import Pace, PacedLines, paced_job
 from clonos import Context, Job, ValueState
 
 LARGE_KEYS: Final = 500_000

@@ -8,10 +8,11 @@ from __future__ import annotations
 import tempfile
 from functools import partial
 
-from benchmarks import bare_keyed, keyed_job
-from benchmarks.comparing import Session
-from benchmarks.keyed import LARGE_KEYS, LARGE_VALUE_BYTES, KeyedWorkload
-from benchmarks.throughput import in_turn, tell_core_rates, tell_rates
+from benchmarks.baselines import bare_keyed
+from benchmarks.harness.ab_session import Session
+from benchmarks.measures.throughput import in_turn, tell_core_rates, tell_rates
+from benchmarks.workloads import keyed_job
+from benchmarks.workloads.keyed import LARGE_KEYS, LARGE_VALUE_BYTES, KeyedWorkload
 
 KEYS_QUICK = 100_000
 PAIRS_MAX = 3

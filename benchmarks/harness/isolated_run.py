@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.comparing import Session
+from benchmarks.harness.ab_session import Session
 
 ROOT: Final = Path(__file__).parent.parent
 MARK: Final = "TMPDIR"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.bids import against_bare
-from benchmarks.comparing import Session
+from benchmarks.harness.ab_session import Session
+from benchmarks.measures.bids import against_bare
 
 RECORDS_FIRST = 1e5
 

@@ -18,8 +18,8 @@ from random import Random
 from threading import Thread
 from typing import Any, Final
 
-from benchmarks.comparing import Session
-from benchmarks.tally import WrongResult
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.tally import WrongResult
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces

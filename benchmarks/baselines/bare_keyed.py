@@ -1,6 +1,6 @@
 """The limit of the keyed workloads: plain processes over ZeroMQ, all to all, with nothing that survives a failure.
 
-``python -m benchmarks.bare_keyed read|count INDEX FOLDER`` is one of its processes.
+``python -m benchmarks.baselines.bare_keyed read|count INDEX FOLDER`` is one of its processes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgpack
 import msgspec
 import zmq
 
-from benchmarks import bare
-from benchmarks.keyed import KINDS, KeyedWorkload, enriched
-from benchmarks.keyed_tally import KeyedTally
-from benchmarks.tally import Measured, Part, measured
+from benchmarks.baselines import bare
+from benchmarks.harness.keyed_tally import KeyedTally
+from benchmarks.harness.tally import Measured, Part, measured
+from benchmarks.workloads.keyed import KINDS, KeyedWorkload, enriched
 
 BATCH_RECORDS: Final = 5_000
 MESSAGES_AHEAD_MAX: Final = 8
@@ -41,7 +41,7 @@ def run(workload: KeyedWorkload) -> Measured:
     rows, finals = workload.expected(target_of(workload.readers))
     folder = Path(workload.folder)
     (folder / "order.json").write_bytes(msgspec.json.encode(Order(workload, rows)))
-    counted, read = bare.run_processes("benchmarks.bare_keyed", workload.readers, folder)
+    counted, read = bare.run_processes("benchmarks.baselines.bare_keyed", workload.readers, folder)
     return measured(workload, read, counted, finals)
 
 

@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.tally import Measured, Part, Tally, measured
-from benchmarks.words import Workload
+from benchmarks.harness.tally import Measured, Part, Tally, measured
+from benchmarks.workloads.words import Workload
 from clonos import Job
 from clonos.core.values.keys import Router
 
@@ -23,7 +23,7 @@ COLUMN_OPTIONS: Final[Mapping[str, object]] = {"step_records_max": 1 << 16}
 
 def stages_of(workload: Any) -> Any:
     """The module that measures stages, where that is asked for: one for all of a slot's process, hence by its name."""
-    return import_module("benchmarks.stage_clock") if workload.is_staged else None
+    return import_module("benchmarks.harness.stage_clock") if workload.is_staged else None
 
 
 def targets(words: Sequence[str], width: int) -> dict[str, int]:

@@ -21,12 +21,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import failover_jobs, paced, plots, words
-from benchmarks.comparing import Session
-from benchmarks.latency import percentile
-from benchmarks.ledger import Entry
-from benchmarks.paced import Pace
-from benchmarks.striking import Kill, Striking
+from benchmarks.harness import plots
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.kill_loop import Kill, Striking
+from benchmarks.harness.ledger import Entry
+from benchmarks.measures.latency import percentile
+from benchmarks.workloads import failover_jobs, paced, words
+from benchmarks.workloads.paced import Pace
 from clonos.status import RecoveryState, Status
 
 KILLS: Final = 3

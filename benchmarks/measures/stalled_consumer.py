@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks import paced, words
-from benchmarks.comparing import Session
-from benchmarks.footprint import pss_bytes
-from benchmarks.ledger import Ledger, LedgerFile
-from benchmarks.paced import Pace
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.ledger import Ledger, LedgerFile
+from benchmarks.measures.footprint import pss_bytes
+from benchmarks.workloads import paced, words
+from benchmarks.workloads.paced import Pace
 from clonos.job import Handle
 
 STANDSTILL_S: Final = 60.0

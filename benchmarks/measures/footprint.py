@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.comparing import Session
-from benchmarks.ledger import Ledger, entries, ledger_of
-from benchmarks.tally import WrongResult
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.ledger import Ledger, entries, ledger_of
+from benchmarks.harness.tally import WrongResult
 from clonos import Job, values
 
 IMPORTS: Final = 7

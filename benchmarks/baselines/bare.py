@@ -1,6 +1,6 @@
 """The limit: the same word count as plain processes over ZeroMQ, all to all, with nothing that survives a failure.
 
-``python -m benchmarks.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts and checks them all.
+``python -m benchmarks.baselines.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts and checks them all.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgpack
 import msgspec
 import zmq
 
-from benchmarks.tally import Measured, Part, Tally, measured
-from benchmarks.words import Workload
+from benchmarks.harness.tally import Measured, Part, Tally, measured
+from benchmarks.workloads.words import Workload
 
 BATCH_LINES: Final = {"rows": 1_000, "columns": 2_000}
 MESSAGES_AHEAD_MAX: Final = 8
@@ -43,7 +43,7 @@ def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
     for word, count in workload.finals().items():
         rows[targets[word]] += count
     (folder / "order.json").write_bytes(msgspec.json.encode(Order(workload, shape, targets, rows)))
-    counted, read = run_processes("benchmarks.bare", width, folder)
+    counted, read = run_processes("benchmarks.baselines.bare", width, folder)
     return measured(workload, read, counted)
 
 
@@ -102,7 +102,7 @@ def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
     share: Any = order.workload.share(index)
     send = _send_rows
     if order.shape == "columns":
-        from benchmarks.bare_columns import send_columns as send
+        from benchmarks.baselines.bare_columns import send_columns as send
 
         share = share.columns()
     sockets = connected(context, order.workload.readers, folder)
@@ -152,7 +152,7 @@ def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) ->
         socket.bind(f"ipc://{folder}/counter-{index}")
         count = _count_rows
         if order.shape == "columns":
-            from benchmarks.bare_columns import count_columns as count
+            from benchmarks.baselines.bare_columns import count_columns as count
         await_go()
         count(socket, order.workload.readers, tally)
     return tally.part()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.keyed import checksum, checksum_name
-from benchmarks.tally import Part
+from benchmarks.harness.tally import Part
+from benchmarks.workloads.keyed import checksum, checksum_name
 
 
 class KeyedTally:

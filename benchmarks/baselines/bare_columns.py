@@ -1,4 +1,4 @@
-"""The columns of ``benchmarks.bare``: Arrow kernels and numpy on batches of 20,000 words, Arrow streams on the wire.
+"""The columns of ``benchmarks.baselines.bare``: Arrow kernels and numpy on batches of 20,000 words, Arrow streams on the wire.
 
 What travels is a dictionary of the batch's distinct words with an index for each word, so that a word is hashed once
 where it is read. Each word's running count is its count before the batch and its place among its like in the batch.
@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.compute
 import zmq
 
-from benchmarks.tally import Tally
+from benchmarks.harness.tally import Tally
 
 
 def send_columns(share: Any, sockets: list[Any], targets: dict[str, int], lines_max: int) -> None:

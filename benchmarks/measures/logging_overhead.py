@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks import word_job, words
-from benchmarks.comparing import Session
-from benchmarks.tally import Measured
-from benchmarks.throughput import WORDS_FIRST, in_turn, sized, tell_core_rates, tell_rates
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.tally import Measured
+from benchmarks.measures.throughput import WORDS_FIRST, in_turn, sized, tell_core_rates, tell_rates
+from benchmarks.workloads import word_job, words
 from clonos import clock, random, service
 
 OUTCOME: Final = "an outcome of a hundred bytes, as a lookup in a table of a few columns would have for its answer...."

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import bare, word_job, words
-from benchmarks.comparing import Session
-from benchmarks.stage_clock import STAGES, Times
-from benchmarks.tally import Measured
+from benchmarks.baselines import bare
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.stage_clock import STAGES, Times
+from benchmarks.harness.tally import Measured
+from benchmarks.workloads import word_job, words
 
 REPEATS: Final = 12
 SHOWN_FROM_NS: Final = 0.5

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 
-from benchmarks import bare_keyed, keyed_job
-from benchmarks.comparing import Session
-from benchmarks.keyed import KeyedWorkload
-from benchmarks.throughput import in_turn, sized_of, tell_core_rates, tell_rates
+from benchmarks.baselines import bare_keyed
+from benchmarks.harness.ab_session import Session
+from benchmarks.measures.throughput import in_turn, sized_of, tell_core_rates, tell_rates
+from benchmarks.workloads import keyed_job
+from benchmarks.workloads.keyed import KeyedWorkload
 
 RECORDS_FIRST = 5e5
 SECONDS = 2.5

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.ledger import MARK, Entry, Ledger, entries, ledger_of
-from benchmarks.tally import WrongResult
-from benchmarks.words import Workload
+from benchmarks.harness.ledger import MARK, Entry, Ledger, entries, ledger_of
+from benchmarks.harness.tally import WrongResult
+from benchmarks.workloads.words import Workload
 from clonos import Job
 from clonos.api.steps import Following
 from clonos.status import Status

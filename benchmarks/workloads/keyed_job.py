@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.keyed import KINDS, KeyedWorkload, profile
-from benchmarks.keyed_tally import KeyedTally
-from benchmarks.tally import Measured, Part, measured
-from benchmarks.word_job import ALL_ON, PreparedLines
+from benchmarks.harness.keyed_tally import KeyedTally
+from benchmarks.harness.tally import Measured, Part, measured
+from benchmarks.workloads.keyed import KINDS, KeyedWorkload, profile
+from benchmarks.workloads.word_job import ALL_ON, PreparedLines
 from clonos import Job, service
 from clonos.core.values.keys import Router
 

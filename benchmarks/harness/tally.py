@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from benchmarks.words import KEPT_ROWS, Workload
+from benchmarks.workloads.words import KEPT_ROWS, Workload
 
 
 class WrongResult(Exception):

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import paced, plots, words
-from benchmarks.comparing import Session
+from benchmarks.harness import plots
+from benchmarks.harness.ab_session import Session
+from benchmarks.workloads import paced, words
 
 SECONDS: Final = 12.0
 SECONDS_QUICK: Final = 5.0

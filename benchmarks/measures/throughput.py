@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import bare, word_job, words
-from benchmarks.comparing import Session
+from benchmarks.baselines import bare
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.tally import Measured, WrongResult
 from benchmarks.peers import running as peers
 from benchmarks.peers.running import PEERS
-from benchmarks.tally import Measured, WrongResult
+from benchmarks.workloads import word_job, words
 
 SHAPES: Final = ("rows", "columns")
 SECONDS: Final = 3.0

@@ -1,0 +1,1 @@
+"""The limit: the same work as plain processes without fault tolerance."""

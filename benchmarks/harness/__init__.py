@@ -1,0 +1,1 @@
+"""How it is measured: isolated runs, pairs, kills, plots."""
