@@ -19,8 +19,8 @@ from clonos_chaos.attacks.attack_lies import Job, Seat, lies_to_coordinator, lie
 from clonos_chaos.real.runner_watch import MemoryWatch
 from clonos_chaos.scenario.scenario import Kind, Limits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
-from tests.unit.coordinator.desk import Desk, chain_plan
-from tests.unit.core.slot_dialogue import Dialogue
+from tests.harnesses.coordinator_harness import Desk, chain_plan
+from tests.harnesses.slot_dialogue import Dialogue
 from tests.unit.io.transports import Station
 
 LIAR = SlotId(1)

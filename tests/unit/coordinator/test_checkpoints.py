@@ -9,7 +9,7 @@ from clonos.core.coordinator.coordinator_events import MetadataWritten, StopAske
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, Trigger, View
-from tests.unit.coordinator.desk import Desk, of_kind, sent
+from tests.harnesses.coordinator_harness import Desk, of_kind, sent
 
 
 def _desk(**options: int) -> Desk:

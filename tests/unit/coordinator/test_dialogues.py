@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.coordinator.dialogue import play
+from tests.harnesses.coordinator_dialogue import play
 
 TRACES = sorted(Path(__file__).with_name("traces").glob("*.txt"))
 TRACES_COUNT = 9

@@ -24,7 +24,7 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, Trigger, View
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
+from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
 def _desk(**options: int) -> Desk:

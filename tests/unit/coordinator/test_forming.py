@@ -20,7 +20,7 @@ from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopAske
 from clonos.core.model.ids import SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, View
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
+from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
 def test_as_many_slots_are_asked_for_as_there_are_tasks() -> None:

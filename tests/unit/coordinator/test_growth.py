@@ -17,7 +17,7 @@ from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, Trigger
-from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, DeskSlot, sent
+from tests.harnesses.coordinator_harness import MILLISECOND_NS, Desk, DeskSlot, sent
 
 TASKS = 2_000
 HEARTBEAT_NS = 100 * MILLISECOND_NS

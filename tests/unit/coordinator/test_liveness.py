@@ -9,7 +9,7 @@ from clonos.core.coordinator.coordinator_events import SlotUnreachable, Ticked
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Release, View
-from tests.unit.coordinator.desk import MILLISECOND_NS, Desk, of_kind, sent
+from tests.harnesses.coordinator_harness import MILLISECOND_NS, Desk, of_kind, sent
 
 SHORT = Options(lease_ms=1_000, checkpoint_every_ms=1_000_000)
 

@@ -16,7 +16,7 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question
 from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow, Following
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind
+from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind
 
 LIFE = Incarnation(view_number(1, 1))
 NOBODYS = SlotId(99)

@@ -20,7 +20,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     plan_fingerprint,
 )
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
-from tests.unit.coordinator.desk import chain_plan
+from tests.harnesses.coordinator_harness import chain_plan
 
 NAMES_ASTRAY = (
     "",

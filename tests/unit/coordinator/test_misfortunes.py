@@ -26,7 +26,7 @@ from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS
 from clonos.core.wire.recovery_messages import Approaching, Noted
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
+from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
 def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:

@@ -10,7 +10,7 @@ from clonos.core.model.ids import FENCED, Incarnation, SlotId, term_of, view_num
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
 from clonos.core.wire.recovery_messages import LogLost
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
+from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
 def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:

@@ -13,7 +13,7 @@ from clonos.core.coordinator.placement import NO_SEATS, NOWHERE, Readiness, Seat
 from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from tests.unit.coordinator.desk import chain_plan
+from tests.harnesses.coordinator_harness import chain_plan
 
 
 def _slots(domains: str, first: int = 1) -> dict[SlotId, str]:

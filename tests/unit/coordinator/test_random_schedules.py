@@ -8,7 +8,7 @@ from clonos.core.coordinator import checkpoint_machine, coordinator, event_handl
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.coordinator.coordinator_state import CoordinatorState
-from tests.unit.coordinator.idealised import World
+from tests.harnesses.ideal_cluster import World
 
 
 @pytest.mark.parametrize("seed", range(1, 21))

@@ -9,7 +9,7 @@ from clonos.core.coordinator.coordinator_events import Received, SlotGone, SlotR
 from clonos.core.model.ids import SlotId, ViewNumber, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, View
-from tests.unit.coordinator.desk import Desk, chain_plan, of_kind, sent
+from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
 def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:

@@ -7,7 +7,7 @@ from clonos.core.coordinator.placement import Seats
 from clonos.core.coordinator.view_machine import Change, Form, RollBack, Standing, Unformed, step
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.wire.control_messages import View
-from tests.unit.coordinator.desk import chain_plan
+from tests.harnesses.coordinator_harness import chain_plan
 
 PLAN = chain_plan(1, has_effects=True)
 START = metadata_of_start(PLAN, "job-1", 1)

@@ -37,8 +37,8 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
 from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow, Following
-from tests.unit.core.plans import chain_of, number, placement, view
-from tests.unit.core.slot_dialogue import Dialogue
+from tests.harnesses.sample_plans import chain_of, number, placement, view
+from tests.harnesses.slot_dialogue import Dialogue
 
 PLAN = chain_of(3, is_journalled=True)
 LIFE = Incarnation(number(1))

@@ -9,8 +9,8 @@ from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import Emission
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
-from tests.unit.core.plans import shuffle
-from tests.unit.inflight.slot_bench import LIFE, Bench
+from tests.harnesses.sample_plans import shuffle
+from tests.harnesses.slot_harness import LIFE, Bench
 
 COUNT = 2
 """The first receiver of ``shuffle(2)``; its inputs are channels 0 and 2, its sources live in slots 10 and 11."""

@@ -7,7 +7,7 @@ import pytest
 from clonos.core.ports.task_port import Delivered
 from clonos.core.task import step_size
 from clonos.core.task.step_size import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
-from tests.unit.core.lives import Start, barrier, rows
+from tests.harnesses.task_harness import Start, barrier, rows
 from tests.unit.core.test_task_steps import Scripted, sent, source, union
 
 

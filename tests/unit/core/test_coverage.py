@@ -8,7 +8,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.wire.control_messages import SlotAddress, View
 from clonos.core.wire.log_delta import Delta
-from tests.unit.core.plans import number
+from tests.harnesses.sample_plans import number
 
 OWN, OTHER = TaskId(1), TaskId(0)
 DOMAINS = {1: "here", 2: "here", 3: "there", 4: "there", 5: "beyond"}

@@ -9,9 +9,9 @@ from clonos.core.channel.output_budget import UNLIMITED, Room
 from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
 from clonos.core.model.options import Options
 from clonos.core.task.step_size import Pace
-from tests.unit.core.channel_pair import CHANNEL
-from tests.unit.core.lives import Life
-from tests.unit.core.telling_chain import ask
+from tests.harnesses.channel_pair import CHANNEL
+from tests.harnesses.recording_chain import ask
+from tests.harnesses.task_harness import Life
 from tests.unit.core.test_task_replay import work
 from tests.unit.core.test_task_services import line
 

@@ -21,7 +21,7 @@ from clonos.core.recovery.gathering import (
 )
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
-from tests.unit.core.plans import chain_of, number, placement, view
+from tests.harnesses.sample_plans import chain_of, number, placement, view
 
 PLAN = chain_of(4)
 """a -> b -> c -> d, where d has a keeper."""

@@ -15,8 +15,8 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Length
 from clonos.core.wire.replication_messages import Keep, Kept
-from tests.unit.core.channel_pair import inflight_log
-from tests.unit.core.plans import chain_of
+from tests.harnesses.channel_pair import inflight_log
+from tests.harnesses.sample_plans import chain_of
 
 SINK, MAP = TaskId(2), TaskId(1)
 HERE, THERE = SlotId(7), SlotId(8)

@@ -10,8 +10,8 @@ from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import TaskFailed
-from tests.unit.core.plans import number
-from tests.unit.core.slot_dialogue import Dialogue
+from tests.harnesses.sample_plans import number
+from tests.harnesses.slot_dialogue import Dialogue
 
 GONE, SUCCEEDED = (TaskId(1), Incarnation(number(1))), (TaskId(2), Incarnation(number(1)))
 """``b.1``, which lives elsewhere now, and ``c.1``, whose successor lives here."""

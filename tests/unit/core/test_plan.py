@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from tests.unit.core.plans import FORWARD, HASH, chain_of, diamond, shuffle
+from tests.harnesses.sample_plans import FORWARD, HASH, chain_of, diamond, shuffle
 
 DEPTHS = (0, 1, 2, 3, None)
 

@@ -10,7 +10,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import FENCED, ChannelId, SlotId, TaskId
 from clonos.core.recovery import recovery_machine as r
 from clonos.core.recovery.gathering import Gathering, Holder
-from tests.unit.core.plans import number
+from tests.harnesses.sample_plans import number
 
 WAITING = Gathering(number(1), frozenset({Holder(TaskId(1), False, SlotId(2))}))
 DONE = Gathering(number(1), frozenset())

@@ -12,8 +12,8 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.model.ids import Incarnation
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch, Position
-from tests.unit.core.channel_pair import SENDER, ChannelPair
-from tests.unit.core.plans import number
+from tests.harnesses.channel_pair import SENDER, ChannelPair
+from tests.harnesses.sample_plans import number
 
 EVENTS = (
     "produce",

@@ -11,8 +11,8 @@ from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow, Following
-from tests.unit.core.plans import number, placement, view
-from tests.unit.core.recording_shell import RecordingShell
+from tests.harnesses.recording_shell import RecordingShell
+from tests.harnesses.sample_plans import number, placement, view
 
 TASK, LEADER, HERE = TaskId(1), SlotId(3), SlotId(2)
 LIFE = Incarnation(number(1))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.core.slot_dialogue import play
+from tests.harnesses.slot_dialogue import play
 
 TRACES = sorted((Path(__file__).parents[2] / "traces").glob("slot_*.txt"))
 TRACES_COUNT = 29

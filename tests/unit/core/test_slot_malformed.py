@@ -29,8 +29,8 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
 from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
 from clonos.core.wire.shadow_messages import Follow, Following
-from tests.unit.core.plans import number
-from tests.unit.core.slot_dialogue import Dialogue
+from tests.harnesses.sample_plans import number
+from tests.harnesses.slot_dialogue import Dialogue
 
 LIFE = Incarnation(number(1))
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())

@@ -19,7 +19,18 @@ from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from tests.unit.core.lives import (
+from tests.harnesses.recording_chain import (
+    EVERYTHING,
+    Refused,
+    TellingChain,
+    Use,
+    ask_aside,
+    clock,
+    luck,
+    nothing,
+    timer,
+)
+from tests.harnesses.task_harness import (
     END,
     Job,
     Life,
@@ -33,7 +44,6 @@ from tests.unit.core.lives import (
     rows,
     tags_of,
 )
-from tests.unit.core.telling_chain import EVERYTHING, Refused, TellingChain, Use, ask_aside, clock, luck, nothing, timer
 
 JOIN = Plan(
     "join",

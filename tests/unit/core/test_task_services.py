@@ -16,7 +16,19 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import ChainContext, Mirror
 from clonos.core.task.record_or_replay import ServiceWhileOpening
-from tests.unit.core.lives import (
+from tests.harnesses.recording_chain import (
+    Refused,
+    TellingChain,
+    Use,
+    ask,
+    clock,
+    exact_clock,
+    luck,
+    pay,
+    pay_idempotent,
+    timer,
+)
+from tests.harnesses.task_harness import (
     END,
     Job,
     Life,
@@ -28,18 +40,6 @@ from tests.unit.core.lives import (
     restored_at,
     rows,
     tags_of,
-)
-from tests.unit.core.telling_chain import (
-    Refused,
-    TellingChain,
-    Use,
-    ask,
-    clock,
-    exact_clock,
-    luck,
-    pay,
-    pay_idempotent,
-    timer,
 )
 
 LINE = Plan(

@@ -20,7 +20,8 @@ from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
 from clonos.core.ports.task_port import Command, Delivered, GateMoved, TaskStopped, Triggered
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.wire.recovery_messages import TaskFailed
-from tests.unit.core.lives import (
+from tests.harnesses.recording_chain import TellingChain, clock, nothing, timer
+from tests.harnesses.task_harness import (
     END,
     Element,
     Job,
@@ -33,7 +34,6 @@ from tests.unit.core.lives import (
     rows,
     tags_of,
 )
-from tests.unit.core.telling_chain import TellingChain, clock, nothing, timer
 
 UNION = Plan(
     "union",

@@ -19,7 +19,7 @@ from clonos.io.net.binding import Binding
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.driver.driver import Driver, DriverPlan
 from clonos_standby.launch_spec import SlotBirth
-from tests.unit.host.lone_slot import small_image
+from tests.harnesses.lone_slot import small_image
 
 
 class NoSlots:

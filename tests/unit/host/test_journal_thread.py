@@ -20,8 +20,8 @@ from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
 from clonos_standby.slot import journal_thread
 from clonos_standby.slot.journal_thread import JournalThread, JournalThreads
-from tests.unit.host.hand_waits import HandEvent, Plan
-from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+from tests.harnesses.hand_waits import HandEvent, Plan
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
 

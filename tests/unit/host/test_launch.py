@@ -11,7 +11,7 @@ from clonos.core.checkpoint.checkpoint_metadata import MetadataMalformed, encode
 from clonos.core.model.ids import CheckpointId
 from clonos.io.store.store import CheckpointStore
 from clonos.job.launch import _metadata
-from tests.unit.host.lone_slot import small_image
+from tests.harnesses.lone_slot import small_image
 
 
 def test_metadata_of_another_job_is_refused_by_name(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, 
 from clonos_services import clock
 from clonos_standby.slot import outside_thread
 from clonos_standby.slot.outside_thread import OutsideThread
-from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 
 
 class Ledger:

@@ -21,7 +21,7 @@ from clonos.operators.state.state_changes import Section, StateUnsupported, enco
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
-from tests.unit.host.lone_slot import lone_slot, small_image
+from tests.harnesses.lone_slot import lone_slot, small_image
 from tests.unit.host.test_outside_thread import Told
 
 

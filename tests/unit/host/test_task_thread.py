@@ -13,8 +13,8 @@ from clonos.core.ports.task_port import Activation, GateMoved, TaskStopped, Trig
 from clonos.io.system.wall_clock import SlewedClock
 from clonos_standby.slot import task_thread
 from clonos_standby.slot.task_thread import TaskThread
-from tests.unit.host.hand_waits import HandEvent, HandQueue, Plan
-from tests.unit.host.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+from tests.harnesses.hand_waits import HandEvent, HandQueue, Plan
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
 
 
 @pytest.fixture

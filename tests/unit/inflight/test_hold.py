@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clonos.core.model.ids import SlotId
 from clonos.core.wire.control_messages import Hold
-from tests.unit.coordinator.desk import Desk, sent
+from tests.harnesses.coordinator_harness import Desk, sent
 
 
 def _source_slots(desk: Desk) -> set[SlotId]:

@@ -14,7 +14,7 @@ from clonos.core.checkpoint.pending_snapshots import Settling
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.operator_chain import Kind
-from tests.unit.inflight.hand_disk import HandDisk, new_budget, new_log, options_of, read, read_all
+from tests.harnesses.fake_disk import HandDisk, new_budget, new_log, options_of, read, read_all
 from tests.unit.inflight.samples import snapshot
 
 POLICIES = tuple(SpillPolicy)

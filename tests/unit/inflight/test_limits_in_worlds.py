@@ -8,7 +8,7 @@ import pytest
 
 from clonos.core.model.options import SpillPolicy
 from clonos_chaos.swarm.world import WorldFailed
-from tests.unit.inflight.resuming_world import ResumingWorld
+from tests.harnesses.resuming_world import ResumingWorld
 
 pytestmark = pytest.mark.worlds
 SEEDS = range(1, 25)

@@ -14,9 +14,9 @@ from clonos.core.slot.backpressure import HOLD_HEARTBEATS
 from clonos.core.wire.control_messages import Hold, Release
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import Keep
-from tests.unit.core.plans import chain_of, placement, view
-from tests.unit.inflight.hand_disk import options_of
-from tests.unit.inflight.slot_bench import LIFE, Bench
+from tests.harnesses.fake_disk import options_of
+from tests.harnesses.sample_plans import chain_of, placement, view
+from tests.harnesses.slot_harness import LIFE, Bench
 
 PAYLOAD = b"x" * 1_000
 

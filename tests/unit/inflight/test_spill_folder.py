@@ -20,7 +20,7 @@ from clonos.core.model.options import SpillPolicy
 from clonos.io.local.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
 from clonos.io.process.fault_points import FaultPoints
 from clonos_chaos.real.fault_point_server import Ambush
-from tests.unit.inflight.hand_disk import options_of
+from tests.harnesses.fake_disk import options_of
 
 ANSWER_TIMEOUT_S = 20.0
 PAYLOADS = [b"heads", b"", b"x" * 100_000, bytes(range(256))]

@@ -18,7 +18,7 @@ from clonos.core.ports.recorder import running
 from clonos_services import clock, epoch_rng, random
 from clonos_services.epoch_rng import ReseedRefused, TooManyStreams
 from clonos_services.identity import uuid4
-from tests.unit.services.manual_recorder import FIRST_INSTANT_NS, ManualRecorder
+from tests.harnesses.fake_recorder import FIRST_INSTANT_NS, ManualRecorder
 
 
 def draws_of(recorder: ManualRecorder, draw: Callable[[], object], epochs: int = 2) -> list[object]:

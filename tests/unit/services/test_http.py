@@ -14,8 +14,8 @@ from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services import http
 from clonos_services.http import CallInDoubt, Headers, Response
 from clonos_services.http_session import ReconciliationInvalid, RedactionInvalid, SettingUnknown
+from tests.harnesses.fake_recorder import ManualRecorder
 from tests.unit.services.loopback import Loopback, loopback
-from tests.unit.services.manual_recorder import ManualRecorder
 
 
 @pytest.fixture

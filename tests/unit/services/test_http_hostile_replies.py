@@ -22,8 +22,8 @@ from clonos.io.http.http_errors import (
     HttpRequestInvalid,
 )
 from clonos_services import http
+from tests.harnesses.fake_recorder import ManualRecorder
 from tests.unit.services.hostile import Conversation, Hostile, answer, hostile
-from tests.unit.services.manual_recorder import ManualRecorder
 
 LIMITS = HttpLimits(
     timeout_s=30.0, connect_timeout_s=30.0, retries_max=0, redirects_max=5, body_bytes_max=1_000, is_repeatable=True

@@ -10,7 +10,7 @@ import pytest
 from clonos.core.ports.recorder import running
 from clonos_services import clock
 from clonos_services.logger import logger
-from tests.unit.services.manual_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import ManualRecorder
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from clonos.core.ports.recorder import (
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
-from tests.unit.services.manual_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import ManualRecorder
 
 
 @service

@@ -10,7 +10,7 @@ from clonos.core.ports.recorder import running
 from clonos_services import clock, random
 from clonos_services.calls import RequestUnencodable
 from clonos_services.service import Service, ServiceInvalid, service
-from tests.unit.services.manual_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import ManualRecorder
 
 
 class Refused(Exception):

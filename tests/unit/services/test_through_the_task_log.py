@@ -19,7 +19,7 @@ from clonos.core.task.record_or_replay import EffectUndeclared, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
-from tests.unit.services.manual_recorder import FIRST_INSTANT_NS
+from tests.harnesses.fake_recorder import FIRST_INSTANT_NS
 
 EPOCHS = 3
 DAY_NS = 86_400 * 10**9

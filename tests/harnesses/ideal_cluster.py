@@ -50,7 +50,7 @@ from clonos.core.wire.control_messages import (
     View,
 )
 from clonos.core.wire.recovery_messages import LogLost, TaskFailed
-from tests.unit.coordinator.desk import NO_VIEW, START, chain_plan
+from tests.harnesses.coordinator_harness import NO_VIEW, START, chain_plan
 
 MILLISECOND_NS = 1_000_000
 FAULTS_UNTIL_MS = 20_000

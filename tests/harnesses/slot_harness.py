@@ -13,9 +13,9 @@ from clonos.core.wire.channel_messages import Batch, Statement
 from clonos.core.wire.control_messages import Completed, Release, SlotStatus
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import TaskFailed
-from tests.unit.core.plans import number, placement, shuffle, view
-from tests.unit.core.recording_shell import RecordingShell
-from tests.unit.inflight.hand_disk import HandDisk
+from tests.harnesses.fake_disk import HandDisk
+from tests.harnesses.recording_shell import RecordingShell
+from tests.harnesses.sample_plans import number, placement, shuffle, view
 from tests.unit.inflight.samples import snapshot
 
 PLENTY_BYTES = 1 << 40

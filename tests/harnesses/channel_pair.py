@@ -17,7 +17,7 @@ from clonos.core.model.plan import Channel
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
 from clonos.core.wire.channel_messages import Batch, Position, Statement
-from tests.unit.core.plans import number
+from tests.harnesses.sample_plans import number
 
 SENDER, RECEIVER = TaskId(0), TaskId(1)
 CHANNEL = Channel(ChannelId(0), 0, SENDER, RECEIVER)

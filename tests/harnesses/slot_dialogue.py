@@ -29,8 +29,8 @@ from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer, Noted, Question, TaskFailed
 from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from tests.unit.core.plans import chain_of, number, placement, view
-from tests.unit.core.recording_shell import RecordingShell
+from tests.harnesses.recording_shell import RecordingShell
+from tests.harnesses.sample_plans import chain_of, number, placement, view
 
 Given = dict[str, str]
 

@@ -29,7 +29,7 @@ from clonos.core.model.options import Options
 from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, Trigger, View
 from clonos.core.wire.messages import Message
-from tests.unit.coordinator.desk import Desk, chain_plan
+from tests.harnesses.coordinator_harness import Desk, chain_plan
 
 Words = list[str]
 

@@ -12,7 +12,7 @@ from clonos.core.model.options import Options
 from clonos.core.slot.slot import Slot
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
-from tests.unit.core.recording_shell import RecordingShell
+from tests.harnesses.recording_shell import RecordingShell
 
 LIMIT_S = 25.0
 

@@ -24,8 +24,8 @@ from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
 from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from tests.unit.core.channel_pair import NoDisk
-from tests.unit.core.telling_chain import TellingMirror
+from tests.harnesses.channel_pair import NoDisk
+from tests.harnesses.recording_chain import TellingMirror
 
 
 class Words:

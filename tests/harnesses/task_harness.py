@@ -29,7 +29,7 @@ from clonos.core.ports.task_port import (
 )
 from clonos.core.task.task import Task
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
-from tests.unit.core.telling_chain import TellingChain, TellingMirror
+from tests.harnesses.recording_chain import TellingChain, TellingMirror
 
 DAY_NS = 86_400 * 10**9
 FIRST_INSTANT_NS = 1_700_000_000 * 10**9
