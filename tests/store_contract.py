@@ -20,9 +20,9 @@ from clonos.io.store.envelope import ObjectCorrupt
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, StoreInUse
-from tests.processes.gated_source import Gate, GatedNumbers
-from tests.processes.running_job import running
-from tests.processes.test_slot_processes import OPTIONS, STEP, is_calm, wait_for_checkpoint
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.processes.harness.running_job import running
+from tests.processes.recovery.test_slot_processes import OPTIONS, STEP, is_calm, wait_for_checkpoint
 
 WRITERS = 6
 ROUNDS = 5

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.mutation.sites import Site, imported_as
 
 UNIT_FOLDERS = ("core", "coordinator", "inflight", "values", "services", "operators", "host", "testing", "api")
-QUICK_AND_BROAD = ("tests/unit/core/test_slot_dialogues.py", "tests/unit/coordinator/test_dialogues.py")
+QUICK_AND_BROAD = ("tests/unit/core/slot/test_slot_dialogues.py", "tests/unit/coordinator/test_dialogues.py")
 PACKAGE_PATHS = (".", "services", "standby", "chaos")
 NOT_COPIED = (".git", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__", "build", "dist", ".clonos")
 

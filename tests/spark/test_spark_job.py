@@ -23,7 +23,7 @@ from clonos.job import Handle, Job
 from clonos.operators.steps.windows import WindowResult
 from clonos.status import Status, TaskState
 from clonos_services import random
-from tests.processes.gated_source import Gate, GatedNumbers
+from tests.processes.harness.gated_source import Gate, GatedNumbers
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 

@@ -1,6 +1,6 @@
 """The documents say what the code does: options, commands, names and errors in them are compared with it.
 
-Examples are run in tests/processes/test_document_examples.py; here they are only read.
+Examples are run in tests/processes/jobs/test_document_examples.py; here they are only read.
 """
 
 from __future__ import annotations

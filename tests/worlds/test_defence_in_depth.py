@@ -29,7 +29,10 @@ from clonos_chaos.sim.external_systems import Fenced, SimOutside
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
 from tests.unit.coordinator import test_endings, test_succession
-from tests.unit.core import test_gather, test_mirrors, test_sessions, test_task_replay
+from tests.unit.core.channel import test_sessions
+from tests.unit.core.recovery import test_gather
+from tests.unit.core.slot import test_mirrors
+from tests.unit.core.task import test_task_replay
 
 pytestmark = pytest.mark.controls
 

@@ -21,7 +21,7 @@ from clonos_chaos.scenario.scenario import Kind, Limits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
 from tests.harnesses.coordinator_harness import Desk, chain_plan
 from tests.harnesses.slot_dialogue import Dialogue
-from tests.unit.io.transports import Station
+from tests.unit.io.net.transports import Station
 
 LIAR = SlotId(1)
 

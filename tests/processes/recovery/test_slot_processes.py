@@ -1,0 +1,302 @@
+"""Jobs on real slot processes: what is killed comes back, nothing is lost or doubled, all agree on every draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import collect, files, sqlite, values
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Ending, Fault, JobDone, JobFailed
+from clonos.core.coordinator.failure_detector import NANOSECONDS, Alive
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos_services import random
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.processes.harness.running_job import RunningJob, running
+
+pytestmark = pytest.mark.processes
+
+OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=50)
+PAUSE_HEARTBEATS = 20
+"""A pause of a second, where 5 s are the lease, and 3 heartbeats all that a broken connection is given."""
+
+STEP = 200
+"""Records of each split between two kills."""
+
+
+class DrawingJob:
+    """source x 2 -> draw a number, to a table at once -> by key -> remember, collected by epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.gate = Gate(folder / "gate")
+        self.table = folder / "table.db"
+        self.graph = JobGraph("drawing")
+        self.collected: Any = collect()
+        drawn = self.graph.source(GatedNumbers(self.gate)).map(lambda n: {"n": n, "draw": random.getrandbits(30)})
+        keyed = drawn.key_by(lambda row: row["n"] % 5)
+        keyed.stateful_map(lambda _, count, row: ((count or 0) + 1, (row["n"], row["draw"]))).sink(self.collected)
+        drawn.sink(sqlite(self.table, "drawn", {"n": "INTEGER", "draw": "INTEGER"}))
+
+    def advance(self, reach: int) -> int:
+        """Lets each source read a step further."""
+        self.gate.open_to(reach + STEP)
+        return reach + STEP
+
+    def check(self, count: int) -> None:
+        """Each number is once in both outputs, with one draw."""
+        collected = list(self.collected.rows)
+        with closing(sqlite3.connect(self.table)) as connection:
+            stored = connection.execute("SELECT n, draw FROM drawn").fetchall()
+        assert Counter(n for n, _ in collected) == Counter(range(2 * count))
+        assert Counter(n for n, _ in stored) == Counter(range(2 * count))
+        assert sorted(collected) == sorted(stored)
+
+
+def read(coordinator: Coordinator, tasks: int) -> int:
+    """Records that living incarnations have read, as their slots told last."""
+    return sum(coordinator.counters.get(TaskId(task), {}).get("records_in", 0) for task in range(tasks))
+
+
+def is_calm(coordinator: Coordinator) -> bool:
+    """All tasks live, and no recovery is under way; one whose successor failed too is not over but past.
+
+    And keepers are ready: without its keeper a task with effects outside must not die, that is beyond the promise."""
+    phases = coordinator.phases
+    latest = {recovery.task: recovery for recovery in coordinator.recoveries}
+    is_live = bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
+    return is_live and all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
+
+
+def silent_ms(coordinator: Coordinator, task: int) -> float:
+    """For how long the slot of a task has not been heard, as the coordinator counts time."""
+    assert coordinator.view is not None
+    state = coordinator._state
+    life = state.lives[coordinator.view.placements[task].slot]
+    assert isinstance(life, Alive), life
+    return (state.awake_ns - life.heard_ns) / NANOSECONDS
+
+
+def wait_for_checkpoint(job: RunningJob) -> None:
+    """Waits until one completes that has not begun yet."""
+    now = job.driver.ask(lambda coordinator: coordinator.checkpoint)
+    job.wait_for(lambda coordinator: coordinator.checkpoint > now + 1 and is_calm(coordinator))
+
+
+def kill(job: RunningJob, *tasks: int) -> None:
+    """SIGKILL to the processes in which these tasks live, at once."""
+    for pid in {job.pid_of(task) for task in tasks}:
+        os.kill(pid, signal.SIGKILL)
+
+
+def renewed(job: RunningJob, before: dict[TaskId, int], *tasks: TaskId) -> None:
+    """Waits until these tasks have later incarnations and all is calm."""
+
+    def have_successors(coordinator: Coordinator) -> bool:
+        assert coordinator.view is not None
+        placements = coordinator.view.placements
+        return all(placements[task].incarnation > before[task] for task in tasks) and is_calm(coordinator)
+
+    job.wait_for(have_successors)
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["ipc", "curve"])
+def test_every_task_is_killed_once_and_all_outputs_agree(tmp_path: Path, tcp: bool) -> None:
+    drawing = DrawingJob(tmp_path)
+    reach = 0
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=tcp) as job:
+        job.wait_for(is_calm)
+        for task in job.incarnations():
+            reach = drawing.advance(reach)
+            wait_for_checkpoint(job)
+            before = job.incarnations()
+            reach = drawing.advance(reach)
+            kill(job, task)
+            renewed(job, before, task)
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), JobDone)
+        assert job.generation == 1
+    drawing.check(reach)
+
+
+def test_two_linked_tasks_are_killed_at_once_and_nothing_rolls_back(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        reach = drawing.advance(reach)
+        kill(job, 0, 2)
+        renewed(job, before, TaskId(0), TaskId(2))
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), JobDone)
+        assert job.generation == 1
+    drawing.check(reach)
+
+
+def test_a_whole_domain_is_killed_and_nothing_rolls_back(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, domains=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        reach = drawing.advance(reach)
+        before = job.incarnations()
+        victims = job.driver.ask(lambda it: [slot.pid for slot in it.slots if slot.domain == it.slots[0].domain])
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        job.wait_for(lambda it: len(it.slots) >= len(before) and is_calm(it))
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), JobDone)
+        assert job.generation == 1
+    drawing.check(reach)
+
+
+def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        reach = drawing.advance(reach)
+        pid = job.pid_of(2)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            job.wait_for(lambda it: silent_ms(it, 2) > PAUSE_HEARTBEATS * OPTIONS.heartbeat_ms)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        beaten = job.driver.ask(lambda it: it.checkpoint)
+        assert not job.progress
+        job.wait_for(lambda it: it.checkpoint > beaten and is_calm(it))
+        assert job.incarnations() == before
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), JobDone)
+    drawing.check(reach)
+
+
+def test_a_paused_slot_is_replaced_after_its_lease_and_finds_itself_released(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, replace(OPTIONS, lease_ms=2_000), parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        reach = drawing.advance(reach)
+        pid = job.pid_of(2)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            renewed(job, before, TaskId(2))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        job.wait_for(lambda _: pid not in job.provider.pids().values())
+        drawing.gate.end(reach)
+        assert isinstance(job.end(), JobDone)
+    drawing.check(reach)
+
+
+def test_a_simple_job_ends_by_itself_with_its_output_and_leaves_no_file(tmp_path: Path) -> None:
+    graph, output = JobGraph("simple"), collect()
+    graph.source(values(range(1_000))).map(lambda n: n * n).sink(output)
+    with running(graph, tmp_path, parallelism=2) as job:
+        assert job.end() == JobDone(Ending.FINISHED, job.driver.ask(lambda coordinator: coordinator.checkpoint))
+    assert sorted(output.rows) == [n * n for n in range(1_000)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+def test_an_error_of_user_code_fails_the_job_with_step_record_and_traceback(tmp_path: Path) -> None:
+    graph = JobGraph("failing")
+    graph.source(values(range(100))).map(lambda n: 1 // (n - 42), name="invert").sink(collect())
+    with running(graph, tmp_path, OPTIONS) as job:
+        failed = job.end()
+    assert isinstance(failed, JobFailed)
+    assert (failed.fault, failed.step, failed.record) == (Fault.JOB, "invert", "42")
+    assert "ZeroDivisionError" in failed.error
+    assert "1 // (n - 42)" in failed.traceback
+
+
+def test_a_drained_job_goes_on_from_its_last_checkpoint_when_it_is_resumed(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        reach = drawing.advance(0)
+        job.wait_for(lambda it: read(it, 2) > STEP)
+        job.driver.stop(drain=True)
+        done = job.end()
+        assert isinstance(done, JobDone)
+        assert done.ending is Ending.DRAINED
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
+        job.wait_for(is_calm)
+        drawing.gate.end(drawing.advance(reach))
+        assert isinstance(job.end(), JobDone)
+    drawing.check(2 * STEP)
+
+
+def test_when_all_die_at_once_a_resume_loses_and_doubles_nothing_in_a_transactional_sink(tmp_path: Path) -> None:
+    graph, gate, folder = JobGraph("resumed"), Gate(tmp_path / "gate"), tmp_path / "out"
+    graph.source(GatedNumbers(gate)).key_by(lambda n: n % 3).stateful_map(
+        lambda _, total, n: ((total or 0) + n, {"n": n, "total": (total or 0) + n})
+    ).sink(files.jsonl(str(folder)))
+    with running(graph, tmp_path, OPTIONS, parallelism=2) as job:
+        gate.open_to(STEP)
+        wait_for_checkpoint(job)
+        gate.open_to(2 * STEP)
+        for pid in job.provider.pids().values():
+            os.kill(pid, signal.SIGKILL)
+    with running(graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
+        gate.end(2 * STEP)
+        assert isinstance(job.end(), JobDone)
+    rows = [
+        json.loads(line) for part in files.committed(str(folder)) for line in Path(part.path).read_text().splitlines()
+    ]
+    assert Counter(row["n"] for row in rows) == Counter(range(4 * STEP))
+    for key in range(3):
+        assert max(row["total"] for row in rows if row["n"] % 3 == key) == sum(range(key, 4 * STEP, 3))
+
+
+def test_a_corrupt_snapshot_stops_the_job_and_is_named(tmp_path: Path) -> None:
+    graph, gate = JobGraph("corrupted"), Gate(tmp_path / "gate")
+    graph.source(GatedNumbers(gate)).sink(collect())
+    with running(graph, tmp_path, OPTIONS) as job:
+        gate.open_to(STEP)
+        wait_for_checkpoint(job)
+        job.driver.stop(drain=True)
+        job.end()
+    objects = sorted(path for path in (tmp_path / "store" / "objects").rglob("*") if path.is_file())
+    for path in objects:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with running(graph, tmp_path, OPTIONS, resume=True) as job:
+        failed = job.end()
+    assert isinstance(failed, JobFailed)
+    assert "is corrupt" in failed.reason + failed.error
+    assert any(path.name in failed.reason + failed.error for path in objects)
+
+
+def test_what_another_thread_tells_the_driver_while_it_takes_up_events_is_heard(tmp_path: Path) -> None:
+    graph = JobGraph("interrupted")
+    graph.source(GatedNumbers(Gate(tmp_path / "gate"))).sink(collect())
+    with running(graph, tmp_path, OPTIONS) as job:
+        job.wait_for(is_calm)
+
+        def interrupt(_: Coordinator) -> None:  # in the driver's own thread, between two looks at its inbox
+            teller = threading.Thread(target=job.driver.stop, args=(True,))
+            teller.start()
+            teller.join()
+            job.driver._events = list(job.driver._events)  # what taking them up does: later ones go to another list
+
+        job.driver.ask(interrupt)
+        done = job.end()
+        assert isinstance(done, JobDone)
+        assert done.ending is Ending.DRAINED

@@ -1,0 +1,247 @@
+"""Tables on real processes after what no keeper survives: each row is there once, and a reader sees whole prefixes.
+
+A writer dies at the same moment as its keepers, or all processes do. The job rolls back, rows behind the checkpoint are
+withdrawn task by task, and others come in their place.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import collect, dbapi, sqlite
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import JobDone
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos_services import random
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
+from tests.processes.recovery.test_slot_processes import is_calm, renewed, wait_for_checkpoint
+
+pytestmark = pytest.mark.processes
+
+OPTIONS = Options(checkpoint_every_ms=1_000, heartbeat_ms=50)
+STEP = 150
+"""Records of each of the two splits between two kills."""
+
+STRIKES_MAX = 6
+"""A strike behind which nothing was written since the last checkpoint is repeated."""
+
+KEYS = 5
+DRAWN, COUNTED = ["n", "draw"], {"key": "INTEGER", "seen": "INTEGER", "total": "INTEGER"}
+
+Row = dict[str, int]
+
+
+def counted(_key: int, so_far: Row | None, row: Row) -> tuple[Row, Row]:
+    """How many records of a key there were, and the sum of what was drawn for them."""
+    before = so_far or {"seen": 0, "total": 0}
+    now = {"key": row["n"] % KEYS, "seen": before["seen"] + 1, "total": before["total"] + row["draw"]}
+    return now, now
+
+
+class WritingJob:
+    """source x 2 -> draw -> x 2 a table that rows are added to; by key -> count -> x 2 a table of one row a key."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.gate, self.file, self.reach = Gate(folder / "gate"), folder / "tables.db", 0
+        self.graph = JobGraph("writing")
+        self.collected: Any = collect()
+        drawn = self.graph.source(GatedNumbers(self.gate), parallelism=2).map(
+            lambda n: {"n": n, "draw": random.getrandbits(30)}, parallelism=2
+        )
+        drawn.rebalance().map(dict, name="add", parallelism=2).sink(self._sink(kind, "drawn", DRAWN))
+        counts = drawn.key_by(lambda row: row["n"] % KEYS).stateful_map(counted, parallelism=1)
+        counts.key_by("key").sink(self._sink(kind, "counted", COUNTED, upsert="key"), parallelism=2)
+        drawn.sink(self.collected)
+
+    def _sink(self, kind: str, table: str, columns: Any, **options: Any) -> Any:
+        file = str(self.file)
+        if kind == "sqlite":
+            return sqlite(file, table, columns, **options)
+        types = columns if isinstance(columns, dict) else dict.fromkeys(columns, "INTEGER")
+        return dbapi(lambda: sqlite3.connect(file, timeout=10), table, types, **options)
+
+    @property
+    def writers(self) -> list[TaskId]:
+        """Tasks that write to a table, and of whose log nobody but their keepers knows."""
+        plan = self.graph.compile(OPTIONS).plan
+        return [task for task in plan.tasks if any(channel.receiver < 0 for channel in plan.outputs[task])]
+
+    def advance(self) -> int:
+        """Lets each split give further records; how many it may have given by then."""
+        self.reach += STEP
+        self.gate.open_to(self.reach)
+        return self.reach
+
+    def check(self) -> None:
+        """Nothing is lost, nothing is there twice, and all outputs tell the same draws."""
+        records = self.reach
+        with closing(sqlite3.connect(self.file)) as connection:
+            added = connection.execute("SELECT n, draw FROM drawn").fetchall()
+            kept = connection.execute("SELECT key, seen, total FROM counted ORDER BY key").fetchall()
+        drawn = {row["n"]: row["draw"] for row in self.collected.rows}
+        assert sorted(drawn) == list(range(2 * records))
+        assert Counter(n for n, _ in added) == Counter(range(2 * records))
+        assert dict(added) == drawn
+        totals = Counter[int]()
+        for n, draw in drawn.items():
+            totals[n % KEYS] += draw
+        assert kept == [(key, 2 * records // KEYS, totals[key]) for key in range(KEYS)]
+
+
+class Reader:
+    """Looks at the tables again and again, each time in one transaction, and notes what must never be seen."""
+
+    def __init__(self, file: Path) -> None:
+        self.looks = self.withdrawals = 0
+        self.wrong: list[str] = []
+        self.rows: dict[str, list[tuple[int, int]]] = {}  # by task, in the order of their numbers
+        self._settled: dict[str, list[tuple[int, int]]] = {}
+        self._file = file
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Reads within the block."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            self._thread.join()
+        assert not self.wrong, self.wrong[:3]
+
+    def settle(self) -> None:
+        """What was seen last lies before a completed checkpoint: it stays for ever."""
+        self._settled = dict(self.rows)
+
+    def _run(self) -> None:
+        while not self._end.wait(0.002):
+            if self._file.exists():
+                # Not read-only: what a killed process has left half written is taken back by whoever opens it next.
+                with closing(sqlite3.connect(self._file, timeout=20)) as connection:
+                    self._look(connection)
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN")
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not {"drawn", "counted"} <= tables:
+            return
+        found = connection.execute("SELECT clonos_task, clonos_number, n, draw FROM drawn ORDER BY 1, 2").fetchall()
+        keys = Counter(key for (key,) in connection.execute("SELECT key FROM counted"))
+        self.looks += 1
+        rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for task, number, n, draw in found:
+            if number != len(rows[task]):
+                self.wrong.append(f"{task} has {number} behind {len(rows[task])} rows")
+            rows[task].append((n, draw))
+        for task, before in self.rows.items():
+            self.withdrawals += rows[task][: len(before)] != before
+            settled = self._settled.get(task, [])
+            if rows[task][: len(settled)] != settled:
+                self.wrong.append(f"{task} has lost rows that lay before a completed checkpoint")
+        if any(times > 1 for times in keys.values()):
+            self.wrong.append(f"keys that are there twice: {keys}")
+        self.rows = dict(rows)
+
+
+Victims = Callable[[Coordinator], set[int]]
+"""Slots that are killed at one moment."""
+
+
+def with_keepers(task: TaskId) -> Victims:
+    """Those of a task and of its keepers."""
+
+    def find(coordinator: Coordinator) -> set[int]:
+        assert coordinator.view is not None
+        placement = coordinator.view.placements[task]
+        return {placement.slot, *placement.keepers}
+
+    return find
+
+
+def everything(coordinator: Coordinator) -> set[int]:
+    """All of them."""
+    return {register.slot for register in coordinator.slots}
+
+
+def wait_for_rows(job: RunningJob, reader: Reader, count: int) -> None:
+    """Waits until the reader has seen so many rows."""
+    job.wait_for(lambda _: sum(map(len, reader.rows.values())) >= count)
+
+
+def strike(job: RunningJob, victims: Victims) -> bool:
+    """SIGKILL to all of these at one moment; waits until all is well again. Whether the job has rolled back."""
+    generation, before = job.generation, job.incarnations()
+
+    def find(coordinator: Coordinator) -> tuple[list[int], list[TaskId]]:
+        assert coordinator.view is not None
+        slots = victims(coordinator)
+        pids = [register.pid for register in coordinator.slots if register.slot in slots]
+        return pids, [placement.task for placement in coordinator.view.placements if placement.slot in slots]
+
+    pids, tasks = job.driver.ask(find)
+    assert len(pids) > 1
+    assert all(pid > 0 for pid in pids)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    renewed(job, before, *tasks)
+    return job.generation > generation
+
+
+def strike_behind_a_checkpoint(job: RunningJob, writing: WritingJob, reader: Reader, victims: Victims) -> bool:
+    """The same where rows have been written since the last checkpoint, unless another one completes meanwhile."""
+    wait_for_rows(job, reader, 2 * writing.advance())
+    wait_for_checkpoint(job)
+    reader.settle()
+    wait_for_rows(job, reader, 2 * writing.advance() - STEP)
+    return strike(job, victims)
+
+
+def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
+    """One run in which writers die with their keepers, or everything does; the reader, and how many rollbacks."""
+    writing = WritingJob(folder, kind)
+    reader = Reader(writing.file)
+    rollbacks = 0
+    with reader.reading(), running(writing.graph, folder, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_calm)
+        pairs = [with_keepers(task) for task in writing.writers[::2]]
+        for victims in pairs if whom == "pairs" else [everything] * 2:
+            rolled_back = [strike_behind_a_checkpoint(job, writing, reader, victims)]
+            while not rolled_back[-1] and len(rolled_back) < STRIKES_MAX:
+                rolled_back.append(strike_behind_a_checkpoint(job, writing, reader, victims))
+            assert rolled_back[-1], "a checkpoint has always completed before the processes were killed"
+            rollbacks += 1
+        writing.gate.end(writing.reach)
+        assert isinstance(job.end(), JobDone)
+    writing.check()
+    return reader, rollbacks
+
+
+@pytest.mark.timeout(4 * LIMIT_S)
+@pytest.mark.parametrize("kind", ["sqlite", "dbapi"])
+def test_a_writer_dies_with_its_keepers_and_the_tables_end_exactly_once(tmp_path: Path, kind: str) -> None:
+    reader, rollbacks = run_and_strike(tmp_path, kind, "pairs")
+    assert rollbacks == 2
+    assert reader.withdrawals > 0
+    assert reader.looks > 10
+
+
+@pytest.mark.timeout(4 * LIMIT_S)
+def test_all_tasks_die_at_once_and_the_tables_end_exactly_once(tmp_path: Path) -> None:
+    reader, rollbacks = run_and_strike(tmp_path, "sqlite", "all")
+    assert rollbacks == 2
+    assert reader.withdrawals > 0

@@ -1,0 +1,48 @@
+"""On real processes: a service that a thread of the user's calls cannot be recorded, so it raises."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import collect, values
+from clonos.core.coordinator.coordinator_effects import Fault, JobDone, JobFailed
+from clonos_services import clock, random
+from clonos_services.service import service
+from tests.processes.harness.running_job import running
+
+pytestmark = pytest.mark.processes
+
+
+def _drawn_aside(number: int) -> float:
+    """What a user may write who wants to draw in parallel."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(random.random).result() + number
+
+
+@service
+def _answer(number: int) -> int:
+    """A call of the outside: its outcome is recorded, whatever it uses itself."""
+    return number if clock.time() > 0 and random.random() < 1 else -1
+
+
+def test_a_service_in_a_thread_of_the_users_fails_the_job_and_is_named(tmp_path: Path) -> None:
+    graph = JobGraph("threaded")
+    graph.source(values(range(10))).map(_drawn_aside, name="aside").sink(collect())
+    with running(graph, tmp_path) as job:
+        failed = job.end()
+    assert isinstance(failed, JobFailed)
+    assert (failed.fault, failed.step) == (Fault.JOB, "aside")
+    assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of its task")
+
+
+def test_services_within_a_recorded_call_are_the_real_ones_in_the_tasks_thread_and_beside_it(tmp_path: Path) -> None:
+    graph, output = JobGraph("called"), collect()
+    answered = graph.source(values(range(100))).map(_answer)
+    answered.map_async(_answer).sink(output)
+    with running(graph, tmp_path) as job:
+        assert isinstance(job.end(), JobDone)
+    assert sorted(output.rows) == list(range(100))

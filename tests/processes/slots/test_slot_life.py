@@ -1,0 +1,79 @@
+"""How a slot is admitted and how it ends: by token, by key, by its coordinator's silence."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.connectors import blackhole, values
+from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.model.options import Options
+from clonos.core.wire.control_messages import Register
+from clonos.io.net.binding import Binding
+from clonos.io.process.pickling import pack
+from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.slot.host import run_slot
+from tests.processes.harness.running_job import running
+from tests.processes.recovery.test_slot_processes import OPTIONS, DrawingJob, is_calm
+from tests.unit.io.net.transports import Station, poll_until_all_is_seen
+
+pytestmark = pytest.mark.processes
+
+
+def birth(folder: Path, options: Options, coordinator: str = "ipc:///nowhere/at/all") -> SlotBirth:
+    graph = JobGraph("orphaned")
+    graph.source(values(range(3))).sink(blackhole())
+    image = pack(graph.compile(options))
+    return SlotBirth(coordinator, b"", "token", image, str(folder / "store"), Binding(folder="ipc"), str(folder))
+
+
+def test_a_slot_without_a_coordinator_ends_itself_and_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.chmod(tmp_path, 0o700)
+    with caplog.at_level(logging.INFO, "clonos.slot"):
+        run_slot(birth(tmp_path, Options(orphan_after_ms=100, heartbeat_ms=20)), "domain")
+    assert "no coordinator for 100 ms" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slot_that_no_coordinator_takes_ends_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.chmod(tmp_path, 0o700)
+    options = Options(orphan_after_ms=50, slots_wait_ms=50, heartbeat_ms=20)
+    with closing(Station(COORDINATOR, tmp_path / "coordinator", admits_strangers=True)) as silent:
+        address = silent.transport.control_address
+        with caplog.at_level(logging.INFO, "clonos.slot"):
+            run_slot(birth(tmp_path, options, address), "domain")
+    assert "no coordinator" in caplog.text
+
+
+def test_a_registration_with_a_token_that_was_not_given_out_or_is_used_is_refused(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=1, tcp=True) as job:
+        job.wait_for(is_calm)
+        address = job.driver._transport.address
+        used = next(iter(job.driver._order_of_token))
+        slots = job.driver.ask(lambda it: it.slots)
+        with closing(Station(7, use_curve=True)) as stranger:
+            stranger.transport.add_peer(address)
+            for token in ("guessed", used):
+                key = stranger.transport.public_key
+                stranger.send(COORDINATOR, Register(SlotId(7), "d", "h", "x", "y", key, token, 1, versions("0")))
+            poll_until_all_is_seen(stranger, COORDINATOR, stranger)
+        assert job.driver.ask(lambda it: it.slots) == slots
+        assert job.driver.ask(lambda it: it.phase) == "running"
+
+
+def test_slots_that_have_another_environment_are_refused_with_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.processes.harness.running_job.versions", lambda hash_seed: (("python", "2.7"),))
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS) as job:
+        failed = job.end()
+    assert "instead of 2.7" in str(failed)

@@ -1,0 +1,171 @@
+"""Tables of one row a key: a row replaces the one before it, and a rollback puts that back if nobody has changed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.connectors import dbapi, sqlite
+from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable, TableRefused
+from tests.unit.connectors.tables import strict_driver
+from tests.unit.connectors.tables.table_samples import (
+    MAKERS,
+    Make,
+    by_driver,
+    by_path,
+    by_strict_driver,
+    identity,
+    run,
+    words_in,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_row_replaces_the_one_with_its_key_and_a_restart_puts_back_what_was_there(path: Path, make: Make) -> None:
+    sink = make(path, upsert="word")
+    early, late = sink.outside(), sink.outside()
+    early.register(identity(1, 1), 0)
+    early.write(0, [("a", 1), ("b", 1), ("a", 2)])
+    assert sorted(words_in(path)) == [("a", 2), ("b", 1)]
+    early.write(3, [("a", 3), ("c", 1), ("a", 4), ("b", 2)])
+    assert sorted(words_in(path)) == [("a", 4), ("b", 2), ("c", 1)]
+    # Back into the midst of a batch: behind ("a", 3).
+    assert late.register(identity(2, 2), 4) == (4, None)
+    assert sorted(words_in(path)) == [("a", 3), ("b", 1)]
+    assert late.write(4, [("c", 7)]) == 5
+    assert late.register(identity(3, 3), 1) == (1, None)
+    assert words_in(path) == [("a", 1)]
+    early.close()
+    late.close()
+
+
+@pytest.mark.parametrize("make", [by_path, by_strict_driver])
+def test_a_row_that_somebody_else_has_changed_since_stays_as_it_is(
+    path: Path, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = make(path, upsert=["word"])
+    outside = sink.outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [(word, 1) for word in "abcd"])
+    outside.write(4, [(word, 2) for word in "abcd"] + [("e", 1)])
+    run(path, "UPDATE words SET seen = 90 WHERE word = 'b'")
+    run(path, "DELETE FROM words WHERE word = 'c'")
+    run(path, "UPDATE words SET seen = 91 WHERE word = 'e'")
+    assert outside.register(identity(2, 2), 4) == (4, None)
+    outside.close()
+    assert sorted(words_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
+    assert "3 rows of the table words were changed by others and stay" in caplog.messages
+
+
+@pytest.mark.parametrize("make", [by_path, by_strict_driver])
+def test_an_existing_table_with_a_key_needs_no_columns_of_ours(path: Path, make: Make) -> None:
+    run(path, "CREATE TABLE words (word TEXT PRIMARY KEY, seen TEXT, more TEXT DEFAULT 'more')")
+    run(path, "INSERT INTO words VALUES ('a', 'old', 'of others'), ('z', 'old', 'of others')")
+    outside = make(path, upsert="word").outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [("a", 1), ("b", 1)])  # the database makes texts of them
+    assert run(path, "SELECT * FROM words ORDER BY word") == [
+        ("a", "1", "of others"),
+        ("b", "1", "more"),
+        ("z", "old", "of others"),
+    ]
+    assert outside.register(identity(2, 2), 0) == (0, None)
+    outside.close()
+    assert run(path, "SELECT * FROM words ORDER BY word") == [("a", "old", "of others"), ("z", "old", "of others")]
+
+
+def test_what_no_checkpoint_needs_is_forgotten_and_going_back_behind_it_is_told(path: Path) -> None:
+    sink = by_path(path, upsert="word")
+    outside = sink.outside()
+    outside.register(identity(1, 1), 0)
+    for number in range(10):
+        outside.write(number, [("ab"[number % 2], number)])
+    outside.forget(4)
+    assert run(path, "SELECT MIN(number), COUNT(*) FROM clonos_previous") == [(4, 6)]
+    assert outside.register(identity(2, 2), 2) == (2, 4)  # numbers 2 and 3 are as they were left
+    assert sorted(words_in(path)) == [("a", 2), ("b", 3)]
+    assert run(path, "SELECT COUNT(*) FROM clonos_previous") == [(0,)]
+    outside.close()
+
+
+def test_a_life_that_is_over_makes_nothing_be_forgotten(path: Path) -> None:
+    sink = by_path(path, upsert="word")
+    early, late = sink.outside(), sink.outside()
+    early.register(identity(1, 1), 0)
+    early.write(0, [("a", 1), ("a", 2)])
+    late.register(identity(2, 2), 1)
+    late.write(1, [("a", 3)])
+    early.forget(2)
+    assert late.register(identity(3, 3), 1) == (1, None)
+    early.close()
+    late.close()
+    assert words_in(path) == [("a", 1)]
+
+
+def test_values_come_back_as_they_were(path: Path) -> None:
+    columns = {"key": "INTEGER", "half": "REAL", "raw": "BLOB", "text": "TEXT"}
+    values = [(1, 1.5, b"\x00\xff", "a'b"), (2, None, None, None), (3, -0.0, b"", "")]
+    for number, sink in enumerate(
+        (
+            sqlite(path, "words", columns, upsert="key"),
+            dbapi(
+                lambda: strict_driver.connect(path), "others", columns, upsert="key", paramstyle="pyformat", quote="`"
+            ),
+        )
+    ):
+        outside = sink.outside()
+        outside.register(identity(1, 1, index=number), 0)
+        outside.write(0, list(values))
+        outside.write(3, [(key, 9.0, b"9", "9") for key in (1, 2, 3)])
+        outside.register(identity(2, 2, index=number), 3)
+        outside.close()
+        assert run(path, f"SELECT * FROM {sink.table} ORDER BY key") == values
+
+
+def test_many_keys_are_looked_for_a_few_at_a_time(path: Path) -> None:
+    outside = by_strict_driver(path, upsert=["word", "seen"]).outside()
+    outside.register(identity(1, 1), 0)
+    rows = [(f"word {number}", number % 3) for number in range(333)]
+    outside.write(0, list(rows))
+    outside.write(333, list(rows))
+    assert sorted(words_in(path)) == sorted(rows)
+    outside.register(identity(2, 2), 100)
+    outside.close()
+    assert sorted(words_in(path)) == sorted(rows[:100])
+
+
+@pytest.mark.parametrize("key", [None, [1]])
+def test_a_row_whose_key_is_none_is_refused(path: Path, key: object) -> None:
+    outside = by_driver(path, upsert="word").outside()
+    outside.register(identity(1, 1), 0)
+    with pytest.raises((RowNotWritable, TableRefused)) as refused:
+        outside.write(0, [("a", 1), (key, 1)] if key is None else [("a", 1), (bytearray(b"x"), 1)])
+    assert "its key (word)" in str(refused.value)
+    outside.close()
+    assert words_in(path) == []
+
+
+def test_a_table_with_several_rows_under_a_key_is_refused(path: Path) -> None:
+    run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
+    run(path, "INSERT INTO words VALUES ('a', 1), ('a', 2)")
+    outside = by_path(path, upsert="word").outside()
+    outside.register(identity(1, 1), 0)
+    with pytest.raises(TableRefused, match="it has several rows whose word is 'a'"):
+        outside.write(0, [("a", 3)])
+    outside.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "upsert"),
+    [(None, "word"), (["word"], "other"), (["word"], []), (["word", "seen"], ["word", "word"])],
+)
+def test_a_key_that_is_not_among_the_columns_is_refused_at_once(columns: Any, upsert: Any) -> None:
+    with pytest.raises(ConnectorMisused, match="Name the columns of the key"):
+        sqlite("out.db", "words", columns, upsert=upsert)

@@ -1,0 +1,238 @@
+"""Tables after a rollback: what a restart makes again is withdrawn first, or told by number."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from clonos.connectors import dbapi, sqlite
+from clonos.connectors.connector_errors import ConnectorMisused, TableUnavailable
+from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
+from tests.unit.connectors.tables.table_samples import (
+    COLUMNS,
+    JOB,
+    MAKERS,
+    Make,
+    Unruly,
+    by_driver,
+    by_path,
+    identity,
+    run,
+    words_in,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+def test_rows_behind_the_restored_checkpoint_are_withdrawn_before_new_ones_are_written(path: Path) -> None:
+    for number, make in enumerate(MAKERS):
+        file = path.with_name(f"{number}.db")
+        sink = make(file)
+        early, late = sink.outside(), sink.outside()
+        assert early.register(identity(1, 1), 0) == (0, None)
+        assert early.write(0, [("a", 1), ("b", 2), ("c", 3)]) == 3
+        assert late.register(identity(2, 2), 1) == (1, None)  # no alarm: nothing is left that may come again
+        assert words_in(file) == [("a", 1)]
+        with pytest.raises(OutsideFenced):
+            early.write(3, [("of a dead generation", 4)])
+        assert late.write(1, [("B", 2)]) == 2
+        early.close()
+        late.close()
+        assert words_in(file) == [("a", 1), ("B", 2)]
+
+
+def test_a_row_bears_its_job_and_task_and_its_number(path: Path) -> None:
+    outside = by_path(path).outside()
+    outside.register(identity(1, 1, index=3), 7)
+    outside.write(7, [("a", 1), ("b", 2)])
+    outside.close()
+    found = run(path, "SELECT word, clonos_task, clonos_number FROM words")
+    assert found == [("a", f"{JOB}/words/3", 7), ("b", f"{JOB}/words/3", 8)]
+    with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE constraint failed: words.clonos_task"):
+        run(path, f"INSERT INTO words VALUES ('again', 0, '{JOB}/words/3', 8)")
+
+
+def test_only_the_rows_of_the_task_that_registers_are_withdrawn(path: Path) -> None:
+    sink = by_path(path)
+    first, second, other = sink.outside(), sink.outside(), sink.outside()
+    for outside, who in ((first, identity(1, 1)), (second, identity(1, 1, index=1))):
+        outside.register(who, 0)
+        outside.write(0, [(who.task_name, 1), (who.task_name, 2)])
+    other.register(OutsideIdentity("an earlier start", "words/0", 1, 1), 0)
+    other.write(0, [("of an earlier start", 1), ("of an earlier start", 2)])
+    assert first.register(identity(2, 2), 1) == (1, None)
+    for outside in (first, second, other):
+        outside.close()
+    expected = [("words/0", 1), ("words/1", 1), ("words/1", 2), ("of an earlier start", 1), ("of an earlier start", 2)]
+    assert words_in(path) == expected
+
+
+def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> None:
+    for make in MAKERS:
+        file = path.with_name(f"{make.__name__}.db")
+        sink = make(file)
+        early, late = sink.outside(), sink.outside()
+        early.register(identity(1, 1), 0)
+        early.write(0, [("a", 1), ("b", 2)])
+        assert late.register(identity(2, 1), 1) == (2, None)
+        early.close()
+        late.close()
+        assert words_in(file) == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("key", [None, "word"])
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_withdrawal_of_unknown_outcome_is_tried_again_and_withdraws_once(
+    path: Path, fault: str, key: str | None
+) -> None:
+    sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", COLUMNS, upsert=key)
+    early, late = sink.outside(), sink.outside()
+    early.register(identity(1, 1), 0)
+    early.write(0, [("a", 1), ("b", 2), ("a", 3)])
+    early.close()
+    Unruly.faults.extend([fault, "", ""])
+    assert late.register(identity(2, 2), 1) == (1, None)
+    assert not Unruly.faults
+    late.close()
+    assert words_in(path) == [("a", 1)]
+
+
+class Overtaken(sqlite3.Connection):
+    """Something happens each time before a registration is taken over."""
+
+    meanwhile: ClassVar[list[Callable[[], object]]] = []
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(OvertakenCursor)
+
+
+class OvertakenCursor(sqlite3.Cursor):
+    def execute(self, sql: str, parameters: Any = ()) -> OvertakenCursor:
+        if sql.startswith("UPDATE clonos_outside SET generation"):
+            for happen in Overtaken.meanwhile:
+                happen()
+        super().execute(sql, parameters)
+        return self
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_life_that_writes_on_does_not_keep_the_next_one_from_registering(path: Path, generation: int) -> None:
+    early = by_driver(path).outside()
+    late = dbapi(lambda: sqlite3.connect(path, factory=Overtaken), "words", COLUMNS).outside()
+    early.register(identity(1, 1), 0)
+    early.write(0, [("a", 1)])
+    written = [1]
+
+    def write_on() -> None:
+        written.append(early.write(written[-1], [("b", written[-1])]))
+
+    Overtaken.meanwhile.append(write_on)
+    try:
+        answer = late.register(identity(2, generation), 1)
+    finally:
+        Overtaken.meanwhile.clear()
+    assert len(written) == 2
+    assert answer == ((2, None) if generation == 1 else (1, None))
+    with pytest.raises(OutsideFenced):
+        early.write(2, [("c", 3)])
+    early.close()
+    late.close()
+    assert len(words_in(path)) == answer[0]
+
+
+# ------------------------------------------------------------------ tables that others have made
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_table_without_the_columns_keeps_the_alarm_and_says_so_once_at_the_start(
+    path: Path, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
+    sink = make(path)
+    first, second = sink.outside(), sink.outside()
+    with caplog.at_level(logging.WARNING, "clonos.slot"):
+        first.register(identity(1, 1), 0)
+        second.register(identity(1, 1, index=1), 0)
+    (line,) = caplog.messages
+    assert line.startswith("the table words has no columns clonos_task and clonos_number, so after a rollback or a")
+    first.write(0, [("a", 1), ("b", 2)])
+    caplog.clear()
+    late = sink.outside()
+    assert late.register(identity(2, 1), 0) == (2, None)
+    assert not caplog.messages
+    assert late.register(identity(3, 2), 1) == (1, 2)
+    late.write(1, [("B", 2)])
+    for outside in (first, second, late):
+        outside.close()
+    assert words_in(path) == [("a", 1), ("b", 2), ("B", 2)]
+
+
+def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
+    run(path, "CREATE TABLE words (clonos_number BIGINT, word TEXT, Clonos_Task TEXT, seen INTEGER, more TEXT)")
+    sink = dbapi(lambda: sqlite3.connect(path), "words", ["word", "seen"])
+    outside = sink.outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [("a", 1), ("b", 2)])
+    assert outside.register(identity(2, 2), 1) == (1, None)
+    outside.close()
+    assert words_in(path) == [("a", 1)]
+
+
+def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) -> None:
+    run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
+    sink = by_path(path)
+    outside = sink.outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [("a", 1), ("b", 2)])
+    outside.close()
+    run(path, "ALTER TABLE words ADD COLUMN clonos_task VARCHAR(255)")
+    run(path, "ALTER TABLE words ADD COLUMN clonos_number BIGINT")
+    outside.register(identity(2, 1), 0)
+    outside.write(2, [("c", 3), ("d", 4)])
+    assert outside.register(identity(3, 2), 1) == Registration(1, 2)  # number 1 stays
+    assert words_in(path) == [("a", 1), ("b", 2)]
+    outside.write(1, [("B", 2), ("C", 3)])
+    outside.close()
+
+
+def test_rows_that_others_have_taken_out_of_the_table_are_told_as_what_may_come_again(path: Path) -> None:
+    sink = by_path(path)
+    outside = sink.outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)])
+    run(path, "DELETE FROM words WHERE word = 'c'")
+    assert outside.register(identity(2, 2), 1) == (1, 4)
+    outside.close()
+    assert words_in(path) == [("a", 1)]
+
+
+def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(path: Path) -> None:
+    sink = by_path(path)
+    outside = sink.outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [("a", 1), ("b", 2)])
+    outside.close()
+    run(path, "ALTER TABLE words RENAME TO elsewhere")
+    late = sink.outside()
+    with pytest.raises(TableUnavailable, match="no such table: words"):
+        late.register(identity(2, 2), 1)
+    run(path, "ALTER TABLE elsewhere RENAME TO words")
+    assert late.register(identity(2, 2), 1) == (1, None)
+    late.close()
+    assert words_in(path) == [("a", 1)]
+
+
+def test_a_field_with_the_name_of_one_of_our_columns_is_refused(path: Path) -> None:
+    outside = sqlite(path, "words").outside()
+    outside.register(identity(1, 1), 0)
+    with pytest.raises(ConnectorMisused, match="a field clonos_number"):
+        outside.write(0, [{"word": "a", "clonos_number": 1}])
+    outside.close()

@@ -1,0 +1,388 @@
+"""Tables as an immediate sink: each row once, by number; what is fenced or dies in mid-transaction writes nothing."""
+
+import sqlite3
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import cloudpickle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.connectors import dbapi, sqlite
+from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable, TableRefused, TableUnavailable
+from clonos.connectors.tables import table_sink
+from clonos.connectors.tables.table_statements import Dialect
+from clonos.core.model.errors import InternalError
+from clonos.operators.connector_contract import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
+from tests.tidy.source import ROOT
+from tests.unit.connectors.tables.table_samples import JOB, Unruly, identity
+
+
+class Seen(NamedTuple):
+    word: str
+    end: int
+
+
+def rows_in(path: Path, table: str = "words") -> list[Any]:
+    """What the job has written, without whose output it is."""
+    connection = sqlite3.connect(path)
+    try:
+        found = connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid')
+        places = [place for place, column in enumerate(found.description) if not column[0].startswith("clonos_")]
+        return [tuple(row[place] for place in places) for row in found]
+    finally:
+        connection.close()
+
+
+def make_plain_table(path: Path) -> None:
+    """One that somebody else has made: without columns for task and number nothing in it can be withdrawn."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE words (word TEXT)")
+    connection.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "dbapi"])
+def test_rows_are_written_in_one_transaction_with_their_number(path: Path, kind: str) -> None:
+    columns = {"word": "TEXT", "end": "INTEGER"}
+    sink = (
+        sqlite(path, "words", columns) if kind == "sqlite" else dbapi(lambda: sqlite3.connect(path), "words", columns)
+    )
+    outside = sink.outside()
+    assert outside.register(identity(1), 0).next_number == 0
+    assert outside.write(0, [Seen("a", 1), {"end": 2, "word": "b"}]) == 2
+    assert outside.write(2, [("c", 3)]) == 3
+    outside.close()
+    assert rows_in(path) == [("a", 1), ("b", 2), ("c", 3)]
+    assert sink.registrations(JOB) == {"words/0": (0, 1, 3)}
+    assert sink.registrations("another job") == {}
+
+
+def test_repeated_output_is_dropped_by_number(path: Path) -> None:
+    outside = sqlite(path, "words").outside()
+    outside.register(identity(1), 0)
+    assert outside.write(0, ["a", "b", "c"]) == 3
+    assert outside.write(0, ["a", "b", "c"]) == 3
+    assert outside.write(1, ["b", "c", "d"]) == 4
+    assert outside.write(4, []) == 4
+    outside.close()
+    assert rows_in(path) == [("a",), ("b",), ("c",), ("d",)]
+
+
+def test_output_with_a_gap_is_refused(path: Path) -> None:
+    outside = sqlite(path, "words").outside()
+    outside.register(identity(1), 0)
+    with pytest.raises(InternalError, match="lacks those from 0 on"):
+        outside.write(1, ["b"])
+    outside.close()
+
+
+def test_an_earlier_life_is_fenced_from_the_registration_of_a_later_one_on(path: Path) -> None:
+    sink = sqlite(path, "words")
+    early, late = sink.outside(), sink.outside()
+    assert early.register(identity(1), 0).next_number == 0
+    assert early.write(0, ["a"]) == 1
+    assert late.register(identity(2), 0).next_number == 1
+    for _ in range(2):
+        with pytest.raises(OutsideFenced, match="but incarnation 2 of generation 0 is registered") as fenced:
+            early.write(1, ["of a dead life"])
+        assert fenced.value.by == (0, 2)
+    with pytest.raises(OutsideFenced):
+        early.register(identity(1), 0)
+    assert late.write(1, ["b"]) == 2
+    assert late.register(identity(2), 0).next_number == 2
+    early.close()
+    late.close()
+    assert rows_in(path) == [("a",), ("b",)]
+
+
+def test_a_new_generation_goes_on_where_the_job_was_restored_and_says_what_had_left(path: Path) -> None:
+    make_plain_table(path)
+    sink = sqlite(path, "words", ["word"])
+    early, late = sink.outside(), sink.outside()
+    assert early.register(identity(1), 0) == (0, None)
+    assert early.write(0, ["a", "b", "c"]) == 3
+    assert late.register(identity(2, generation=1), 1) == (1, 3)
+    with pytest.raises(OutsideFenced):
+        early.write(3, ["of a dead generation"])
+    with pytest.raises(OutsideFenced):
+        early.register(identity(3), 0)
+    assert late.write(1, ["B"]) == 2
+    assert late.register(identity(2, generation=1), 1) == (2, None)
+    assert early.register(identity(4, generation=1), 1) == (2, None)
+    assert early.write(1, ["B", "C"]) == 3
+    early.close()
+    late.close()
+    assert rows_in(path) == [("a",), ("b",), ("c",), ("B",), ("C",)]
+
+
+def test_a_life_that_never_registered_writes_nothing(path: Path) -> None:
+    sink = sqlite(path, "words")
+    outside = sink.outside()
+    outside.register(identity(1), 0)
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM clonos_outside")
+    connection.commit()
+    connection.close()
+    with pytest.raises(OutsideFenced, match="but nobody is registered"):
+        outside.write(0, ["a"])
+    outside.close()
+
+
+def test_tasks_and_jobs_count_apart(path: Path) -> None:
+    sink = sqlite(path, "words")
+    first, second, other = sink.outside(), sink.outside(), sink.outside()
+    assert [life.register(identity(1, index=n), 0) for n, life in enumerate((first, second))] == [(0, None), (0, None)]
+    assert other.register(OutsideIdentity("another job", "words/0", 0, 7), 0).next_number == 0
+    assert [first.write(0, ["a"]), second.write(0, ["b"]), other.write(0, ["c"])] == [1, 1, 1]
+    for outside in (first, second, other):
+        outside.close()
+    assert sink.registrations(JOB) == {"words/0": (0, 1, 1), "words/1": (0, 1, 1)}
+
+
+STEP = st.tuples(st.sampled_from(["write", "repeat", "replace", "die"]), st.integers(0, 2), st.integers(1, 3))
+
+
+@given(steps=st.lists(STEP, max_size=12))
+def test_any_order_of_writes_repeats_and_deaths_gives_each_row_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("tables") / "out.db"
+    sink = sqlite(path, "words", ["number"])
+    lives = [sink.outside()]
+    written = lives[0].register(identity(0), 0).next_number
+    for what, back, count in steps:
+        first = max(0, written - back)
+        if what in ("replace", "die"):
+            if what == "die":
+                lives[-1].close()
+            lives.append(sink.outside())
+            assert lives[-1].register(identity(len(lives) - 1), 0).next_number == written
+        elif what == "repeat" and len(lives) > 1:
+            with pytest.raises(OutsideFenced):
+                lives[-2].write(first, [-1] * (count + back))
+        else:
+            written = lives[-1].write(first, list(range(first, written + count)))
+    for life in lives:
+        life.close()
+    if written:
+        assert rows_in(path) == [(number,) for number in range(written)]
+
+
+@pytest.mark.parametrize("faults", [["before"], ["after"], ["after", "before"]])
+def test_a_commit_of_unknown_outcome_is_tried_again_and_counts_once(path: Path, faults: list[str]) -> None:
+    outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
+    outside.register(identity(1), 0)
+    assert outside.write(0, ["a"]) == 1
+    Unruly.faults.extend(faults)
+    assert outside.write(1, ["b"]) == 2
+    assert not Unruly.faults
+    outside.close()
+    assert rows_in(path) == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_registration_of_unknown_outcome_still_says_what_had_left(path: Path, fault: str) -> None:
+    make_plain_table(path)
+    sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"})
+    early, late = sink.outside(), sink.outside()
+    early.register(identity(1), 0)
+    early.write(0, ["a", "b"])
+    early.close()
+    Unruly.faults.extend([fault, "", ""])
+    assert late.register(identity(2, generation=1), 1) == (1, 2)
+    assert not Unruly.faults
+    late.close()
+
+
+def test_a_database_that_stays_away_is_an_error_and_leaves_nothing(path: Path) -> None:
+    outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
+    outside.register(identity(1), 0)
+    Unruly.faults.extend(["before"] * 9)
+    try:
+        with pytest.raises(TableUnavailable, match="Nothing is lost or written twice"):
+            outside.write(0, ["a"])
+    finally:
+        Unruly.faults.clear()
+    assert outside.write(0, ["a"]) == 1
+    outside.close()
+    assert rows_in(path) == [("a",)]
+
+
+def test_a_row_that_the_table_refuses_leaves_nothing_of_its_batch(path: Path) -> None:
+    outside = sqlite(path, "words", {"word": "TEXT UNIQUE"}).outside()
+    outside.register(identity(1), 0)
+    with pytest.raises(TableRefused, match=r"UNIQUE constraint failed.*Nothing of this batch"):
+        outside.write(0, ["a", "b", "a"])
+    assert outside.write(0, ["a", "b"]) == 2
+    outside.close()
+    assert rows_in(path) == [("a",), ("b",)]
+
+
+def test_a_table_that_is_missing_is_made_where_types_are_known(path: Path) -> None:
+    outside = dbapi(lambda: sqlite3.connect(path), "words", ["word"]).outside()
+    outside.register(identity(1), 0)
+    with pytest.raises(TableUnavailable, match="no such table: words"):
+        outside.write(0, ["a"])
+    outside.close()
+
+
+def test_a_busy_database_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_sink, "SQLITE_BUSY_MS", 1)
+    sink = sqlite(path, "words")
+    outside = sink.outside()
+    outside.register(identity(1), 0)
+    outside.write(0, ["a"])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(TableUnavailable, match="locked"):
+        outside.write(1, ["b"])
+    other.rollback()
+    other.close()
+    assert outside.write(1, ["b"]) == 2
+    outside.close()
+
+
+def test_values_become_what_sqlite_has_types_for(path: Path) -> None:
+    outside = sqlite(path, "words").outside()
+    outside.register(identity(1), 0)
+    outside.write(0, [None, True, 1.5, 2**70, b"x", date(2026, 1, 2), UUID(int=1), {"value": [1, "a"]}])
+    outside.close()
+    assert [row[0] for row in rows_in(path)] == [
+        None,
+        1,
+        1.5,
+        str(2**70),
+        b"x",
+        "2026-01-02",
+        str(UUID(int=1)),
+        '[1,"a"]',
+    ]
+
+
+def test_a_driver_gets_plain_values_as_they_are_and_records_as_json(path: Path) -> None:
+    sink = dbapi(lambda: sqlite3.connect(path), "words")
+    instant = date(2026, 1, 2)
+    assert [sink.field(value) for value in (instant, b"x", Seen("a", 1), {"a": {1}})] == [
+        instant,
+        b"x",
+        '{"word":"a","end":1}',
+        '{"a":[1]}',
+    ]
+
+
+def test_any_word_may_name_a_column(path: Path) -> None:
+    outside = sqlite(path, 'group "x"').outside()
+    outside.register(identity(1), 0)
+    outside.write(0, [{"end": 1, "select": 2, 'quo"te': 3}])
+    outside.close()
+    assert rows_in(path, 'group ""x""') == [(1, 2, 3)]
+
+
+def test_a_row_without_a_column_for_its_field_is_an_error(path: Path) -> None:
+    outside = sqlite(path, "words").outside()
+    outside.register(identity(1), 0)
+    with pytest.raises(RowNotWritable, match="there is no column for its b"):
+        outside.write(0, [{"a": 1}, {"a": 1, "b": 2}])
+    outside.close()
+    assert rows_in(path) == []
+
+
+@pytest.mark.parametrize(
+    ("paramstyle", "sql", "parameters"),
+    [
+        ("qmark", 'INSERT INTO "s"."t" ("a", "b") VALUES (?, ?)', [1, 2]),
+        ("format", 'INSERT INTO "s"."t" ("a", "b") VALUES (%s, %s)', [1, 2]),
+        ("numeric", 'INSERT INTO "s"."t" ("a", "b") VALUES (:1, :2)', [1, 2]),
+        ("named", 'INSERT INTO "s"."t" ("a", "b") VALUES (:c0, :c1)', {"c0": 1, "c1": 2}),
+        ("pyformat", 'INSERT INTO "s"."t" ("a", "b") VALUES (%(c0)s, %(c1)s)', {"c0": 1, "c1": 2}),
+    ],
+)
+def test_each_parameter_style_is_spelled_as_pep_249_says(paramstyle: str, sql: str, parameters: Any) -> None:
+    insert = Dialect("dbapi", paramstyle, '"').insert("s.t", ["a", "b"])
+    assert insert.sql == sql
+    assert insert.parameters({"c0": 1, "c1": 2}) == parameters
+
+
+def test_a_description_that_cannot_work_is_refused_at_once() -> None:
+    with pytest.raises(ConnectorMisused, match="list of names"):
+        sqlite("out.db", "words", [])
+    with pytest.raises(ConnectorMisused, match="list of names"):
+        sqlite("out.db", "words", "word")
+    with pytest.raises(ConnectorMisused, match="no name in SQL"):
+        sqlite("out.db", "a:b")
+    with pytest.raises(ConnectorMisused, match="PEP 249 has qmark"):
+        dbapi(list, "words", paramstyle="percent")
+
+
+def test_a_connection_that_commits_by_itself_is_refused() -> None:
+    class CommitsAtOnce(sqlite3.Connection):
+        autocommit = True
+
+    outside = dbapi(lambda: sqlite3.connect(":memory:", factory=CommitsAtOnce), "words").outside()
+    with pytest.raises(ConnectorMisused, match="commits by itself"):
+        outside.register(identity(1), 0)
+
+
+def test_a_table_sink_travels_and_keeps_the_protocol(path: Path) -> None:
+    sink: ImmediateSink = cloudpickle.loads(cloudpickle.dumps(sqlite(path, "words")))
+    assert isinstance(sink, ImmediateSink)
+    assert not isinstance(sink, TransactionalSink)
+    outside = sink.outside()
+    assert outside.register(identity(1), 0).next_number == 0
+    outside.close()
+
+
+KILLED_IN_MID_TRANSACTION = """
+import sqlite3, sys, time
+from clonos.connectors import dbapi
+from clonos.operators.connector_contract import OutsideIdentity
+
+class StopsBeforeCommit(sqlite3.Connection):
+    stops = False
+    def commit(self):
+        if self.stops:
+            print("rows are written, the commit is not", flush=True)
+            sys.stdin.read()
+        super().commit()
+
+connections = []
+def connect():
+    connections.append(sqlite3.connect(sys.argv[1], factory=StopsBeforeCommit))
+    return connections[-1]
+
+outside = dbapi(connect, "words", {"word": "TEXT"}).outside()
+outside.register(OutsideIdentity(sys.argv[2], "words/0", 0, 1), 0)
+outside.write(0, ["a"])
+connections[-1].stops = True
+outside.write(1, ["b", "c"])
+"""
+
+
+@pytest.mark.processes
+def test_a_process_killed_in_mid_transaction_leaves_no_part_of_it(path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED_IN_MID_TRANSACTION, str(path), JOB],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "rows are written, the commit is not\n"
+        child.kill()
+    successor = dbapi(lambda: sqlite3.connect(path), "words", {"word": "TEXT"}).outside()
+    assert successor.register(identity(2), 0).next_number == 1
+    assert successor.write(1, ["b", "c"]) == 3
+    successor.close()
+    assert rows_in(path) == [("a",), ("b",), ("c",)]

@@ -1,0 +1,123 @@
+"""Flow control: no more comes than is worked off soon, and no step is longer than there is room for."""
+
+from __future__ import annotations
+
+import pyarrow
+import pytest
+
+from clonos.core.channel.output_budget import UNLIMITED, Room
+from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
+from clonos.core.model.options import Options
+from clonos.core.task.step_size import Pace
+from tests.harnesses.channel_pair import CHANNEL
+from tests.harnesses.recording_chain import ask
+from tests.harnesses.task_harness import Life
+from tests.unit.core.task.test_task_replay import work
+from tests.unit.core.task.test_task_services import line
+
+HEARTBEAT_MS, DELAY_MS = 100, 200
+MAX_BYTES = 4 << 20
+
+
+class Consumer:
+    """A receiver that works off ``bytes_per_tick`` of a queue that its sender keeps full, if it is so ``hasty``."""
+
+    def __init__(self) -> None:
+        self.receiving = Receiving(CHANNEL, 0, 0, MAX_BYTES)
+
+    def ticks(self, count: int, bytes_per_tick: int, hasty: bool = True) -> int:
+        """The window after some heartbeats."""
+        receiving = self.receiving
+        for _ in range(count):
+            left = bytes_per_tick
+            while left:
+                receiving.grant()
+                receiving.stated_bytes = receiving.granted_bytes
+                come = min(receiving.granted_bytes - receiving.session_bytes, MAX_BYTES if hasty else left)
+                receiving.session_bytes += come
+                receiving.queued_bytes += come
+                freed = min(left, receiving.queued_bytes, max(1, bytes_per_tick // 5))
+                receiving.freed(freed)
+                left -= freed
+            receiving.adapt(HEARTBEAT_MS, DELAY_MS)
+        return receiving.window_bytes
+
+
+@pytest.mark.parametrize("bytes_per_tick", [1_000, 100_000])
+def test_the_window_of_a_slow_receiver_comes_down_to_what_it_works_off_in_the_delay(bytes_per_tick: int) -> None:
+    fair_bytes = bytes_per_tick * DELAY_MS // HEARTBEAT_MS
+    assert Consumer().ticks(40, bytes_per_tick) == pytest.approx(fair_bytes, rel=0.2)
+
+
+def test_a_receiver_that_is_slower_than_anything_keeps_a_window_for_one_message() -> None:
+    assert Consumer().ticks(60, 3) == WINDOW_BYTES_MIN
+
+
+def test_a_receiver_that_waits_for_more_gets_a_larger_window_up_to_the_largest() -> None:
+    consumer = Consumer()
+    assert consumer.receiving.window_bytes == WINDOW_BYTES_FIRST
+    assert consumer.ticks(20, 50 * MAX_BYTES) == MAX_BYTES
+
+
+def test_a_receiver_that_stands_still_keeps_its_window_until_it_goes_on() -> None:
+    consumer = Consumer()
+    before = consumer.ticks(20, 10_000)
+    assert consumer.ticks(50, 0) == before
+
+
+def test_a_task_that_waits_for_room_is_woken_once_when_there_is_some() -> None:
+    woken: list[int] = []
+    room = Room(lambda: woken.append(1))
+    assert room.left_bytes() == UNLIMITED
+    room.allow(100, 0)
+    room.spend(60)
+    assert room.left_bytes() == 40
+    room.spend(60)
+    room.allow(30, 60)  # which is spent already: the slot has not handled the second
+    assert room.left_bytes() <= 0
+    assert not woken
+    room.allow(-5, 120)
+    assert not woken
+    room.allow(10, 120)
+    room.allow(20, 120)
+    assert woken == [1]
+    assert room.left_bytes() == 20
+
+
+def test_a_step_is_no_longer_than_there_is_room_for_its_output_and_none_is_tiny() -> None:
+    pace = Pace(Options(step_records_first=64), Life(work(), 1), is_cautious=False)
+    assert pace.limit(UNLIMITED, 1_000) == 64
+    pace.produced(64, 6_400)
+    assert pace.limit(5_000, 1_000) == 50
+    assert pace.limit(100, 1_000) == 25  # half of the last one
+    assert pace.limit(UNLIMITED, 7) == 7  # calls that may be open
+    assert pace.limit(UNLIMITED, 0) == 0
+
+
+class Costly(Life):
+    """A port at which time goes by as a test says."""
+
+    spent_ns = 0
+
+    def cost_clock_ns(self) -> int:
+        return self.spent_ns
+
+
+def test_a_step_aims_at_what_it_may_cost_and_over_columns_at_four_times_as_much() -> None:
+    port = Costly(work(), 1)
+    pace = Pace(Options(step_cost_us=5_000), port, is_cautious=False)
+    began_ns = pace.begin()
+    port.spent_ns += 100_000
+    pace.measure(10, began_ns)
+    assert pace.limit(UNLIMITED, 100_000) == 500
+    pace.is_columnar = True
+    assert pace.limit(UNLIMITED, 100_000) == 2_000
+
+
+def test_a_task_knows_that_it_takes_or_gives_columns() -> None:
+    assert Life(work(), 2).run().task.pace.is_columnar
+    rows = Life(line(ask), 2).run().task
+    assert not rows.pace.is_columnar
+    rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
+    rows.emit_unless_followed(1)
+    assert rows.pace.is_columnar

@@ -1,0 +1,297 @@
+"""Transports on loopback: what they carry, whom they refuse, and what they tell of a peer's death."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.wire import codec
+from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.control_messages import Accusation, Register
+from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.replication_messages import StandbyUpdate
+from clonos.io.net.binding import Binding, BindingRefused, towards
+from clonos.io.net.frames import PIECE_BYTES, pack
+from clonos.io.net.peers import Plane
+from clonos.io.net.transport import Transport, plane_of
+from tests.unit.io.net.transports import poll_turns, poll_until, poll_until_all_is_seen, poll_until_turned_away
+
+MODES = ["ipc", "tcp", "curve"]
+
+
+def accusation(number: int) -> Accusation:
+    return Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
+
+
+def batch(number: int) -> Batch:
+    return Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, 0, number, 0, 1, CheckpointId(0), ())
+
+
+def update(number: int) -> StandbyUpdate:
+    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_messages_arrive_in_order_on_each_plane_with_their_payloads(stations: Any, mode: str) -> None:
+    one, other = stations(1, mode), stations(2, mode)
+    one.knows(other)
+    other.knows(one)
+    for number in range(200):
+        one.send(other, batch(number), b"payload %d" % number)
+        one.send(other, accusation(number))
+    poll_until(lambda: len(other.received) == 400, one, other)
+    on_data = [(sender, message, payload) for sender, message, payload in other.received if payload]
+    assert on_data == [(1, batch(number), b"payload %d" % number) for number in range(200)]
+    assert [message for _, message, payload in other.received if not payload] == [accusation(n) for n in range(200)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_payload_of_many_pieces_arrives_whole(stations: Any, mode: str) -> None:
+    one, other = stations(1, mode), stations(2, mode)
+    one.knows(other)
+    other.knows(one)
+    payload = bytes(range(256)) * (2 * PIECE_BYTES // 256 + 7)
+    one.send(other, update(1), payload)
+    one.send(other, update(2), b"")
+    one.send(other, update(3), payload[: 1 << 17])
+    poll_until(lambda: len(other.received) == 3, one, other)
+    assert [received for _, _, received in other.received] == [payload, b"", payload[: 1 << 17]]
+
+
+def test_a_message_to_itself_comes_in_the_next_poll_not_at_once(stations: Any) -> None:
+    one = stations(1)
+    one.send(one, accusation(7), b"x")
+    assert not one.received
+    one.transport.poll(10_000, one)
+    assert one.received == [(1, accusation(7), b"x")]
+
+
+def test_a_message_of_a_slot_that_is_not_in_the_view_is_dropped(stations: Any) -> None:
+    fenced, other, known = stations(1), stations(2), stations(3)
+    fenced.knows(other)
+    known.knows(other)
+    other.knows(fenced, known)
+    fenced.send(other, accusation(1))
+    poll_until(lambda: other.received, fenced, other)
+    other.transport.retain_peers({SlotId(3)})
+    fenced.send(other, accusation(2))
+    known.send(other, accusation(3))
+    poll_until(lambda: len(other.received) == 2, fenced, other, known)
+    poll_until_all_is_seen(fenced, other.slot, fenced, other, known)
+    assert [message.slot for _, message, _ in other.received] == [1, 3]
+
+
+def test_a_key_that_is_not_in_the_view_cannot_connect_until_it_is(stations: Any) -> None:
+    early, other = stations(1, "curve"), stations(2, "curve")
+    early.knows(other)
+    early.send(other, accusation(1))
+    poll_until_turned_away(early, other)
+    assert not other.received
+    other.knows(early)
+    poll_until(lambda: other.received, early, other)
+    assert other.received == [(1, accusation(1), b"")]
+
+
+def test_a_slot_cannot_speak_in_the_name_of_another(stations: Any) -> None:
+    honest, liar, other = stations(1, "curve"), stations(3, "curve"), stations(2, "curve")
+    other.knows(honest, liar)
+    liar.knows(other)
+    liar.transport.identity = honest.slot
+    liar.send(other, accusation(1))
+    poll_until_all_is_seen(liar, other.slot, liar, other)
+    assert not other.received
+
+
+def test_a_stranger_may_register_with_the_coordinator_and_nothing_else(stations: Any) -> None:
+    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    stranger = stations(5, "curve")
+    stranger.knows(coordinator)
+    register = Register(
+        SlotId(5), "domain", "host", "data", "control", stranger.transport.public_key, "token", 1, (("wire", "1"),)
+    )
+    stranger.send(COORDINATOR, accusation(1))
+    stranger.send(COORDINATOR, register)
+    poll_until(lambda: coordinator.received, coordinator, stranger)
+    assert coordinator.received == [(5, register, b"")]
+
+
+def test_a_key_that_nobody_knows_is_let_in_as_long_as_strangers_are(stations: Any) -> None:
+    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    coordinator.transport.let_strangers_in(False)
+    stranger = stations(5, "curve")
+    stranger.knows(coordinator)
+    register = Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
+    stranger.send(COORDINATOR, register)
+    poll_turns(50, coordinator, stranger)
+    assert not coordinator.received
+    coordinator.transport.let_strangers_in(True)
+    poll_until(lambda: coordinator.received, coordinator, stranger)
+    assert coordinator.received == [(5, register, b"")]
+
+
+def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> None:
+    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    stranger, victim = stations(5, "curve"), stations(6, "curve")
+    stranger.knows(coordinator)
+    key = victim.transport.public_key
+    stranger.send(COORDINATOR, Register(SlotId(5), "domain", "host", "data", "control", key, "token", 1, ()))
+    poll_until_all_is_seen(stranger, COORDINATOR, coordinator, stranger)
+    assert not coordinator.received
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_peer_that_ends_is_gone_and_one_that_returns_is_back(stations: Any, mode: str) -> None:
+    one, other = stations(1, mode), stations(2, mode)
+    one.knows(other)
+    other.knows(one)
+    one.send(other, accusation(1))
+    poll_until(lambda: other.received, one, other)
+    again = other.address_again()
+    other.close()
+    poll_until(lambda: one.gone, one)
+    assert one.gone == [2]
+    revived = again()
+    try:
+        revived.knows(one)
+        poll_until(lambda: one.back, one, revived)
+        one.send(revived, accusation(2))
+        poll_until(lambda: revived.received, one, revived)
+    finally:
+        revived.close()
+    assert revived.received[-1] == (1, accusation(2), b"")
+
+
+def test_a_peer_that_has_ended_before_it_was_reached_is_gone(stations: Any) -> None:
+    one, other = stations(1), stations(2)
+    one.knows(other)
+    other.close()
+    one.send(other, accusation(1))
+    poll_until(lambda: one.gone, one)
+    assert one.gone == [2]
+
+
+def test_a_peer_that_was_disconnected_may_send_and_is_connected_again_when_needed(stations: Any) -> None:
+    one, other = stations(1), stations(2)
+    one.knows(other)
+    other.knows(one)
+    one.send(other, accusation(1))
+    poll_until(lambda: other.received, one, other)
+    one.transport.disconnect(SlotId(2))
+    one.transport.disconnect(SlotId(99))
+    assert not one.transport.is_open(SlotId(2))
+    other.send(one, accusation(2))
+    poll_until(lambda: one.received, one, other)
+    one.send(other, accusation(3))
+    poll_until(lambda: len(other.received) == 2, one, other)
+    assert not one.gone
+
+
+def test_a_peer_that_does_not_let_us_in_yet_is_not_gone(stations: Any) -> None:
+    early, other = stations(1, "curve"), stations(2, "curve")
+    early.knows(other)
+    early.send(other, accusation(1))
+    poll_until_turned_away(early, other)
+    assert not early.gone
+
+
+def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any) -> None:
+    one, other, third = stations(1), stations(2), stations(3)
+    for station in (one, third):
+        station.knows(other)
+        other.knows(station)
+    one.send(other, accusation(1))
+    third.send(other, accusation(1))
+    poll_until(lambda: len(other.received) == 2, one, other, third)
+    connection = one.transport._peers.find(other.slot).connections[Plane.CONTROL]
+    good = pack(one.slot, codec.encode_message(accusation(2)), b"")
+    connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
+    third.send(other, accusation(3))
+    poll_until(lambda: len(other.received) == 3, one, other, third)
+    assert other.received[-1] == (3, accusation(3), b"")  # what follows on the broken connection is not believed
+
+    def reset_or_poll() -> bool:
+        one.transport.tick()
+        return bool(one.back)
+
+    poll_until(reset_or_poll, one, other, third)
+    assert not one.gone
+    one.send(other, accusation(4))
+    poll_until(lambda: len(other.received) == 4, one, other, third)
+    assert other.received[-1] == (1, accusation(4), b"")
+
+
+def test_bytes_that_are_no_message_are_refused_by_any_listener(stations: Any) -> None:
+    one, other = stations(1), stations(2)
+    one.knows(other)
+    other.knows(one)
+    with zmq.Context() as context, context.socket(zmq.DEALER) as raw:
+        raw.linger = 0
+        raw.connect(other.transport.control_address)
+        for junk in ([b""], [b"short"], [bytes(100)], [bytes(100), b"x", b"y", b"z"], [pack(one.slot, b"\x93", b"")]):
+            raw.send_multipart(junk)
+        one.send(other, accusation(1))
+        poll_until(lambda: other.received, one, other)
+        poll_until(lambda: raw.poll(0), other)
+        assert raw.recv() == b"reset"
+    assert other.received == [(1, accusation(1), b"")]
+
+
+def test_what_is_large_travels_apart_from_what_is_urgent() -> None:
+    def answer(count: int) -> Answer:
+        delta = Delta(TaskId(0), 0, True, bytes(count))
+        return Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
+
+    assert plane_of(batch(1)) is Plane.DATA
+    assert plane_of(update(1)) is Plane.BULK
+    assert plane_of(answer(100)) is Plane.CONTROL
+    assert plane_of(answer(1 << 20)) is Plane.BULK
+    assert plane_of(accusation(1)) is Plane.CONTROL
+
+
+def test_a_peers_address_may_be_rewritten(stations: Any) -> None:
+    asked: list[tuple[int, str]] = []
+    other = stations(2)
+
+    def rewrite(slot: int, address: str) -> str:
+        asked.append((slot, address))
+        return other.transport.control_address if address == "tcp://elsewhere:1" else address
+
+    one = stations(1, rewriter=rewrite)
+    other.knows(one)
+    one.transport.add_peer(other.transport.address._replace(control_address="tcp://elsewhere:1"))
+    one.send(other, accusation(1))
+    poll_until(lambda: other.received, one, other)
+    assert asked == [(2, "tcp://elsewhere:1")]
+
+
+def test_ports_are_taken_from_the_range_and_a_full_range_is_named() -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as one, context.socket(zmq.ROUTER) as other:
+        ports = [socket.bind_to_random_port("tcp://127.0.0.1") for socket in (one, other)]
+        other.unbind(f"tcp://127.0.0.1:{ports[1]}")
+        with pytest.raises(BindingRefused, match="none of its 2 ports is free"):
+            Transport(SlotId(1), Binding(ports=ports, use_curve=False))  # one for control, none for data
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    with pytest.raises(BindingRefused, match="at most 100 bytes"):
+        Transport(SlotId(1), Binding(folder=str(folder)))
+
+
+def test_who_listens_everywhere_advertises_the_address_that_the_coordinator_is_reached_from() -> None:
+    everywhere = Binding(host="0.0.0.0", use_curve=False)
+    assert towards(everywhere, "tcp://127.0.0.1:4000").advertised_host == "127.0.0.1"
+    named = Binding(host="0.0.0.0", advertised_host="example.org")
+    assert towards(named, "tcp://127.0.0.1:4000") == named
+    assert towards(Binding(folder="ipc"), "ipc:///x") == Binding(folder="ipc")
+
+
+def test_across_hosts_there_is_no_transport_without_keys() -> None:
+    with pytest.raises(BindingRefused, match="key pair"):
+        Transport(SlotId(1), Binding(host="127.0.0.1"))
