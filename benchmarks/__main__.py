@@ -23,7 +23,7 @@ from benchmarks.peers.running import PEERS
 
 NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
-    *("latency", "failover", "standstill", "footprint", "snapshot", "growth"),
+    *("latency", "failover", "stalled_consumer", "footprint", "snapshot", "growth"),
 )
 LIMIT_MINUTES: Final = 20.0
 KILL_MINUTES: Final = 2.0
@@ -56,7 +56,7 @@ def main() -> int:
     if given.here:
         session.file = given.json
         logging.getLogger("clonos").setLevel(logging.ERROR)  # deaths are made on purpose here
-        importlib.import_module(f"benchmarks.{names[0]}").run(session)
+        importlib.import_module(f"benchmarks.measures.{names[0]}").run(session)
     else:
         try:
             _measure(session, names, (given.limit_minutes or _limit_minutes(session)) * 60, given.json)

@@ -1,6 +1,7 @@
 """The limit: the same word count as plain processes over ZeroMQ, all to all, with nothing that survives a failure.
 
-``python -m benchmarks.baselines.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts and checks them all.
+``python -m benchmarks.baselines.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts
+and checks them all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BATCH_LINES: Final = {"rows": 1_000, "columns": 2_000}
 MESSAGES_AHEAD_MAX: Final = 8
 """In each channel: a reader that is faster waits."""
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 LIMIT_S: Final = 60
 
 

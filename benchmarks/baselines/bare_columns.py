@@ -1,4 +1,4 @@
-"""The columns of ``benchmarks.baselines.bare``: Arrow kernels and numpy on batches of 20,000 words, Arrow streams on the wire.
+"""The columns of ``bare``: Arrow kernels and numpy on batches of 20,000 words, Arrow streams on the wire.
 
 What travels is a dictionary of the batch's distinct words with an index for each word, so that a word is hashed once
 where it is read. Each word's running count is its count before the batch and its place among its like in the batch.

@@ -16,7 +16,7 @@ from typing import Final
 
 PAIRS: Final = 5
 PAIRS_QUICK: Final = 2
-RESULTS: Final = Path(__file__).parent / "results"
+RESULTS: Final = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final
 
 from benchmarks.harness.ab_session import Session
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 MARK: Final = "TMPDIR"
 ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 END_S_MAX: Final = 10.0

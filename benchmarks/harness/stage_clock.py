@@ -36,7 +36,7 @@ STAGES: Final = {
     ],
     "keys: partition": ["clonos.core.values.keys:Router.split"],
     "output: gather": ["clonos.core.task.outputs:Outlet._add", "clonos.core.task.outputs:Outlet.columns"],
-    "output: encode": ["clonos.core.task.inputs:encode_rows", "clonos.core.task.inputs:encode_columns"],
+    "output: encode": ["clonos.core.task.outputs:encode_rows", "clonos.core.task.outputs:encode_columns"],
     "input: decode": ["clonos.core.task.inputs:decode_rows", "clonos.core.task.inputs:decode_columns"],
     "input: queue, cut, join": [
         "clonos.core.task.inputs:InputQueue.take",

@@ -1,4 +1,4 @@
-"""Rates of the codec and the router, in million rows a second, beside plain msgpack: ``python -m benchmarks.measures.values``.
+"""Rates of the codec and the router beside plain msgpack: ``python -m benchmarks.measures.values``.
 
 Plain msgpack is no alternative (it turns tuples into lists and fails beyond 64 bits), but says what exactness costs.
 Each figure is the best of many turns, all taken in turn, in processor time of this process.

@@ -1,4 +1,4 @@
-"""A recorder that keeps its log in a list: the contract of ``clonos.core.ports.recorder`` in as few lines as it takes."""
+"""A recorder that keeps its log in a list: the contract of ``clonos.core.ports.recorder``, in few lines."""
 
 from __future__ import annotations
 

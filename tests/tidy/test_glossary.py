@@ -13,8 +13,8 @@ pytestmark = pytest.mark.static
 
 
 def test_every_message_is_in_the_glossary() -> None:
-    core = ROOT / "clonos" / "core"
-    messages = "".join(path.read_text("utf-8") for path in sorted(core.glob("*messages.py")))
+    wire = ROOT / "clonos" / "core" / "wire"
+    messages = "".join(path.read_text("utf-8") for path in sorted(wire.glob("*messages.py")))
     missing = [tag for tag in re.findall(r'tag="(\w+)"', messages) if f"`{tag}`" not in GLOSSARY]
     assert not missing, f"say in docs/glossary.md what these messages mean: {missing}"
 

@@ -28,7 +28,7 @@ from clonos.config import duration_ns, settle_alone
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.scenario.scenario import COUNTED, KEYS_OF, Expected, Fault, Kind, Limits, Moment, Scenario
 
-SHIPPED_FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
+SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
 SEE: Final = "See docs/chaos.md for an example."
 AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes", "connections")

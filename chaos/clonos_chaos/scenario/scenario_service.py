@@ -5,9 +5,9 @@ has a JSON line for each question, written before anything is on the wire: ``{st
 status, key, at_ns}``; status 0: no answer.
 ``GET /ask?by_key=K`` answers as the last question with that key was answered, or 404; it is not in the log.
 
-Run as ``python -m clonos_chaos.scenario.scenario_service LOG ADDRESS``. It prints its port, takes words on its standard input,
-and ends when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one step when its name
-follows (``slow MS STEP``), and ``down``.
+Run as ``python -m clonos_chaos.scenario.scenario_service LOG ADDRESS``. It prints its port, takes words on its
+standard input, and ends when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one
+step when its name follows (``slow MS STEP``), and ``down``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong in a world: at random instants, or aimed at named points of the protocol (``clonos_chaos.sim.targeted_faults``)."""
+"""Faults of a world: at random instants, or aimed at named points of the protocol (``targeted_faults``)."""
 
 from __future__ import annotations
 

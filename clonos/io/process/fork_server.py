@@ -1,8 +1,8 @@
 """The process that bears slot processes: it has everything imported, so a slot is one fork and starts in milliseconds.
 
-Run as ``python -m clonos.io.process.fork_server EVENTS_FD MODULE...``; the driver talks to it through its standard input and reads
-``born ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. It has one thread, as what forks should. When the
-driver is gone, its input ends: then it kills all slots and ends itself.
+Run as ``python -m clonos.io.process.fork_server EVENTS_FD MODULE...``; the driver talks to it through its
+standard input and reads ``born ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. It has one thread, as what
+forks should. When the driver is gone, its input ends: then it kills all slots and ends itself.
 """
 
 from __future__ import annotations

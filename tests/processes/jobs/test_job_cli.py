@@ -16,6 +16,7 @@ import pytest
 
 from clonos.cli import ABORTED, ENDED, ENVIRONMENT_AT_FAULT, JOB_AT_FAULT
 from clonos.connectors import files
+from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate
 from tests.tidy.source import PACKAGE_FOLDERS
 
@@ -75,7 +76,7 @@ def _ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
     """A job in ``job.py`` whose source reads as far as the gate is open."""
-    source = Path(__file__).with_name("gated_source.py").read_text("utf-8")
+    source = Path(gated_source.__file__).read_text("utf-8")
     (tmp_path / "gated_source.py").write_text(source, "utf-8")
     job = (
         "from types import SimpleNamespace\n"

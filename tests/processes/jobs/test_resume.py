@@ -21,6 +21,7 @@ from clonos.connectors import files
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged
 from clonos.io.store.store import CheckpointStore, NothingToResume
 from clonos.job import Job
+from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.tidy.source import PACKAGE_FOLDERS
 
@@ -49,7 +50,7 @@ class Typed:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.gate = folder, Gate(folder / "gate")
-        source = Path(__file__).with_name("gated_source.py").read_text("utf-8")
+        source = Path(gated_source.__file__).read_text("utf-8")
         (folder / "gated_source.py").write_text(source, "utf-8")
         job = (
             "from types import SimpleNamespace\n"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harnesses.slot_dialogue import play
 
-TRACES = sorted((Path(__file__).parents[2] / "traces").glob("slot_*.txt"))
+TRACES = sorted((Path(__file__).parents[3] / "traces").glob("slot_*.txt"))
 TRACES_COUNT = 29
 
 
