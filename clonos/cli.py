@@ -103,9 +103,9 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _demo(parsed: argparse.Namespace) -> int:
-    from clonos.demo.show import Wishes, run_demo
+    from clonos.demo.show import DemoOptions, run_demo
 
-    wishes = Wishes(
+    options = DemoOptions(
         slots=parsed.slots,
         master=parsed.master,
         pattern=parsed.input,
@@ -115,7 +115,7 @@ def _demo(parsed: argparse.Namespace) -> int:
         json_file=parsed.json,
         keep=parsed.keep,
     )
-    return ENDED if run_demo(wishes) else JOB_AT_FAULT
+    return ENDED if run_demo(options) else JOB_AT_FAULT
 
 
 def _chaos(command: str, arguments: Sequence[str]) -> int:

@@ -85,7 +85,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class JobSettings:
     """The settled configuration. ``origins``: per key that was set, where its value comes from."""
 
     core: Options = field(default_factory=Options)
@@ -155,7 +155,7 @@ def settle(
     command_line: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
-) -> Settings:
+) -> JobSettings:
     """The settings of a run from all four places; ``environment`` and ``file`` are the process's own when not given.
 
     ``keywords``: those of ``Job`` overlaid by those of ``run``. ``file``: an absent one counts as empty.
@@ -184,15 +184,15 @@ def settle(
             f"{origins['replicas']} sets replicas and {origins['sharing_depth']} sets sharing_depth: each says when"
             " sharing of causal logs stops. Set one of them."
         )
-    return Settings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
+    return JobSettings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
 
 
-def settle_alone(keywords: Mapping[str, object]) -> Settings:
+def settle_alone(keywords: Mapping[str, object]) -> JobSettings:
     """The settings by these keywords alone, wherever this process runs: no file, no environment, no command line."""
     return settle(keywords, environment={}, file=NO_FILE)
 
 
-def describe(settings: Settings) -> dict[str, object]:
+def describe(settings: JobSettings) -> dict[str, object]:
     """Every key with its settled value in the option's own unit, for status and ``clonos run --help``-like output."""
     return {
         key: getattr(settings.core if option.is_core else settings.run, option.field_name)

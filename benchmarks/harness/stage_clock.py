@@ -35,7 +35,7 @@ STAGES: Final = {
         "clonos.operators.chain_outputs:ToColumnKeys.columns",
     ],
     "keys: partition": ["clonos.core.values.keys:Router.split"],
-    "output: gather": ["clonos.core.task.outputs:Outlet._add", "clonos.core.task.outputs:Outlet.columns"],
+    "output: gather": ["clonos.core.task.outputs:OutputPort._add", "clonos.core.task.outputs:OutputPort.columns"],
     "output: encode": ["clonos.core.task.outputs:encode_rows", "clonos.core.task.outputs:encode_columns"],
     "input: decode": ["clonos.core.task.inputs:decode_rows", "clonos.core.task.inputs:decode_columns"],
     "input: queue, cut, join": [
@@ -54,11 +54,11 @@ STAGES: Final = {
     "task: steps": ["clonos.core.task.task:Task._live_step"],
     "slot: take emissions": ["clonos.core.slot.slot:Slot.on_emission"],
     "slot: take messages": ["clonos.core.slot.slot:Slot.on_message"],
-    "slot: deltas": ["clonos.core.channel.sender:Sending.deltas"],
+    "slot: deltas": ["clonos.core.channel.sender:ChannelSender.deltas"],
     "slot: tick": ["clonos.core.slot.slot:Slot.on_tick"],
     "slot: standby update": ["clonos.core.slot.slot:Slot._on_standby_update"],
     "transport: send": ["clonos.io.net.transport:Transport.send"],
-    "transport: receive": ["clonos.io.net.message_receiver:Intake.receive_some"],
+    "transport: receive": ["clonos.io.net.message_receiver:MessageReceiver.receive_some"],
     "transport: wake, poll": ["clonos.io.net.transport:Transport.poll"],
     "inbox: drain": ["clonos_standby.inbox:Inbox.drain"],
 }

@@ -27,11 +27,11 @@ from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, TaskStatus, View
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Question
+from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import Settings, World
+from clonos_chaos.swarm.world import World, WorldSettings
 
 STAGES: Final = 4
 WIDTHS: Final = (2, 4, 8, 16)
@@ -43,8 +43,8 @@ KILL_NS: Final = 300 * MILLISECOND_NS
 TASKS_OF_TICK: Final = 2_000
 TICKS: Final = 80
 TICK_NS: Final = 100 * MILLISECOND_NS
-RECOVERY_MESSAGES: Final = (Question, Answer, View)
-SETTINGS: Final = Settings(
+RECOVERY_MESSAGES: Final = (LogRequest, LogReply, View)
+SETTINGS: Final = WorldSettings(
     step_ns_max=20 * MILLISECOND_NS,
     network_ns_max=MILLISECOND_NS // 5,
     domains=10_000,
@@ -125,7 +125,7 @@ def _world(width: int, depth: int | None, replicas: int | None) -> tuple[World, 
         SEED,
         options=options,
         settings=SETTINGS,
-        job=lambda luck: FuzzJob("growth", luck, records, depth, lambda job: _build(job, width)),
+        job=lambda rng: FuzzJob("growth", rng, records, depth, lambda job: _build(job, width)),
         aims=(),
     )
     _listen(world, counted)

@@ -40,7 +40,7 @@ def with_exact_instant(word: str) -> str:
     return word
 
 
-def with_luck(word: str) -> str:
+def with_rng(word: str) -> str:
     """One random number a record."""
     random.random()
     return word
@@ -68,7 +68,7 @@ CASES: Final = (
     Case("batches in columns", "columns", None, ">= 0.96"),
     Case("an instant a record", "rows", with_instant, ">= 0.95"),
     Case("an exact instant a record", "rows", with_exact_instant, "", 2e5),
-    Case("a random number a record", "rows", with_luck, ">= 0.97"),
+    Case("a random number a record", "rows", with_rng, ">= 0.97"),
     Case("an outcome of 100 bytes a record", "rows", with_call, ">= 0.80", 5e4),
 )
 SECONDS: Final = 1.5

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.tally import WrongResult
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, restore_from
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.io.store.store import CheckpointStore
@@ -142,7 +142,7 @@ def _object(changes: bytes, pieces: Pieces | None) -> Iterator[bytes]:
     return chain((encode_snapshot(snapshot),), pieces or ())
 
 
-def _restored(store: CheckpointStore, name: str) -> Restored:
+def _restored(store: CheckpointStore, name: str) -> RestoredState:
     return restore_from([(name, store.read_object(name))], StateImage())
 
 
@@ -157,7 +157,7 @@ def _tell(session: Session, name: str, size_gb: float, pause_s: float, store_s: 
     session.figure(f"{name}: complete", (pause_s + store_s) / size_gb, "s a GB", goals[1])
 
 
-def _check(restored: Restored, expected: Entries) -> None:
+def _check(restored: RestoredState, expected: Entries) -> None:
     image = restored.mirror
     if not isinstance(image, StateImage) or image.tables != {NAME: expected}:
         raise WrongResult("what was restored is not the state")

@@ -20,7 +20,7 @@ from clonos.api.keyed_sinks import check_keyed, refuse_key
 from clonos.core.model.ids import OUTSIDE
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.operators.chain import Form, Input, Node, VertexImage
+from clonos.operators.chain import Input, InputShape, Node, VertexImage
 from clonos.operators.chain_outputs import (
     SeveralSinks,
     ToColumnKeys,
@@ -238,7 +238,7 @@ class _Compiler:
 
     # --- edges
 
-    def _connect(self, tap: Tap, target: _Vertex) -> tuple[Form, str]:
+    def _connect(self, tap: Tap, target: _Vertex) -> tuple[InputShape, str]:
         """Adds the edge from a tap to a vertex; answers in which form its batches arrive."""
         vertex = self._vertex_of[tap.step]
         port = vertex.take_port()
@@ -251,9 +251,9 @@ class _Compiler:
             return self._connect_by_key(tap, tap.key, vertex, port)
         giver = self._graph.steps[tap.step]
         vertex.add(_Node(giver.name, partial(ToEdge, port), False), self._node_of[tap.step])
-        return Form.PLAIN, ""
+        return InputShape.PLAIN, ""
 
-    def _connect_by_key(self, tap: Tap, key_by: KeyBy, vertex: _Vertex, port: int) -> tuple[Form, str]:
+    def _connect_by_key(self, tap: Tap, key_by: KeyBy, vertex: _Vertex, port: int) -> tuple[InputShape, str]:
         giver = self._graph.steps[tap.step]
         key = key_by.key
         by_column = isinstance(key, str) and giver.gives_columns
@@ -271,8 +271,8 @@ class _Compiler:
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
-            return Form.COLUMNS, str(key)
-        return (Form.KEYS if is_bare else Form.PAIRS), ""
+            return InputShape.COLUMNS, str(key)
+        return (InputShape.KEYS if is_bare else InputShape.PAIRS), ""
 
     def _add_errors(self) -> None:
         """The vertex of the job's error output, with an edge from every vertex that runs code of the user's."""

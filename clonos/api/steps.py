@@ -16,7 +16,7 @@ Following = Literal["hot", "passive"]
 """How the standbys of a step follow it: step by step, or from checkpoint to checkpoint."""
 
 
-class Steps:
+class GraphBuilder:
     """What streams have in common: a graph and the taps that they come from."""
 
     def __init__(self, graph: JobGraph, taps: tuple[Tap, ...]) -> None:
@@ -61,7 +61,7 @@ class Steps:
         self._graph.check_sink(name or "sink", sink)
         self._graph.add("sink", name, self._taps, parallelism=parallelism, sink=sink)
 
-    def _union(self, others: Iterable[Steps]) -> tuple[Tap, ...]:
+    def _union(self, others: Iterable[GraphBuilder]) -> tuple[Tap, ...]:
         taps = self._taps
         for other in others:
             if other._graph is not self._graph:

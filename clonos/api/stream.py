@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.graph import AnySink, Exchange, KeyBy, Tap
 from clonos.api.graph_errors import GraphRefused
-from clonos.api.steps import Following, Steps
+from clonos.api.steps import Following, GraphBuilder
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed, stateless
 from clonos.operators.steps.async_map import AsyncMap
@@ -37,7 +37,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Called for each record."""
 
 
-class Stream(Steps, Generic[T]):
+class Stream(GraphBuilder, Generic[T]):
     """Records without a key."""
 
     def map(
@@ -168,7 +168,7 @@ class Stream(Steps, Generic[T]):
         self._sink(sink, name, parallelism)
 
 
-class KeyedStream(Steps, Generic[K, T]):
+class KeyedStream(GraphBuilder, Generic[K, T]):
     """Records with a key."""
 
     @overload
@@ -218,7 +218,7 @@ class KeyedStream(Steps, Generic[K, T]):
     ) -> Stream[tuple[K, T]]:
         """After each record (key, all values so far taken together): ``function(so far, value)``."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(partial, keyed.Reduce, function=function)
+        make = partial(partial, keyed.KeyedReduce, function=function)
         return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, gives_key=""))
 
     def count(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from clonos.api.graph import JobGraph, Tap
-from clonos.api.steps import Following, Steps
+from clonos.api.steps import Following, GraphBuilder
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import aggregates
@@ -19,7 +19,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
-class WindowedStream(Steps, Generic[K, T]):
+class WindowedStream(GraphBuilder, Generic[K, T]):
     """Windows of each key. Results come when a window ends, and at the end of the input."""
 
     def __init__(self, graph: JobGraph, taps: tuple[Tap, ...], kind: Tumbling) -> None:
@@ -30,7 +30,9 @@ class WindowedStream(Steps, Generic[K, T]):
         self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
     ) -> Stream[WindowResult[K, int]]:
         """The number of records."""
-        return Stream(self._graph, self._window("count", aggregates.Count(), name, parallelism, False, standby))
+        return Stream(
+            self._graph, self._window("count", aggregates.CountAggregate(), name, parallelism, False, standby)
+        )
 
     @overload
     def sum(
@@ -78,7 +80,7 @@ class WindowedStream(Steps, Generic[K, T]):
     ) -> Stream[WindowResult[K, T]]:
         """The values taken together two by two: ``function(so far, value)``."""
         return Stream(
-            self._graph, self._window("reduce", aggregates.Reduce(function), name, parallelism, True, standby)
+            self._graph, self._window("reduce", aggregates.ReduceAggregate(function), name, parallelism, True, standby)
         )
 
     @overload

@@ -31,7 +31,7 @@ EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
 ANCESTORS_MAX: Final = 4
 
 
-class Kind(StrEnum):
+class KillKind(StrEnum):
     """What is killed."""
 
     MAP = "map"
@@ -45,7 +45,7 @@ class Kill:
     """One killed task. ``at_ns``: wall clock, just before the signal."""
 
     task: str
-    kind: Kind
+    kind: KillKind
     incarnation: int
     at_ns: int
 
@@ -54,7 +54,7 @@ class Kill:
 class Kills:
     """Goes through the kinds, one after the other. ``look`` is called often, with the newest status."""
 
-    kinds: list[Kind]
+    kinds: list[KillKind]
     done: list[Kill] = field(default_factory=list)
     disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation changed
     _before: dict[str, TaskState] = field(default_factory=dict)
@@ -88,20 +88,20 @@ class Kills:
             self._calm_from = status.checkpoint
         return status.checkpoint >= self._calm_from + CALM_CHECKPOINTS
 
-    def _strike(self, kind: Kind, status: Status) -> str:
+    def _strike(self, kind: KillKind, status: Status) -> str:
         chosen = {task.pid for task in choose(kind, status.tasks)}
         victims = [task for task in status.tasks if task.pid in chosen]  # a successor may share another's process
         self._before = {task.name: task for task in status.tasks}
         self._struck = frozenset(task.name for task in victims)
         pids = sorted({task.pid for task in victims})
-        if kind is Kind.EXECUTOR:
+        if kind is KillKind.EXECUTOR:
             pids = executor_pids([slot.pid for slot in status.slots if slot.domain == victims[0].domain])
         at_ns = wall_ns()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         self.done += [Kill(task.name, kind, task.incarnation, at_ns) for task in victims]
         names = ", ".join(task.name for task in victims)
-        where = f" {victims[0].domain} with" if kind is Kind.EXECUTOR else ""
+        where = f" {victims[0].domain} with" if kind is KillKind.EXECUTOR else ""
         return f"SIGKILL {kind}:{where} {names} (pid {', '.join(map(str, pids))})"
 
     def _judge(self, status: Status) -> str | None:
@@ -126,15 +126,15 @@ def is_live(status: Status) -> bool:
     return bool(phases) and phases <= {"live", "final"} and all(one.is_over for one in latest.values())
 
 
-def choose(kind: Kind, tasks: Sequence[TaskState]) -> list[TaskState]:
+def choose(kind: KillKind, tasks: Sequence[TaskState]) -> list[TaskState]:
     """Whom a kill strikes: the first of its step, or all tasks of the executor that has the most."""
     first_map = next(task for task in tasks if step_of(task.name) == ASK)
     windows = [task for task in tasks if step_of(task.name) == COUNT]
-    if kind is Kind.MAP:
+    if kind is KillKind.MAP:
         return [first_map]
-    if kind is Kind.WINDOW:
+    if kind is KillKind.WINDOW:
         return windows[:1]
-    if kind is Kind.LINKED:
+    if kind is KillKind.LINKED:
         return [first_map, windows[-1]]
     fullest = max(sorted({task.domain for task in tasks}), key=lambda name: sum(t.domain == name for t in tasks))
     return [task for task in tasks if task.domain == fullest]

@@ -39,14 +39,14 @@ class KillReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class DemoOutputs:
     """The committed rows of both sinks, as instants: of arrival at the sink, by (sink, task index); of commits."""
 
     arrivals_ns: dict[tuple[str, str], list[int]]
     commits_ns: list[int]
 
     @classmethod
-    def of(cls, counts: Iterable[Row], rejected: Iterable[Row]) -> Outputs:
+    def of(cls, counts: Iterable[Row], rejected: Iterable[Row]) -> DemoOutputs:
         """From the rows of each sink."""
         arrivals: dict[tuple[str, str], list[int]] = defaultdict(list)
         commits: set[int] = set()
@@ -62,13 +62,13 @@ class Outputs:
         return self.arrivals_ns.get((sink, task.rpartition("/")[2]), [])
 
 
-def kill_reports(kills: Sequence[Kill], recoveries: Sequence[RecoveryState], outputs: Outputs) -> list[KillReport]:
+def kill_reports(kills: Sequence[Kill], recoveries: Sequence[RecoveryState], outputs: DemoOutputs) -> list[KillReport]:
     """Joins each kill with the recovery that followed it."""
     by_victim = {(one.task, one.failed_incarnation): one for one in recoveries}
     return [_report(kill, by_victim.get((kill.task, kill.incarnation)), outputs) for kill in kills]
 
 
-def _report(kill: Kill, recovery: RecoveryState | None, outputs: Outputs) -> KillReport:
+def _report(kill: Kill, recovery: RecoveryState | None, outputs: DemoOutputs) -> KillReport:
     reached = recovery.reached if recovery is not None else {}
     after_ms = {name: round((at_ns - kill.at_ns) / 1e6, 1) for name, at_ns in reached.items()}
     until_ns = reached.get("caught_up", kill.at_ns)

@@ -40,7 +40,7 @@ class BannedWords:
         return banned
 
 
-class Connection(asyncio.Protocol):
+class DemoConnection(asyncio.Protocol):
     """One caller's connection, kept open between its questions. Just as much HTTP/1.1 as a GET needs."""
 
     def __init__(self, words: BannedWords) -> None:
@@ -83,7 +83,7 @@ def _response(status: str, body: dict[str, object]) -> bytes:
 async def _serve(log_fd: int) -> None:
     loop = asyncio.get_running_loop()
     words = BannedWords(log_fd)
-    server = await loop.create_server(lambda: Connection(words), "127.0.0.1", 0, backlog=256)
+    server = await loop.create_server(lambda: DemoConnection(words), "127.0.0.1", 0, backlog=256)
     over = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), over.set)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")

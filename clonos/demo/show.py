@@ -15,9 +15,9 @@ from typing import Any, Final
 from rich.console import Console
 
 from clonos.core.model.errors import JobError
-from clonos.demo.kills import Kill, Kills, Kind
+from clonos.demo.kills import Kill, KillKind, Kills
 from clonos.demo.live import Display
-from clonos.demo.report import Outputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
+from clonos.demo.report import DemoOutputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
 from clonos.demo.server import ServerProcess
 from clonos.demo.text import words_in, write_text
 from clonos.demo.verdict import Verdict, answers_given, as_far_as_asked, committed_rows, judge
@@ -44,7 +44,7 @@ DEMO_MASTER: Final = "local-cluster[2,6,1024]"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DemoOptions:
     """What the command line asked for. ``kills``: kinds in their order, all when empty; "none" for none."""
 
     slots: str = "spark"
@@ -67,23 +67,23 @@ class Shown:
     was_stopped: bool
 
 
-def run_demo(wishes: Wishes, console: Console | None = None) -> bool:
+def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
     """Runs the demo; answers whether nothing was lost, duplicated or contradicted."""
     console = console or Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
-    kinds = _kinds(wishes.kills)
-    with _folder(wishes.keep) as folder:
-        texts = _texts(wishes, folder)
+    kinds = _kinds(options.kills)
+    with _folder(options.keep) as folder:
+        texts = _texts(options, folder)
         log = folder / "answers.jsonl"
         with closing(ServerProcess(log)) as server:
             console.print(f"words of {len(texts)} files are asked about at {server.url}, output goes to {folder}")
             stop = folder / "stop"
-            job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(wishes, folder))
+            job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
             with Display(console) as display:
-                display.tell(f"starting {wishes.slots} slots")
+                display.tell(f"starting {options.slots} slots")
                 with _stopped_at_the_end(job.start()) as handle:
-                    shown = _watch(handle, display, Kills(kinds), wishes.seconds, stop)
+                    shown = _watch(handle, display, Kills(kinds), options.seconds, stop)
         console.print("reading the output and the server's log")
-        return _judge(wishes, folder, texts, log, shown, console)
+        return _judge(options, folder, texts, log, shown, console)
 
 
 def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None, stop: Path) -> Shown:
@@ -111,52 +111,52 @@ def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None
     return Shown(kills.done, status.recoveries, kills.disturbed, was_stopped)
 
 
-def _judge(wishes: Wishes, folder: Path, texts: list[Path], log: Path, shown: Shown, console: Console) -> bool:
+def _judge(options: DemoOptions, folder: Path, texts: list[Path], log: Path, shown: Shown, console: Console) -> bool:
     counts = list(committed_rows(folder / "output" / "counts"))
     rejected = list(committed_rows(folder / "output" / "rejected"))
     words = words_in(texts)
     if shown.was_stopped:
         words = as_far_as_asked(words, answers_given(log))
     verdict: Verdict = judge(words, (r.record for r in counts), (r.record for r in rejected), answers_given(log))
-    reports = kill_reports(shown.kills, shown.recoveries, Outputs.of(counts, rejected))
+    reports = kill_reports(shown.kills, shown.recoveries, DemoOutputs.of(counts, rejected))
     if shown.kills:
         show_timeline(console, shown.kills, shown.recoveries)
         show_gaps(console, reports)
     show_verdict(console, verdict, shown.disturbed, len({kill.at_ns for kill in shown.kills}))
-    if wishes.json_file is not None:
-        write_json(wishes.json_file, verdict, reports)
+    if options.json_file is not None:
+        write_json(options.json_file, verdict, reports)
     return verdict.is_clean
 
 
-def _kinds(names: tuple[str, ...]) -> list[Kind]:
+def _kinds(names: tuple[str, ...]) -> list[KillKind]:
     if names == ("none",):
         return []
-    unknown = sorted(set(names) - set(Kind))
+    unknown = sorted(set(names) - set(KillKind))
     if unknown:
-        raise JobError(f"there is no kind of kill called {unknown[0]!r}; there are: {', '.join(Kind)}, or none.")
-    return [Kind(name) for name in names] or list(Kind)
+        raise JobError(f"there is no kind of kill called {unknown[0]!r}; there are: {', '.join(KillKind)}, or none.")
+    return [KillKind(name) for name in names] or list(KillKind)
 
 
-def _texts(wishes: Wishes, folder: Path) -> list[Path]:
-    if wishes.pattern is not None:
-        found = sorted(Path(name).resolve() for name in glob.glob(wishes.pattern, recursive=True))
+def _texts(options: DemoOptions, folder: Path) -> list[Path]:
+    if options.pattern is not None:
+        found = sorted(Path(name).resolve() for name in glob.glob(options.pattern, recursive=True))
         texts = [path for path in found if path.is_file()]
         if not texts:
-            raise JobError(f"no file matches {wishes.pattern!r}.")
+            raise JobError(f"no file matches {options.pattern!r}.")
         return texts
-    lines = DEFAULT_LINES if wishes.lines is None else wishes.lines
-    if wishes.seconds is not None:
-        lines = int((wishes.seconds + SECONDS_PER_KILL_MAX * len(_kinds(wishes.kills))) * LINES_PER_SECOND_MAX)
+    lines = DEFAULT_LINES if options.lines is None else options.lines
+    if options.seconds is not None:
+        lines = int((options.seconds + SECONDS_PER_KILL_MAX * len(_kinds(options.kills))) * LINES_PER_SECOND_MAX)
     if lines < 1:
         raise JobError(f"the demo needs at least one line of text, not {lines}.")
     (folder / "text").mkdir(exist_ok=True)
     return write_text(folder / "text", lines, FILES)
 
 
-def _options(wishes: Wishes, folder: Path) -> dict[str, Any]:
+def _options(options: DemoOptions, folder: Path) -> dict[str, Any]:
     return {
-        "slots": wishes.slots,
-        "master": wishes.master or DEMO_MASTER,
+        "slots": options.slots,
+        "master": options.master or DEMO_MASTER,
         "store": str(folder / "store"),
         "checkpoint_every": "1s",
         "standbys": 1,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.config import RunOptions, Settings, SlotKind
+from clonos.config import JobSettings, RunOptions, SlotKind
 from clonos.core.model.errors import JobError
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
 from clonos.io.net.binding import Binding
@@ -45,7 +45,7 @@ class Place:
     address_rewriter: AddressRewriter | None = None
 
 
-def open_place(name: str, settings: Settings, session: Any, hash_seed: str) -> Place:
+def open_place(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Place:
     """Starts Spark where it is needed and not given. ``hash_seed``: the job's; a session that is given has its own."""
     if settings.run.slots is SlotKind.PROCESS:
         if session is not None:
@@ -81,7 +81,7 @@ def _processes(run: RunOptions, hash_seed: str) -> Place:
     )
 
 
-def _spark(name: str, settings: Settings, session: Any, hash_seed: str) -> Place:
+def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Place:
     from clonos.spark.session import (
         OwnContext,
         context_of,

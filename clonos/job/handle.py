@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final, Self
 
 from clonos.api.graph import JobGraph
-from clonos.config import Settings
+from clonos.config import JobSettings
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import InternalError
 from clonos.job.launch import launch
@@ -37,7 +37,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 class Handle:
     """Starts the job when it is made. It is over when ``wait`` has returned or raised, or after ``close``."""
 
-    def __init__(self, graph: JobGraph, settings: Settings, session: Any = None) -> None:
+    def __init__(self, graph: JobGraph, settings: JobSettings, session: Any = None) -> None:
         self._alarms: deque[str] = deque(maxlen=ALARMS_MAX)
         self._launched = launch(graph, settings, session, self._hear)
         self._name = graph.name

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.api.graph import JobGraph
-from clonos.config import RunOptions, Settings
+from clonos.config import JobSettings, RunOptions
 from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
     MetadataMalformed,
@@ -32,7 +32,7 @@ from clonos.operators.chain_outputs import SeveralSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
-from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.launch_spec import SlotLaunchSpec, versions
 
 logger = logging.getLogger("clonos.run")
 
@@ -51,10 +51,10 @@ class Launched:
 
 def launch(
     graph: JobGraph,
-    settings: Settings,
+    settings: JobSettings,
     session: Any,
     listener: Callable[[Progress], None],
-    opener: Callable[[str, Settings, Any, str], Place] = open_place,
+    opener: Callable[[str, JobSettings, Any, str], Place] = open_place,
 ) -> Launched:
     """Everything that can be refused is refused here, the store being claimed as late as possible.
 
@@ -90,7 +90,7 @@ def launch(
             can_spread=place.can_spread,
         )
         rewriter = place.address_rewriter
-        birth = SlotBirth(
+        launch_spec = SlotLaunchSpec(
             "",
             b"",
             "",
@@ -102,7 +102,7 @@ def launch(
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
             fault_points=run.fault_points,
         )
-        plan = DriverPlan(image, begin, store, birth, place.driver_binding, place.provider, listener, rewriter)
+        plan = DriverPlan(image, begin, store, launch_spec, place.driver_binding, place.provider, listener, rewriter)
         return Launched(Driver(plan), image, record.job_id, place)
     except BaseException:
         place.close()
@@ -124,7 +124,7 @@ def _splits(splits: Mapping[str, Any]) -> dict[str, tuple[bytes, ...]]:
     return {name: tuple(found) for name, found in splits.items()}
 
 
-def _slots_needed(image: JobImage, settings: Settings) -> int:
+def _slots_needed(image: JobImage, settings: JobSettings) -> int:
     """0 leaves it to the coordinator: one a task."""
     spare = settings.run.spare_slots
     return len(image.plan.tasks) + spare if spare else 0

@@ -13,7 +13,7 @@ from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 PHASES = {
     "idle": Phase.STARTING,
     "listening": Phase.STARTING,
-    "forming": Phase.STARTING,
+    "starting": Phase.STARTING,
     "running": Phase.RUNNING,
     "closing": Phase.STOPPING,
     "over": Phase.ENDED,

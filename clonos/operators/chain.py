@@ -11,13 +11,13 @@ from typing import Any
 
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, Pieces
 from clonos.operators.journal_source import JournalHead
-from clonos.operators.operator import Drop, Due, Fork, Operator, Scope
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.user_errors import Guard
 
 
-class Form(StrEnum):
+class InputShape(StrEnum):
     """What arrives on an input edge."""
 
     PLAIN = "plain"  # rows or columns as they are
@@ -31,7 +31,7 @@ class Input:
     """An input edge of a vertex: which node takes it, and in which form. ``column`` holds the key of ``COLUMNS``."""
 
     node: int
-    form: Form = Form.PLAIN
+    form: InputShape = InputShape.PLAIN
     column: str = ""
 
 
@@ -165,7 +165,7 @@ class OperatorChain:
         ]
         due.sort(key=itemgetter(0, 1))
         for place, group in groupby(due, key=itemgetter(1)):
-            timers: list[Due] = [timer for _, _, timer in group]
+            timers: list[DueTimer] = [timer for _, _, timer in group]
             self._timed[place].fire(timers)
 
     def end_of_input(self) -> None:
@@ -219,10 +219,10 @@ class OperatorChain:
 
     def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
         operator = self._operators[image.node]
-        return operator.keys if image.form is Form.KEYS else operator.rows
+        return operator.keys if image.form is InputShape.KEYS else operator.rows
 
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]
-        if image.form is Form.COLUMNS:
+        if image.form is InputShape.COLUMNS:
             return lambda batch: operator.keyed_columns(batch, image.column)
         return operator.columns

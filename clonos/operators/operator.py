@@ -22,7 +22,7 @@ class Scope(NamedTuple):
     state: StateBackend
 
 
-class Due(NamedTuple):
+class DueTimer(NamedTuple):
     """A timer that shall fire: when it was due, and what its operator knows it by."""
 
     instant_ns: int
@@ -63,11 +63,11 @@ class Operator:
         """When the earliest timer is due."""
         return None
 
-    def due(self, until_ns: int | None) -> list[Due]:
+    def due(self, until_ns: int | None) -> list[DueTimer]:
         """Timers due at an instant (None: all there are), in the order in which they fire."""
         return []
 
-    def fire(self, due: Sequence[Due]) -> None:
+    def fire(self, due: Sequence[DueTimer]) -> None:
         """Fires those of ``due`` that are still registered."""
 
     def number_calls(self, first: int, step: int) -> None:

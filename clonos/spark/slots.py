@@ -36,10 +36,12 @@ class SparkSlots:
         self._threads: list[threading.Thread] = []
         self._is_closing = False
 
-    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
         """Submits one more slot. Where it is born Spark decides, whatever is to be avoided."""
         number = len(self._threads)
-        thread = InheritableThread(target=self._run, args=(number, birth), name=f"slot order {number}", daemon=True)
+        thread = InheritableThread(
+            target=self._run, args=(number, launch_spec), name=f"slot order {number}", daemon=True
+        )
         self._threads.append(thread)
         thread.start()
         return number
@@ -52,11 +54,11 @@ class SparkSlots:
         for thread in self._threads:
             thread.join(END_TIMEOUT_S)
 
-    def _run(self, number: int, birth: bytes) -> None:
+    def _run(self, number: int, launch_spec: bytes) -> None:
         self._context.addJobTag(self._tag)
         self._context.setLocalProperty("spark.job.description", f"clonos slot {number}")
         try:
-            self._context.parallelize([number], 1).mapPartitions(bearer(birth, self._path)).collect()
+            self._context.parallelize([number], 1).mapPartitions(bearer(launch_spec, self._path)).collect()
             reason = ""
         except (Py4JError, PySparkException) as error:  # the latter where there is a SparkSession
             reason = "" if self._is_closing else why_refused(error)
@@ -67,7 +69,7 @@ WORKER_FAILED = "Error from python worker:"
 """How Spark begins to tell that the executors' Python did not start."""
 
 
-def bearer(birth: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
+def bearer(launch_spec: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
     """What the executor runs. Nested, so that it travels by value: the executor need not find this module."""
 
     def bear(numbers: Iterable[int]) -> Iterator[int]:
@@ -90,7 +92,7 @@ def bearer(birth: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
                 f"{error}: the executors' Python ({sys.executable}) does not find clonos."
                 " Install it there, or ship an environment with spark.archives (venv-pack, conda-pack)."
             ) from error
-        cloudpickle.loads(birth)(own_domain())
+        cloudpickle.loads(launch_spec)(own_domain())
         return iter(())
 
     return bear

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Wishes:
+class CrashTestOptions:
     """None: as the test says. ``faults`` and ``records`` are of the one world that ``seed`` names."""
 
     seed: int | None = None
@@ -15,5 +15,5 @@ class Wishes:
     records: int | None = None
 
 
-wishes = Wishes()
+options = CrashTestOptions()
 """Of this process."""

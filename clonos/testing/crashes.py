@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from clonos.testing.crash_test_options import wishes
+from clonos.testing.crash_test_options import options
 from clonos_chaos.user import crash_testing
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def crash_test(
         JobError: the test is not one, for example since its job ends before anything can strike.
     """
     __tracebackhide__ = True
-    if wishes.seed is not None:
-        seeds, only_faults, records = [wishes.seed], wishes.faults, wishes.records
-    elif wishes.seeds is not None:
-        seeds = range(wishes.seeds)
+    if options.seed is not None:
+        seeds, only_faults, records = [options.seed], options.faults, options.records
+    elif options.seeds is not None:
+        seeds = range(options.seeds)
     return crash_testing.crash_test(
         job,
         inputs,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clonos.testing.crash_test_options import wishes
+from clonos.testing.crash_test_options import options
 
 if TYPE_CHECKING:
     from clonos.testing import Harness
@@ -28,13 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tells crash tests of this process."""
-    wishes.seeds = config.getoption("--clonos-seeds")
-    wishes.seed = config.getoption("--clonos-seed")
-    wishes.faults = config.getoption("--clonos-faults")
-    wishes.records = config.getoption("--clonos-records")
-    if wishes.seeds is not None and wishes.seeds < 1:
-        raise pytest.UsageError(f"--clonos-seeds {wishes.seeds} would run no world: give 1 or more")
-    if wishes.seed is None and (wishes.faults, wishes.records) != (None, None):
+    options.seeds = config.getoption("--clonos-seeds")
+    options.seed = config.getoption("--clonos-seed")
+    options.faults = config.getoption("--clonos-faults")
+    options.records = config.getoption("--clonos-records")
+    if options.seeds is not None and options.seeds < 1:
+        raise pytest.UsageError(f"--clonos-seeds {options.seeds} would run no world: give 1 or more")
+    if options.seed is None and (options.faults, options.records) != (None, None):
         raise pytest.UsageError("--clonos-faults and --clonos-records are of one world: name it by --clonos-seed")
 
 

@@ -1,7 +1,7 @@
 """What an epoch's seed gives: one source of luck for each kind and name, made when it is first asked for.
 
 Luck starts anew with each epoch, so its state is in no snapshot: replay begins at an epoch and draws the same. A source
-must therefore never be kept beyond its epoch; ``random.Stream`` and the numpy generator ask for it at each use.
+must therefore never be kept beyond its epoch; ``random.RandomStream`` and the numpy generator ask for it at each use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ReseedRefused(JobError):
         )
 
 
-class _EpochLuck:
+class _EpochRng:
     __slots__ = ("epoch", "seed", "sources")
 
     def __init__(self, epoch: int, seed: bytes) -> None:
@@ -58,19 +58,19 @@ class _EpochLuck:
         self.sources: dict[tuple[str, str], object] = {}
 
 
-_luck_of: WeakKeyDictionary[Recorder, _EpochLuck] = WeakKeyDictionary()
+_rng_of: WeakKeyDictionary[Recorder, _EpochRng] = WeakKeyDictionary()
 
 
 def source_of(recorder: Recorder, kind: str, name: str, make: Callable[[int], Source]) -> Source:
     """The recorder's one source of this kind and name in its current epoch; ``make(seed)`` if it has none yet."""
-    luck = _luck_of.get(recorder)
-    if luck is None or luck.epoch != recorder.epoch:
-        luck = _luck_of[recorder] = _EpochLuck(recorder.epoch, recorder.seed())
-    source = luck.sources.get((kind, name))
+    rng = _rng_of.get(recorder)
+    if rng is None or rng.epoch != recorder.epoch:
+        rng = _rng_of[recorder] = _EpochRng(recorder.epoch, recorder.seed())
+    source = rng.sources.get((kind, name))
     if source is None:
-        if len(luck.sources) >= NAMES_PER_EPOCH_MAX:
+        if len(rng.sources) >= NAMES_PER_EPOCH_MAX:
             raise TooManyStreams(name, NAMES_PER_EPOCH_MAX)
-        source = luck.sources[kind, name] = make(derived_seed(luck.seed, kind, name))
+        source = rng.sources[kind, name] = make(derived_seed(rng.seed, kind, name))
     return source  # type: ignore[return-value]  # a kind has one ``make``
 
 

@@ -32,8 +32,8 @@ from clonos.io.http.http_errors import (
 from clonos_services.http_response import Headers, Response
 from clonos_services.http_session import (
     Session,
+    SessionConfig,
     SessionSettings,
-    Settings,
     changed,
     common_settings,
     transported_by,
@@ -56,7 +56,7 @@ __all__ = [
     "Headers",
     "HttpRequest",
     "Session",
-    "Settings",
+    "SessionConfig",
     "HttpError",
     "HttpTimeout",
     "HttpConnectionFailed",
@@ -84,7 +84,7 @@ request = _plain.request
 
 
 def session(**settings: Unpack[SessionSettings]) -> Session:
-    """Requests with settings in common: any field of ``Settings``, such as base_url=, headers=, timeout=, redact=."""
+    """Requests with settings in common: any field of ``SessionConfig``, such as base_url=, headers=, timeout=."""
     return Session(**settings)
 
 

@@ -30,7 +30,7 @@ Recorded = tuple[int, str, str, tuple[tuple[str, str], ...], bytes]  # status, r
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionConfig:
     """What requests have in common. Times in seconds."""
 
     base_url: str = ""
@@ -84,7 +84,7 @@ class SettingUnknown(JobError):
         self.names = names
 
     def __str__(self) -> str:
-        known = ", ".join(field.name for field in fields(Settings))
+        known = ", ".join(field.name for field in fields(SessionConfig))
         return f"HTTP requests have no setting {', '.join(self.names)}. There are: {known}."
 
 
@@ -116,9 +116,9 @@ class ReconciliationInvalid(JobError):
         )
 
 
-def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+def changed(settings: SessionConfig, changes: Mapping[str, Any]) -> SessionConfig:
     """The settings with these changes."""
-    known = {field.name for field in fields(Settings)}
+    known = {field.name for field in fields(SessionConfig)}
     if unknown := tuple(sorted(set(changes) - known)):
         raise SettingUnknown(unknown)
     if "keep_headers" in changes:
@@ -126,16 +126,16 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, **changes)
 
 
-_common = Settings()
+_common = SessionConfig()
 _send: Callable[[HttpRequest, HttpLimits], HttpReply] | None = None
 
 
-def common_settings() -> Settings:
+def common_settings() -> SessionConfig:
     """What holds for every request of this process that does not say otherwise. It travels to slots with the job."""
     return _common
 
 
-def use_common_settings(settings: Settings) -> None:
+def use_common_settings(settings: SessionConfig) -> None:
     """Called in a slot with what ``common_settings`` gave in the driver."""
     global _common
     _common = settings
@@ -216,7 +216,7 @@ class Session:
             reconcile: of a request that is announced: where a process died during it, called with the idempotency key
                 and the request instead of sending it again. The Response that it returns, or what it raises, is the
                 outcome; ``CallNeverHappened`` says that the server knows nothing of it: it is sent, under the same key.
-            settings: any field of ``Settings`` but base_url and headers, for this request.
+            settings: any field of ``SessionConfig`` but base_url and headers, for this request.
 
         Raises HttpTimeout, HttpConnectionFailed, HttpBodyTooLarge, HttpRequestInvalid, or CallInDoubt; a status of 400
         or above raises only by ``raise_for_status``.
@@ -249,7 +249,7 @@ class Session:
 
 
 def _called(
-    request: HttpRequest, limits: HttpLimits, settings: Settings, is_announced: bool, reconcile: Reconcile | None
+    request: HttpRequest, limits: HttpLimits, settings: SessionConfig, is_announced: bool, reconcile: Reconcile | None
 ) -> Response:
     """What the recorded call gives."""
 
@@ -271,7 +271,7 @@ def _called(
     return _response(request, cast(Recorded, recorded))
 
 
-def _perform(request: HttpRequest, limits: HttpLimits, settings: Settings, key: str) -> Recorded:
+def _perform(request: HttpRequest, limits: HttpLimits, settings: SessionConfig, key: str) -> Recorded:
     """Sends it, and says what of the answer is recorded."""
     reply = (_send or shared_client().send)(_keyed(request, key), limits)
     kept = tuple((name, value) for name, value in reply.headers if name.lower() in settings.keep_headers)
@@ -289,7 +289,7 @@ def _keyed(request: HttpRequest, key: str) -> HttpRequest:
     return replace(request, headers=(*request.headers, (KEY_HEADER, key)))
 
 
-def _recorded(request: HttpRequest, response: object, settings: Settings) -> Recorded:
+def _recorded(request: HttpRequest, response: object, settings: SessionConfig) -> Recorded:
     """What is recorded of an answer that somebody has made."""
     if not isinstance(response, Response):
         raise ReconciliationInvalid(type(response).__qualname__)

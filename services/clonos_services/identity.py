@@ -7,11 +7,11 @@ from uuid import UUID
 
 from clonos.core.ports.recorder import check_outside, current
 from clonos.io.system.entropy import random_uuid
-from clonos_services.random import Stream
+from clonos_services.random import RandomStream
 
 UUID_BITS: Final = 128
 
-_bits: Final = Stream("clonos.uuid4")  # a stream of its own: naming things does not shift other luck
+_bits: Final = RandomStream("clonos.uuid4")  # a stream of its own: naming things does not shift other luck
 
 
 def uuid4() -> UUID:

@@ -28,7 +28,7 @@ NAME_OF_ALL: Final = ""
 _outside: Final = stdlib_random()
 
 
-class Stream(Random):
+class RandomStream(Random):
     """A named stream of pseudo-random numbers that follows the task and its epoch; a ``random.Random`` to others.
 
     It may be kept, and may travel in a function to a slot: it is a name, and its state lies with the recorder.
@@ -51,7 +51,7 @@ class Stream(Random):
         """Outside a job as in the standard library; refused in a job."""
         self._outside_source("setstate").setstate(state)
 
-    def __reduce__(self) -> tuple[Callable[[str], Stream], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str], RandomStream], tuple[str]]:
         return stream, (self.name,)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Stream(Random):
 
 def _asking_source(name: str) -> Callable[..., object]:
     @functools.wraps(getattr(Random, name))
-    def method(self: Stream, /, *arguments: object, **named: object) -> object:
+    def method(self: RandomStream, /, *arguments: object, **named: object) -> object:
         return getattr(self._source(), name)(*arguments, **named)
 
     return method
@@ -85,13 +85,13 @@ def _asking_source(name: str) -> Callable[..., object]:
 
 # All other public methods, those of later versions of Python included.
 for _name in dir(Random):
-    if not _name.startswith("_") and _name not in vars(Stream) and callable(getattr(Random, _name)):
-        setattr(Stream, _name, _asking_source(_name))
+    if not _name.startswith("_") and _name not in vars(RandomStream) and callable(getattr(Random, _name)):
+        setattr(RandomStream, _name, _asking_source(_name))
 
 
-def stream(name: str) -> Stream:
+def stream(name: str) -> RandomStream:
     """The stream of this name: independent of the others, the same wherever in a task it is asked for."""
-    return Stream(name)
+    return RandomStream(name)
 
 
 def numpy(*, name: str = NAME_OF_ALL) -> Generator:

@@ -19,11 +19,11 @@ PATIENCE_S = 1.0
 class Inbox:
     """Filled by any thread, drained by one. ``wake`` ends the nap of the one that drains."""
 
-    __slots__ = ("_calls", "_has_room", "_wake", "is_closed")
+    __slots__ = ("_calls", "_has_budget", "_wake", "is_closed")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._calls: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = SimpleQueue()
-        self._has_room = Event()
+        self._has_budget = Event()
         self._wake = wake
         self.is_closed = False
 
@@ -33,12 +33,12 @@ class Inbox:
             self._calls.put((call, arguments))
             self._wake()
 
-    def wait_for_room(self) -> None:
+    def wait_for_budget(self) -> None:
         """Holds up a thread that makes calls faster than they are taken."""
         while self._calls.qsize() > WAITING_MAX and not self.is_closed:
-            self._has_room.clear()
+            self._has_budget.clear()
             if self._calls.qsize() > WAITING_MAX:
-                self._has_room.wait(PATIENCE_S)
+                self._has_budget.wait(PATIENCE_S)
 
     def drain(self) -> bool:
         """Makes the calls that wait. True: there are more."""
@@ -48,11 +48,11 @@ class Inbox:
             except Empty:
                 break
             call(*arguments)
-        if not self._has_room.is_set():
-            self._has_room.set()
+        if not self._has_budget.is_set():
+            self._has_budget.set()
         return not self._calls.empty()
 
     def close(self) -> None:
         """Nothing is taken any more; who waits for room goes on."""
         self.is_closed = True
-        self._has_room.set()
+        self._has_budget.set()

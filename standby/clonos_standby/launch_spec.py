@@ -15,7 +15,7 @@ from clonos.io.net.binding import Binding
 
 
 @dataclass(frozen=True, slots=True)
-class SlotBirth:
+class SlotLaunchSpec:
     """Travels by cloudpickle from the driver. ``token`` is good for one slot.
 
     ``image``: the cloudpickled ``JobImage``, unpickled once the slot is at its place. ``folder_root``: where the slot's

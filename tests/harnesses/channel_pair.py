@@ -8,15 +8,15 @@ from collections.abc import Callable
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.channel.inflight_log import InflightLog
-from clonos.core.channel.receiver import Receiving
-from clonos.core.channel.sender import Sending
+from clonos.core.channel.receiver import ChannelReceiver
+from clonos.core.channel.sender import ChannelSender
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from tests.harnesses.sample_plans import number
 
 SENDER, RECEIVER = TaskId(0), TaskId(1)
@@ -55,7 +55,7 @@ class ChannelPair:
         self.window_bytes = window_bytes
         self.incarnations = [0, 0]
         self.forward: deque[Packet] = deque()
-        self.back: deque[Statement] = deque()
+        self.back: deque[ChannelHandshake] = deque()
         self.accepted: list[bytes] = []  # one item an element
         self.unconsumed: deque[int] = deque()
         self.renewals = 0
@@ -69,25 +69,25 @@ class ChannelPair:
         self.incarnations[0] += 1
         self.sender_logs = CausalLogs()
         self.sender_logs.begin(SENDER, 0, log)
-        self.sending = Sending(CHANNEL, inflight_log(next_seq), (SENDER,))
+        self.sending = ChannelSender(CHANNEL, inflight_log(next_seq), (SENDER,))
         self.forward.clear()
         if hasattr(self, "receiving"):
-            self.meet()
+            self.apply_view()
 
     def new_receiver(self, next_seq: int, claim: int = 0) -> None:
         """A new incarnation of the receiving task, restored with input from ``next_seq`` on."""
         self.incarnations[1] += 1
         self.receiver_logs = CausalLogs()
-        self.receiving = Receiving(CHANNEL, next_seq, claim, self.window_bytes)
+        self.receiving = ChannelReceiver(CHANNEL, next_seq, claim, self.window_bytes)
         self.accepted = self.accepted[:next_seq]
         self.unconsumed.clear()
         self.back.clear()
-        self.meet()
+        self.apply_view()
 
-    def meet(self) -> None:
+    def apply_view(self) -> None:
         """Both know each other's incarnation."""
-        self.sending.meet(Incarnation(self.incarnations[1]))
-        if self.receiving.meet(Incarnation(self.incarnations[0])):
+        self.sending.apply_view(Incarnation(self.incarnations[1]))
+        if self.receiving.apply_view(Incarnation(self.incarnations[0])):
             self.renew()
 
     # ------------------------------------------------------------------ the sending end
@@ -118,11 +118,11 @@ class ChannelPair:
             position = self.sending.position(self.sender_logs, Incarnation(self.incarnations[0]))
             self.forward.append((position, b""))
 
-    def deliver_statement(self) -> None:
+    def deliver_handshake(self) -> None:
         """The oldest statement arrives."""
         self.hear(self.back.popleft())
 
-    def hear(self, statement: Statement) -> None:
+    def hear(self, statement: ChannelHandshake) -> None:
         self.sending.open(statement, self.sender_logs)
         self.pump()
 
@@ -176,7 +176,7 @@ class ChannelPair:
         for _ in range(10_000):
             step()
             while self.back:
-                self.deliver_statement()
+                self.deliver_handshake()
             while self.forward:
                 self.deliver()
             self.consume(len(self.unconsumed))

@@ -17,10 +17,10 @@ from clonos.core.coordinator.coordinator_effects import (
     Effect,
     JobDone,
     JobFailed,
+    RecoveryEvent,
     ReleaseSlot,
     RequestSlots,
     Send,
-    Told,
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCommitted, StopAsked, WriteOutcome
@@ -45,7 +45,7 @@ class Dialogue:
             "register": lambda words: self.desk.register(int(words[0]), words[1]),
             "tick": lambda words: self.desk.tick(int(words[0])),
             "gone": lambda words: self.desk.gone(*map(int, words)),
-            "accuse": lambda words: self.desk.accuse(int(words[0]), int(words[1])),
+            "accuse": lambda words: self.desk.suspect(int(words[0]), int(words[1])),
             "ack": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:])),
             "final": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:]), final=True),
             "durable": lambda words: self.desk.durable(int(words[0])),
@@ -71,7 +71,7 @@ class Dialogue:
         if name == "phase":
             slot.phase = value
         elif name == "riders":
-            slot.are_riders_ready = value == "ready"
+            slot.are_backups_ready = value == "ready"
         else:
             slot.is_deaf = name == "deaf"
         return ()
@@ -132,7 +132,7 @@ class Dialogue:
 
     def _effect(self, effect: Effect) -> str:
         match effect:
-            case Told(milestone, _, task, incarnation, cause):
+            case RecoveryEvent(milestone, _, task, incarnation, cause):
                 return f"told: {milestone} {self.desk.plan.task_name(task)} {view_name(incarnation)} ({cause})"
             case Alarm(text, _):
                 return f"alarm: {text}"

@@ -22,13 +22,13 @@ from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, Vie
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Placement,
     Register,
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     TaskStatus,
     View,
 )
@@ -63,7 +63,7 @@ class DeskSlot:
     completed: CheckpointId = START
     is_deaf: bool = False
     is_mute: bool = False
-    are_riders_ready: bool = True
+    are_backups_ready: bool = True
     phase: str = "live"
     counters: tuple[tuple[str, int], ...] = ()
     is_over_soft_limit: bool = False
@@ -77,11 +77,11 @@ class DeskSlot:
     def status(self) -> SlotStatus:
         """Its heartbeat."""
         tasks = tuple(TaskStatus(p.task, p.incarnation, self.phase, self.counters) for p in self.hosted())
-        riders = self.view.placements if self.are_riders_ready else ()
+        backups = self.view.placements if self.are_backups_ready else ()
         standbys = tuple(
-            (p.task, self.standbys_at.get(p.task, self.completed)) for p in riders if self.slot in p.standbys
+            (p.task, self.standbys_at.get(p.task, self.completed)) for p in backups if self.slot in p.standbys
         )
-        keepers = tuple((p.task, p.incarnation) for p in riders if self.slot in p.keepers)
+        keepers = tuple((p.task, p.incarnation) for p in backups if self.slot in p.keepers)
         over = self.is_over_soft_limit
         return SlotStatus(self.slot, self.view.number, self.completed, tasks, standbys, keepers, over)
 
@@ -169,9 +169,9 @@ class Desk:
         """A slot sends a message."""
         return self.do(Received(SlotId(slot), message))  # type: ignore[arg-type]
 
-    def accuse(self, accuser: int, accused: int, is_gone: bool = True) -> tuple[Effect, ...]:
+    def suspect(self, accuser: int, suspect: int, is_gone: bool = True) -> tuple[Effect, ...]:
         """A slot cannot reach another one."""
-        return self.say(accuser, Accusation(SlotId(accuser), SlotId(accused), self.view.number, is_gone))
+        return self.say(accuser, Suspicion(SlotId(accuser), SlotId(suspect), self.view.number, is_gone))
 
     # ------------------------------------------------------------------ tasks
 

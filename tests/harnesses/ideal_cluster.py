@@ -39,12 +39,12 @@ from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Register,
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     TaskStatus,
     Trigger,
     View,
@@ -105,8 +105,8 @@ class Watch:
         named = {address.slot for address in view.slots}
         assert not named & self.dead
         for placement in view.placements:
-            riders = (*placement.standbys, *placement.keepers)
-            assert {placement.slot, *riders} - {-1} <= named
+            backups = (*placement.standbys, *placement.keepers)
+            assert {placement.slot, *backups} - {-1} <= named
             assert placement.slot not in placement.standbys
             if int(placement.incarnation) == view.number:
                 assert (placement.task, view.number) not in self.lives
@@ -146,7 +146,7 @@ class IdealSlot:
             self.view = message
             for placement in message.placements:
                 if placement.slot == self.slot:
-                    ready_ms = self.world.now_ms + self.world.luck.randint(1, 300)
+                    ready_ms = self.world.now_ms + self.world.rng.randint(1, 300)
                     self.ready_ms.setdefault((placement.task, placement.incarnation), ready_ms)
         elif isinstance(message, Completed) and message.generation == self.view.generation:
             self.completed = max(self.completed, message.checkpoint)
@@ -200,8 +200,8 @@ class World:
     """Virtual time, a lossy network, a slow store, and luck from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.luck = Random(seed)
-        self.plan = chain_plan(self.luck.randint(1, 3), has_effects=self.luck.random() < 0.5)
+        self.rng = Random(seed)
+        self.plan = chain_plan(self.rng.randint(1, 3), has_effects=self.rng.random() < 0.5)
         self.coordinator = Coordinator(self.plan, OPTIONS)
         self.watch = Watch(self.plan)
         self.now_ms = 0
@@ -218,8 +218,8 @@ class World:
 
     def say(self, slot: SlotId, message: object) -> None:
         """A slot to the coordinator: late, and sometimes never."""
-        if self.luck.random() > 0.05:
-            self.after(self.luck.randint(0, 20), self.do, Received(slot, message))  # type: ignore[arg-type]
+        if self.rng.random() > 0.05:
+            self.after(self.rng.randint(0, 20), self.do, Received(slot, message))  # type: ignore[arg-type]
 
     def do(self, event: Event) -> None:
         """An event and all that it leads to."""
@@ -228,21 +228,21 @@ class World:
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:
-        luck = self.luck
+        rng = self.rng
         match effect:
-            case Send(slot, message) if slot in self.slots and luck.random() > 0.05:
-                self.after(luck.randint(0, 20), self._receive, slot, message)
+            case Send(slot, message) if slot in self.slots and rng.random() > 0.05:
+                self.after(rng.randint(0, 20), self._receive, slot, message)
             case RequestSlots(count):
                 for _ in range(count):
-                    self.after(luck.randint(10, 600), self.add_slot)
+                    self.after(rng.randint(10, 600), self.add_slot)
             case ReleaseSlot(slot):
                 self.watch.dead.add(slot)
                 if slot in self.slots:
                     self.slots[slot].is_dead = True
             case WriteMetadata(metadata):
-                self.after(luck.randint(5, 400), self._written, metadata)
+                self.after(rng.randint(5, 400), self._written, metadata)
             case CommitOutput(checkpoint):
-                self.after(luck.randint(5, 400), self._committed, checkpoint)
+                self.after(rng.randint(5, 400), self._committed, checkpoint)
             case JobDone() | JobFailed():
                 self.ending = effect
 
@@ -252,7 +252,7 @@ class World:
 
     def _written(self, metadata: CheckpointMetadata) -> None:
         number = metadata.checkpoint
-        if self.luck.random() < 0.1:
+        if self.rng.random() < 0.1:
             self.do(MetadataWritten(number, WriteOutcome.FAILED, "luck"))
             return
         self.watch.completed.append(metadata)
@@ -260,7 +260,7 @@ class World:
         self.do(MetadataWritten(number, WriteOutcome.DURABLE))
 
     def _committed(self, checkpoint: CheckpointId) -> None:
-        if self.luck.random() < 0.1:
+        if self.rng.random() < 0.1:
             self.do(OutputCommitFailed(checkpoint, "luck"))
             return
         self.watch.committing = False
@@ -268,7 +268,7 @@ class World:
 
     def add_slot(self) -> None:
         """A slot is born."""
-        slot = SlotId(self.luck.getrandbits(40) + 1)
+        slot = SlotId(self.rng.getrandbits(40) + 1)
         self.slots[slot] = IdealSlot(self, slot, "abc"[len(self.slots) % 3])
         self.slots[slot].beat()
 
@@ -279,16 +279,16 @@ class World:
     # ------------------------------------------------------------------ faults
 
     def _fault(self) -> None:
-        luck, view = self.luck, self.coordinator.view
+        rng, view = self.rng, self.coordinator.view
         living = [slot for slot in self.slots.values() if not slot.is_dead]
         if self.now_ms > FAULTS_UNTIL_MS or self.ending is not None:
             return
-        self.after(luck.randint(50, 2_000), self._fault)
+        self.after(rng.randint(50, 2_000), self._fault)
         if view is None or not living:
             return
-        slot = luck.choice(living)
-        task = luck.choice(view.placements)
-        match luck.randint(0, 5):
+        slot = rng.choice(living)
+        task = rng.choice(view.placements)
+        match rng.randint(0, 5):
             case 0 | 1:
                 slot.is_dead = True
                 self.watch.dead.add(slot.slot)
@@ -297,14 +297,14 @@ class World:
                 slot.is_dead = True  # silence alone
             case 3:
                 self.say(task.slot, self._failure(task.task, task.incarnation))
-            case 4 if luck.random() < 0.3:
+            case 4 if rng.random() < 0.3:
                 self.say(task.slot, LogLost(task.task, task.incarnation, 0, 0, 0))  # type: ignore[arg-type]
             case _:
-                other = luck.choice(living)
-                self.say(other.slot, Accusation(other.slot, slot.slot, view.number, True))
+                other = rng.choice(living)
+                self.say(other.slot, Suspicion(other.slot, slot.slot, view.number, True))
 
     def _failure(self, task: int, incarnation: int) -> TaskFailed:
-        first_seq = self.luck.randint(0, 10**9)
+        first_seq = self.rng.randint(0, 10**9)
         return TaskFailed(task, incarnation, 0, first_seq, 1, "map", "", "error", "", False)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ running

@@ -13,7 +13,7 @@ from clonos.core.values import decode_value, encode_value
 
 MILLISECOND_NS = 1_000_000
 
-Use = Callable[["TellingChain", Any], object]
+Use = Callable[["RecordingChain", Any], object]
 """What is drawn for a row."""
 
 
@@ -24,33 +24,33 @@ class Refused(Exception):
 declare_exception(Refused)
 
 
-def clock(chain: TellingChain, row: Any) -> object:
+def clock(chain: RecordingChain, row: Any) -> object:
     return chain.recorder.instant_ns(False)
 
 
-def exact_clock(chain: TellingChain, row: Any) -> object:
+def exact_clock(chain: RecordingChain, row: Any) -> object:
     return chain.recorder.instant_ns(True)
 
 
-def luck(chain: TellingChain, row: Any) -> object:
+def rng(chain: RecordingChain, row: Any) -> object:
     return chain.stream().random()
 
 
-def ask(chain: TellingChain, row: Any) -> object:
+def ask(chain: RecordingChain, row: Any) -> object:
     """A read of the outside, which answers at random, or refuses."""
     return _call(chain, row, effect=False)
 
 
-def pay(chain: TellingChain, row: Any) -> object:
+def pay(chain: RecordingChain, row: Any) -> object:
     """A call with an effect that is not idempotent: in doubt it is an exception."""
     return _call(chain, row, effect=True)
 
 
-def pay_idempotent(chain: TellingChain, row: Any) -> object:
+def pay_idempotent(chain: RecordingChain, row: Any) -> object:
     return _call(chain, row, effect=True, is_idempotent=True)
 
 
-def _call(chain: TellingChain, row: Any, effect: bool, is_idempotent: bool = False) -> object:
+def _call(chain: RecordingChain, row: Any, effect: bool, is_idempotent: bool = False) -> object:
     def perform(key: str) -> object:
         return chain.outside(row, key)
 
@@ -61,18 +61,18 @@ def _call(chain: TellingChain, row: Any, effect: bool, is_idempotent: bool = Fal
         return type(error).__name__, str(error.args[0]) if error.args else ""
 
 
-def ask_aside(chain: TellingChain, row: Any) -> object:
+def ask_aside(chain: RecordingChain, row: Any) -> object:
     """A read of the outside whose answer comes between two steps."""
     chain.asked[chain.served] = row
     chain.submit(chain.served, row)
     return "asked"
 
 
-def nothing(chain: TellingChain, row: Any) -> object:
+def nothing(chain: RecordingChain, row: Any) -> object:
     return None
 
 
-def timer(chain: TellingChain, row: Any) -> object:
+def timer(chain: RecordingChain, row: Any) -> object:
     """Sets two timers for the same instant and one later."""
     instant = chain.recorder.instant_ns(False)
     for delay_ms in (3, 3, 8):
@@ -80,10 +80,10 @@ def timer(chain: TellingChain, row: Any) -> object:
     return "timer"
 
 
-EVERYTHING: tuple[Use, ...] = (clock, luck, ask, timer, exact_clock, ask, clock)
+EVERYTHING: tuple[Use, ...] = (clock, rng, ask, timer, exact_clock, ask, clock)
 
 
-class TellingMirror:
+class RecordingMirror:
     def __init__(self) -> None:
         self.state: dict[Any, Any] = {}
 
@@ -91,10 +91,10 @@ class TellingMirror:
         self.state.update(decode_value(changes))  # type: ignore[call-overload]
 
 
-class TellingChain:
+class RecordingChain:
     """Implements ``clonos.core.ports.operator_chain.Chain``. Row k is served by ``uses[k mod n]``.
 
-    ``splits``: of a source, the records of each; ``poll_luck`` chooses among them as arrival would.
+    ``splits``: of a source, the records of each; ``poll_rng`` chooses among them as arrival would.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class TellingChain:
         uses: tuple[Use, ...] = EVERYTHING,
         outside: Callable[[Any, str], object] = lambda row, key: None,
         splits: dict[int, list[Any]] | None = None,
-        poll_luck: Random | None = None,
+        poll_rng: Random | None = None,
         draws_at_timers: bool = True,
         hidden: dict[int, list[Any]] | None = None,
     ) -> None:
         self.uses, self.outside = uses, outside
         self.splits = dict(splits or {})
         self.hidden = dict(hidden or {})  # splits that are found while it runs
-        self.poll_luck = poll_luck or Random(0)
+        self.poll_rng = poll_rng or Random(0)
         self.draws_at_timers = draws_at_timers
         self.state: dict[Any, Any] = {}
         self.changed: dict[Any, None] = {}
@@ -144,7 +144,7 @@ class TellingChain:
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         self.context = context
         if mirror is not None:
-            assert isinstance(mirror, TellingMirror)
+            assert isinstance(mirror, RecordingMirror)
             self.state = mirror.state
         if position is not None:
             restored: Any = decode_value(position)
@@ -193,7 +193,7 @@ class TellingChain:
         due = sorted(timer for timer in self.timers if timer[0] <= instant_ns)
         self.timers = [timer for timer in self.timers if timer[0] > instant_ns]
         for due_ns, order, row in due:
-            drawn = (luck(self, row), ask(self, ("fired", order))) if self.draws_at_timers else ()
+            drawn = (rng(self, row), ask(self, ("fired", order))) if self.draws_at_timers else ()
             self._emit([("fired", row, due_ns, order, instant_ns, drawn)])
 
     def next_timer_ns(self) -> int | None:
@@ -217,9 +217,9 @@ class TellingChain:
     # ------------------------------------------------------------------ source
 
     def look(self, now_ns: int) -> bytes:
-        if not self.hidden or self.poll_luck.random() < 0.7:
+        if not self.hidden or self.poll_rng.random() < 0.7:
             return b""
-        return encode_value(self.poll_luck.choice(sorted(self.hidden)))
+        return encode_value(self.poll_rng.choice(sorted(self.hidden)))
 
     def learn(self, splits: bytes) -> None:
         found: Any = decode_value(splits)
@@ -230,11 +230,11 @@ class TellingChain:
         left = [split for split, records in self.splits.items() if self.offsets[split] < len(records)]
         if not left:
             return None if self.hidden else (-1, 0)
-        if self.poll_luck.random() < 0.2:
+        if self.poll_rng.random() < 0.2:
             return None
-        split = self.poll_luck.choice(left)
+        split = self.poll_rng.choice(left)
         count = min(records_max, len(self.splits[split]) - self.offsets[split])
-        return split, self.poll_luck.randint(1, count)
+        return split, self.poll_rng.randint(1, count)
 
     def read(self, split: int, count: int) -> None:
         offset = self.offsets[split]

@@ -7,25 +7,25 @@ from clonos.core.log.determinants import NAMES, LogReader
 from clonos.core.model.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind, Mirror, Pieces
-from clonos.core.ports.slot_shell import Intakes, SlotShell, SpillStore
+from clonos.core.ports.slot_shell import ProducerConnections, SlotShell, SpillStore
 from clonos.core.ports.task_port import Activation, Command, Delivered, Journalled, TaskHandle
 from clonos.core.wire import codec
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     BACKLOG_BYTES,
     BACKLOG_ELEMENTS,
-    Accusation,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     TaskStatus,
     View,
 )
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from tests.harnesses.channel_pair import NoDisk
-from tests.harnesses.recording_chain import TellingMirror
+from tests.harnesses.recording_chain import RecordingMirror
 
 
 class Words:
@@ -91,22 +91,22 @@ class Words:
                 place = f"session {message.session}, message {message.ordinal}"
                 tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
                 return f"position {ends}, {place}: all below {message.next_seq}{tail}"
-            case Statement():
+            case ChannelHandshake():
                 channel = plan.channels[message.channel]
                 ends = f"{self.life(channel.receiver, message.receiver)} to {self.life(channel.sender, message.sender)}"
                 has = f", holds {self.lengths(message.lengths)}" if message.lengths else ""
                 numbers = f"next {message.next_seq}, claim {message.claim}, credit {message.credit_bytes}"
                 return f"statement {ends}, session {message.session}: {numbers}{has}"
-            case Question(task, incarnation, _, holder, is_keeper):
+            case LogRequest(task, incarnation, _, holder, is_keeper):
                 whom = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
                 return f"question of {self.life(task, incarnation)} to {whom}"
-            case Answer(task, incarnation, _, holder, is_keeper, _, replicas):
+            case LogReply(task, incarnation, _, holder, is_keeper, _, replicas):
                 who = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
                 return f"answer to {self.life(task, incarnation)} from {who}: {self.deltas(replicas)}"
-            case Keep(task, incarnation, is_whole, deltas, start):
+            case AppendLog(task, incarnation, is_whole, deltas, start):
                 journal = f", journal from {start}" if plan.is_journalled(task) else ""
                 return f"keep {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}{journal}"
-            case Kept(task, incarnation, _, is_ready, lengths):
+            case AppendAck(task, incarnation, _, is_ready, lengths):
                 return f"kept {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
             case StandbyUpdate(task, incarnation, checkpoint, previous, objects):
                 return f"standby update {self.life(task, incarnation)}: {checkpoint} on {previous}, of {len(objects)}"
@@ -125,13 +125,13 @@ class Words:
                 return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
             case TaskFailed(task=task, incarnation=incarnation, error=error):
                 return f"failed {self.life(task, incarnation)}: {error}"
-            case Approaching(task, incarnation, channel_id, first_seq):
+            case AnnounceStep(task, incarnation, channel_id, first_seq):
                 where = self.channel(ChannelId(channel_id)) if channel_id >= 0 else "what it reads"
                 return f"approaching {self.life(task, incarnation)}: {first_seq} of {where}"
             case View(number=number):
                 return f"view {number & 0xFFFFFFFF}, as it is installed here"
-            case Accusation(_, accused, _, is_gone):
-                return f"accusation of {accused}: {'gone' if is_gone else 'silent'}"
+            case Suspicion(_, suspect, _, is_gone):
+                return f"accusation of {suspect}: {'gone' if is_gone else 'silent'}"
         raise AssertionError(message)
 
 
@@ -141,7 +141,7 @@ def _waiting(status: TaskStatus) -> str:
     return f", {elements} elements wait" * bool(elements) + f", {data} bytes wait" * bool(data)
 
 
-class RecordingIntakes(Intakes):
+class RecordingIntakes(ProducerConnections):
     """Connections that are never made."""
 
     def __init__(self, shell: RecordingShell) -> None:
@@ -172,15 +172,15 @@ class RecordingShell(SlotShell):
         self.closed: dict[tuple[TaskId, Incarnation], bool] = {}
         self.written: dict[str, Snapshot] = {}
         self.now = 0
-        self._intakes = RecordingIntakes(self)
+        self._producers = RecordingIntakes(self)
 
     @property
     def spill(self) -> SpillStore:
         return NoDisk()
 
     @property
-    def intakes(self) -> Intakes:
-        return self._intakes
+    def producers(self) -> ProducerConnections:
+        return self._producers
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         assert codec.decode_message(codec.encode_message(message), "this slot") == message
@@ -190,7 +190,7 @@ class RecordingShell(SlotShell):
     def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
         life = self.words.life(task, incarnation)
         state = f"at {activation.snapshot.checkpoint}" if activation.snapshot else "fresh"
-        if isinstance(activation.mirror, TellingMirror):
+        if isinstance(activation.mirror, RecordingMirror):
             state += f" with {activation.mirror.state}"
         log = self.words.log(activation.log)
         if activation.journal:
@@ -204,20 +204,20 @@ class RecordingShell(SlotShell):
     def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
         self.said.append(f"{self.words.life(task, incarnation)} may go live")
 
-    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         self.said.append(f"{self.words.life(task, incarnation)} is kept up to {end_bytes}")
 
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
         self.said.append(f"{self.words.life(task, incarnation)} is noted")
 
-    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
-        is_closed = room_bytes <= 0
+    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+        is_closed = budget_bytes <= 0
         if is_closed != self.closed.get((task, incarnation), False):
             self.closed[task, incarnation] = is_closed
             self.said.append(f"gate of {self.words.life(task, incarnation)} {'closed' if is_closed else 'open'}")
 
     def new_mirror(self, task: TaskId) -> Mirror:
-        return TellingMirror()
+        return RecordingMirror()
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
         self.said.append(f"write {name} beside it")

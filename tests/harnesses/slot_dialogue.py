@@ -23,12 +23,12 @@ from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
 from clonos.core.wire import codec
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Placement, Release, Trigger
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Noted, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
+from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from tests.harnesses.recording_shell import RecordingShell
 from tests.harnesses.sample_plans import chain_of, number, placement, view
 
@@ -176,7 +176,7 @@ class Dialogue:
         next_seq = int(given.get("next", 0))
         self.hear(
             int(given.get("from", self.home(channel.receiver))),
-            Statement(
+            ChannelHandshake(
                 channel.id,
                 number(int(given["view"])) if "view" in given else self.slot.view.number,
                 self.incarnation(channel.receiver, given.get("by")),
@@ -191,7 +191,7 @@ class Dialogue:
 
     def _head(self, channel: Any, given: Given) -> tuple[ChannelId, Incarnation, Incarnation, int, int]:
         hosted = self.slot.hosted.get(channel.receiver)
-        receiving = hosted.inlets.receivings.get(channel.id) if hosted else None
+        receiving = hosted.inputs.receivings.get(channel.id) if hosted else None
         session = int(given.get("session", receiving.session if receiving else 1))
         ordinal = int(given.get("message", receiving.next_ordinal if receiving else 0))
         by, to = self.incarnation(channel.sender, given.get("by")), self.incarnation(channel.receiver, given.get("to"))
@@ -226,7 +226,7 @@ class Dialogue:
         task, life = self.life(words[0])
         self.hear(
             int(given.get("from", self.home(task))),
-            Question(task, life, asked, self.task(words[1]), "keeper" in words),
+            LogRequest(task, life, asked, self.task(words[1]), "keeper" in words),
         )
 
     def do_answer(self, words: list[str], given: Given) -> None:
@@ -234,19 +234,19 @@ class Dialogue:
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         slot = SlotId(int(given["from"]))
         has = self.deltas(given.get("has", ""))
-        self.hear(slot, Answer(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
+        self.hear(slot, LogReply(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
 
     def do_keep(self, words: list[str], given: Given) -> None:
         """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
         ordinal = self.slot.keepers[task].next_ordinal
-        self.hear(self.home(task), Keep(task, incarnation, "all" in words, deltas, start, ordinal))
+        self.hear(self.home(task), AppendLog(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:
         """``kept c.1 from=7 has=c:3,a:2``"""
         slot = SlotId(int(given["from"]))
-        message = Kept(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
+        message = AppendAck(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
         self.hear(slot, message)
 
     def do_update(self, words: list[str], given: Given) -> None:
@@ -298,7 +298,7 @@ class Dialogue:
         inputs = self.slot.plan.inputs[task]
         consumed: tuple[tuple[ChannelId, int, int], ...] = ()
         if "consumed" in given:
-            received_seq = self.slot.hosted[task].inlets.receivings[inputs[0].id].next_seq
+            received_seq = self.slot.hosted[task].inputs.receivings[inputs[0].id].next_seq
             consumed = ((inputs[0].id, received_seq, int(given["consumed"])),)
         read = int(given.get("read", 0))
         log = log_of(given.get("log", ""))
@@ -321,7 +321,7 @@ class Dialogue:
 
     def do_broken(self, words: list[str], given: Given) -> None:
         """``broken a``: the intake has failed."""
-        self.slot.on_intake_failed(*self.life(words[0]), "connection refused")
+        self.slot.on_producer_failed(*self.life(words[0]), "connection refused")
 
     def do_reads_what_is_not_there(self, words: list[str], given: Given) -> None:
         self.slot.on_journal_lost(*self.life(words[0]))
@@ -332,16 +332,16 @@ class Dialogue:
         self.slot.on_needs(channel.receiver, life, channel.id, int(words[1]))
 
     def do_await(self, words: list[str], given: Given) -> None:
-        self.slot.on_await_kept(*self.life(words[0]), int(words[1]))
+        self.slot.on_await_replicated(*self.life(words[0]), int(words[1]))
 
     def do_approaches(self, words: list[str], given: Given) -> None:
         """``approaches b.2 17 a->b``: cautious, it waits for the coordinator's answer."""
-        self.slot.on_approach(*self.life(words[0]), self.channel(words[2]).id, int(words[1]))
+        self.slot.on_announce_step(*self.life(words[0]), self.channel(words[2]).id, int(words[1]))
 
     def do_noted(self, words: list[str], given: Given) -> None:
         """``noted b.2 17 a->b``"""
         task, life = self.life(words[0])
-        self.hear(COORDINATOR, Noted(task, life, self.channel(words[2]).id, int(words[1])))
+        self.hear(COORDINATOR, AnnounceAck(task, life, self.channel(words[2]).id, int(words[1])))
 
     def do_opened(self, words: list[str], given: Given) -> None:
         superseded = int(given["before"]) if "before" in given else None

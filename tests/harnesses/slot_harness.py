@@ -9,7 +9,7 @@ from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
-from clonos.core.wire.channel_messages import Batch, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Release, SlotStatus
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import TaskFailed
@@ -39,8 +39,8 @@ class BenchShell(RecordingShell):
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         self.sent.append((slot, message, bytes(payload)))
 
-    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
-        self.gates[task] = room_bytes <= 0
+    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+        self.gates[task] = budget_bytes <= 0
 
     def warn(self, text: str, **fields: str | int) -> None:
         self.warnings.append(text)
@@ -87,13 +87,15 @@ class Bench:
         """Of the task, as its latest status says."""
         return dict(self.status.tasks[0].counters)
 
-    def is_gated(self) -> bool:
+    def is_out_of_budget(self) -> bool:
         """Whether the task may not begin a step."""
         return self.shell.gates.get(self.task, False)
 
     def state(self, channel: int, next_seq: int = 0, session: int = 1, credit_bytes: int = PLENTY_BYTES) -> None:
         """The receiver of a channel opens a session."""
-        statement = Statement(ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ())
+        statement = ChannelHandshake(
+            ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ()
+        )
         self.slot.on_message(SlotId(self.plan.channels[channel].receiver + 10), statement)
 
     def begin(self) -> None:

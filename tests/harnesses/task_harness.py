@@ -29,7 +29,7 @@ from clonos.core.ports.task_port import (
 )
 from clonos.core.task.task import Task
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
-from tests.harnesses.recording_chain import TellingChain, TellingMirror
+from tests.harnesses.recording_chain import RecordingChain, RecordingMirror
 
 DAY_NS = 86_400 * 10**9
 FIRST_INSTANT_NS = 1_700_000_000 * 10**9
@@ -81,7 +81,7 @@ class Job:
 
     plan: Plan
     task: TaskId
-    new_chain: Callable[[Random], TellingChain]
+    new_chain: Callable[[Random], RecordingChain]
     inputs: dict[int, list[Element]] = field(default_factory=dict)  # per channel, from its first element on
     triggers: tuple[int, ...] = ()
     options: Options = field(default_factory=lambda: Options(step_records_first=4))
@@ -101,10 +101,10 @@ class Start:
         return decode_snapshot(encode_snapshot(self.snapshots[-1]), "") if self.snapshots else None
 
     @property
-    def mirror(self) -> TellingMirror | None:
+    def mirror(self) -> RecordingMirror | None:
         if not self.snapshots:
             return None
-        mirror = TellingMirror()
+        mirror = RecordingMirror()
         for snapshot in self.snapshots:
             mirror.apply(snapshot.changes)
         return mirror
@@ -115,14 +115,14 @@ class Life(TaskPort):
 
     def __init__(self, job: Job, number: int, start: Start | None = None, dies_at_emission: int = -1) -> None:
         self.job, self.number, self.start = job, number, start or Start()
-        self.luck = Random(number)
+        self.rng = Random(number)
         self.log = b""  # what this life has added
         self.outputs: dict[ChannelId, list[tuple[int, int, str]]] = {}
         self.first_seqs = dict(self.start.snapshots[-1].outputs) if self.start.snapshots else {}
         self.snapshots: list[Snapshot] = []
         self.wholes: dict[int, tuple[bytes, ...]] = {}
         self.performed: list[str] = []
-        self.kept_to: list[int] = []  # what calls with an effect have waited for
+        self.replicated_to: list[int] = []  # what calls with an effect have waited for
         self.live_at: dict[ChannelId, int] | None = None
         self.outputs_when_live: dict[ChannelId, int] = {}
         self.emissions = self.emissions_when_live = 0
@@ -137,7 +137,7 @@ class Life(TaskPort):
             job.plan,
             job.task,
             Incarnation(number + 1),
-            job.new_chain(self.luck),
+            job.new_chain(self.rng),
             self,
             Activation(
                 self.start.snapshot,
@@ -171,8 +171,8 @@ class Life(TaskPort):
             raise TaskStopped
         can_come = [channel for channel, elements in self.job.inputs.items() if self._next[channel] < len(elements)]
         if until_ns == 0:
-            return self._arrive(can_come) if self.luck.random() < 0.4 else None
-        if until_ns is not None and (self.luck.random() < 0.3 or not (can_come or self._triggers or self._answers)):
+            return self._arrive(can_come) if self.rng.random() < 0.4 else None
+        if until_ns is not None and (self.rng.random() < 0.3 or not (can_come or self._triggers or self._answers)):
             self._now_ns = max(self._now_ns, until_ns)
             return None
         command = self._arrive(can_come)
@@ -181,12 +181,12 @@ class Life(TaskPort):
         return command
 
     def _arrive(self, channels: list[int]) -> Command | None:
-        if self._triggers and (not channels or self.luck.random() < 0.3):
-            repeats = self.luck.random() < 0.3
+        if self._triggers and (not channels or self.rng.random() < 0.3):
+            repeats = self.rng.random() < 0.3
             return Triggered(CheckpointId(self._triggers[0] if repeats else self._triggers.pop(0)), False)
-        if self._answers and (not channels or self.luck.random() < 0.3):
-            return self._answers.pop(self.luck.randrange(len(self._answers)))
-        return self._delivered(self.luck.choice(channels)) if channels else None
+        if self._answers and (not channels or self.rng.random() < 0.3):
+            return self._answers.pop(self.rng.randrange(len(self._answers)))
+        return self._delivered(self.rng.choice(channels)) if channels else None
 
     def _delivered(self, channel: int) -> Delivered:
         """The next elements, cut anywhere; some that are known may come again before them."""
@@ -195,9 +195,9 @@ class Life(TaskPort):
         longest = 1
         while kind < Kind.BARRIER and first + longest < len(elements) and elements[first + longest].kind == kind:
             longest += 1
-        count, skip = self.luck.randint(1, longest), 0
+        count, skip = self.rng.randint(1, longest), 0
         while kind < Kind.BARRIER and skip < first and elements[first - skip - 1].kind == kind:
-            if self.luck.random() < 0.7:
+            if self.rng.random() < 0.7:
                 break
             skip += 1
         cut = elements[first - skip : first + count]
@@ -222,7 +222,7 @@ class Life(TaskPort):
         if self.emissions == self._dies_at_emission:
             raise TaskStopped
 
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         return UNLIMITED
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
@@ -234,12 +234,12 @@ class Life(TaskPort):
         self.emissions_when_live = self.emissions
         self.outputs_when_live = {channel: len(elements) for channel, elements in self.outputs.items()}
 
-    def await_kept(self, log_end_bytes: int) -> None:
+    def await_replicated(self, log_end_bytes: int) -> None:
         assert self.start.offset_bytes + len(self.whole_log) >= log_end_bytes
-        self.kept_to.append(log_end_bytes)
+        self.replicated_to.append(log_end_bytes)
         self.events.append(f"kept {log_end_bytes}")
 
-    def approach(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
         self.events.append(f"approaches {first_seq} of {channel}")
 
     def open_journal(self) -> None:
@@ -249,14 +249,14 @@ class Life(TaskPort):
         raise AssertionError("these sources can be read again")
 
     def now_ns(self) -> int:
-        self._now_ns += self.luck.randrange(1, 2_000_000)
+        self._now_ns += self.rng.randrange(1, 2_000_000)
         return self._now_ns
 
     def cost_clock_ns(self) -> int:
         return 0
 
     def entropy(self, count: int) -> bytes:
-        return self.luck.randbytes(count)
+        return self.rng.randbytes(count)
 
     def perform(self, function: Callable[[str], object], key: str) -> object:
         self.performed.append(key)

@@ -39,7 +39,7 @@ def ends() -> Ends:
     return Ends()
 
 
-def _birth(pipe: Path, waits: bool) -> bytes:
+def _launch_spec(pipe: Path, waits: bool) -> bytes:
     """A slot that writes a line about itself into a named pipe, then returns or waits for its end."""
 
     def live(domain: str) -> None:
@@ -67,7 +67,7 @@ def pipes(tmp_path: Path) -> list[Path]:
 
 def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext, ends: Ends, pipes: list[Path]) -> None:
     with closing(SparkSlots(context, ends)) as provider:
-        orders = [provider.order(_birth(pipe, waits=True)) for pipe in pipes]
+        orders = [provider.order(_launch_spec(pipe, waits=True)) for pipe in pipes]
         said = [_heard(pipe) for pipe in pipes]
         assert {words[2] for words in said} == {HASH_SEED}
         assert all(words[0].startswith("executor-") for words in said)
@@ -75,7 +75,7 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext,
         ended = ends.next()
         assert ended.order == orders[1]
         assert ended.reason
-        again = provider.order(_birth(pipes[1], waits=True))
+        again = provider.order(_launch_spec(pipes[1], waits=True))
         assert _heard(pipes[1])[1] not in [words[1] for words in said]
         assert ends.queue.empty()
     assert {ends.next().order for _ in range(3)} == {orders[0], orders[2], again}
@@ -85,7 +85,7 @@ def test_a_slot_that_returns_is_reported_as_ended_by_itself(
     context: SparkContext, ends: Ends, pipes: list[Path]
 ) -> None:
     with closing(SparkSlots(context, ends)) as provider:
-        order = provider.order(_birth(pipes[0], waits=False))
+        order = provider.order(_launch_spec(pipes[0], waits=False))
         _heard(pipes[0])
         assert ends.next() == SlotEnded(order, "")
 

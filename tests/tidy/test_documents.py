@@ -93,7 +93,7 @@ def test_a_row_has_the_options_type_unit_and_default(key: str) -> None:
     _, kind, told_unit, default, meaning = _option_rows()[key]
     assert kind == _type_of(owner, field, unit)
     assert not unit or told_unit == unit
-    expected = config.describe(config.Settings())[key]
+    expected = config.describe(config.JobSettings())[key]
     if default:
         assert (
             config.describe(config.settle({key: default.strip("`")}, environment={}, file=Path("none")))[key]

@@ -16,7 +16,7 @@ SEEDS = range(24)
 
 
 def world(seed: int) -> World:
-    return World(seed, job=lambda luck: AsideJob("aside", luck, luck.randint(20, 60), luck.choice((None, None, 1, 2))))
+    return World(seed, job=lambda rng: AsideJob("aside", rng, rng.randint(20, 60), rng.choice((None, None, 1, 2))))
 
 
 def test_random_worlds_of_jobs_with_calls_aside_hold() -> None:

@@ -11,7 +11,7 @@ from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot import hosted_task as hosted_module
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos_chaos.directed.vocabulary import PLAIN, about, kills, line, stage
 from clonos_chaos.sim.sim_task import SimTask
 from clonos_chaos.sim.targeted_faults import Aim
@@ -77,12 +77,12 @@ def test_a_task_whose_input_has_piled_up_catches_up_after_it_has_replayed(
 
 def test_a_shadow_that_takes_over_has_processed_what_it_has_processed(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_over: list[int] = []
-    take_over: Callable[[Hosted], None] = hosted_module.take_over  # type: ignore[attr-defined]
+    take_over: Callable[[HostedTask], None] = hosted_module.take_over  # type: ignore[attr-defined]
 
     def watched(hosted: Any) -> None:
-        shadow, restored = hosted.heir, dict(hosted.snapshot.inputs)
+        shadow, restored = hosted.promoted_shadow, dict(hosted.snapshot.inputs)
         take_over(hosted)
-        for channel, receiving in hosted.inlets.receivings.items():
+        for channel, receiving in hosted.inputs.receivings.items():
             assert receiving.processed_seq == shadow.receivings[channel].processed_seq
             taken_over.append(receiving.processed_seq - restored[channel])
 

@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.channel.receiver import Receiving
+from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.recovery.gathering import Gathering, Holder
 from clonos.core.recovery.recovery_machine import Live, Recovering, Replaying, Stalled
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.values import encode_rows
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import Answer, Question
+from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos_chaos.directed.vocabulary import RICH, line, stage
 from clonos_chaos.mutants.all_mutants import MUTANTS, planted
-from clonos_chaos.sim.external_systems import Fenced, SimOutside
+from clonos_chaos.sim.external_systems import SimFenced, SimOutside
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
 from tests.unit.coordinator import test_endings, test_succession
@@ -50,7 +50,7 @@ class Midst:
         while not self.world.oracle.view.number or not all(map(self._is_live, self.world.plan.tasks)):
             self.world.clock.step()
         self.slot, self.hosted = self._find("a/0")
-        (self.receiving,) = self.hosted.inlets.receivings.values()
+        (self.receiving,) = self.hosted.inputs.receivings.values()
         self.sent: list[Any] = []
         self.slot.send = self._send  # type: ignore[method-assign, assignment]
 
@@ -62,7 +62,7 @@ class Midst:
         hosted = slot.slot.hosted.get(task) if slot is not None else None
         return hosted is not None and isinstance(hosted.state, Live)
 
-    def _find(self, name: str) -> tuple[SimSlot, Hosted]:
+    def _find(self, name: str) -> tuple[SimSlot, HostedTask]:
         task = self.world.job.task(name)  # type: ignore[union-attr]
         slot = self.world.slot_of(task)
         assert slot is not None
@@ -70,7 +70,7 @@ class Midst:
 
     def barrier(self, **changes: Any) -> Batch:
         """The next element of the input, as its sender would send it now, but for the changes."""
-        receiving: Receiving = self.receiving
+        receiving: ChannelReceiver = self.receiving
         batch = Batch(
             channel=receiving.channel.id,
             sender=receiving.sender,
@@ -102,7 +102,7 @@ Case = Callable[[Midst], None]
 def a_batch_of_an_earlier_session_is_dropped(midst: Midst) -> None:
     before = midst.receiving.next_seq
     late = midst.barrier()
-    midst.hosted.inlets.renew(midst.receiving)
+    midst.hosted.inputs.renew(midst.receiving)
     midst.hear(msgspec.structs.replace(late, ordinal=0))
     assert midst.receiving.next_seq == before
 
@@ -141,9 +141,9 @@ def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
     asker = midst.world.job.task("source/0")  # type: ignore[union-attr]
     nobody = Holder(midst.hosted.task, False, midst.slot.id)
     midst.hosted.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
-    question = Question(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
+    question = LogRequest(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
     midst.slot.slot.on_message(view.placements[asker].slot, question, b"")
-    assert [message.task for message in midst.sent if isinstance(message, Answer)] == [asker]
+    assert [message.task for message in midst.sent if isinstance(message, LogReply)] == [asker]
 
 
 def a_task_adopts_the_replicas_that_it_should_hold(midst: Midst) -> None:
@@ -166,7 +166,7 @@ def an_outside_takes_nothing_from_whom_it_has_fenced(_midst: Midst) -> None:
     outside = SimOutside("sink/0")
     outside.register(1, 5, 0)
     outside.register(1, 6, 0)
-    with pytest.raises(Fenced):
+    with pytest.raises(SimFenced):
         outside.write(5, 0, 1, encode_rows([(0, ())]))
     assert outside.next_number == 0
 

@@ -11,11 +11,11 @@ import pytest
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.ports.task_port import Emission
-from clonos.core.slot.backups import Riders
+from clonos.core.slot.backups import Backups
 from clonos.core.standby.shadow import Shadow
-from clonos.core.standby.shadow_feed import Leads
+from clonos.core.standby.shadow_feed import ShadowFeeds
 from clonos.core.wire.control_messages import Completed, View
-from clonos.core.wire.shadow_messages import Follow
+from clonos.core.wire.shadow_messages import FeedShadow
 from clonos_chaos.directed.hot_standby_cases import HOT
 from clonos_chaos.directed.vocabulary import RICH, line, stage
 from clonos_chaos.mutants.mutation import Planting
@@ -111,7 +111,7 @@ def _goes_on_from_shadow(views_skipped: int) -> bool:
     with _followed() as (_, slot, shadow):
         view = slot.slot.view
         slot.slot.on_message(COORDINATOR, _promoting(view, shadow, slot, view.number + 1 + views_skipped))
-        return slot.slot.hosted[shadow.task].heir is shadow
+        return slot.slot.hosted[shadow.task].promoted_shadow is shadow
 
 
 def test_a_shadow_takes_over_by_the_next_view_and_by_no_later_one() -> None:
@@ -123,29 +123,29 @@ def test_a_shadow_takes_over_by_the_next_view_and_by_no_later_one() -> None:
 def test_a_shadow_that_takes_over_by_any_view_would_be_seen() -> None:
     planting = Planting()
 
-    def succeeds(right: Any, self: Riders, shadow: Any, placement: Any, view: View, installed: View) -> bool:
+    def succeeds(right: Any, self: Backups, shadow: Any, placement: Any, view: View, installed: View) -> bool:
         before = msgspec.structs.replace(installed, number=view.number - 1)
         return bool(right(self, shadow, placement, view, before))
 
-    planting.wrap(Riders, "_succeeds", succeeds)
+    planting.wrap(Backups, "_succeeds", succeeds)
     try:
         assert _goes_on_from_shadow(views_skipped=1)
     finally:
         planting.undo()
 
 
-def _told_in_mid_step() -> list[Follow]:
+def _told_in_mid_step() -> list[FeedShadow]:
     """What leaves for the shadow when the task ships a determinant in the midst of a step."""
     with _followed() as (world, _, shadow):
         primary = world.slot_of(shadow.task)
         assert primary is not None
         hosted = primary.slot.hosted[shadow.task]
-        hosted.leads.tick()  # nothing waits
+        hosted.shadow_feeds.tick()  # nothing waits
         sent: list[Any] = []
         primary.send = lambda _slot, message, _payload=b"": sent.append(message)  # type: ignore[method-assign,assignment]
         hosted.on_emission(Emission(b"\x81\x01"))
-        hosted.leads.tick()
-        return [message for message in sent if isinstance(message, Follow) and message.deltas]
+        hosted.shadow_feeds.tick()
+        return [message for message in sent if isinstance(message, FeedShadow) and message.deltas]
 
 
 def test_a_shadow_is_told_nothing_of_a_step_that_its_task_is_not_through_with() -> None:
@@ -156,10 +156,10 @@ def test_a_shadow_is_told_nothing_of_a_step_that_its_task_is_not_through_with() 
 def test_a_shadow_that_is_told_of_unfinished_steps_would_be_seen() -> None:
     planting = Planting()
 
-    def on_emission(right: Callable[..., None], self: Leads, emission: Emission) -> None:
+    def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: Emission) -> None:
         right(self, emission._replace(records_in=1))
 
-    planting.wrap(Leads, "on_emission", on_emission)
+    planting.wrap(ShadowFeeds, "on_emission", on_emission)
     try:
         assert _told_in_mid_step() != []
     finally:

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from clonos.core.external.keeper import Keeper
-from clonos.core.external.source_journal import Journal
+from clonos.core.external.source_journal import SourceJournal
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import journal_of
-from clonos.core.slot.hosted_task import Hosted
-from clonos.core.task.journal_reader import JournalReading
+from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.task.journal_reader import JournalReader
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal_source as journal_head
 from clonos_chaos.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalScene
@@ -84,36 +84,36 @@ def test_random_worlds_of_pushed_jobs_hold(seeds: range) -> None:
 
 def _release_at_once(planting: Planting) -> None:
     class Flatterer:
-        def __init__(self, journal: Journal) -> None:
+        def __init__(self, journal: SourceJournal) -> None:
             self.acknowledged = {journal.id: journal.end_bytes}
 
-    planting.wrap(Journal, "release", lambda right, self, links: right(self, [Flatterer(self)]))
+    planting.wrap(SourceJournal, "release", lambda right, self, links: right(self, [Flatterer(self)]))
 
 
 def _adopt_nothing(planting: Planting) -> None:
-    planting.wrap(Journal, "adopt", lambda right, self, found: right(self, None))
+    planting.wrap(SourceJournal, "adopt", lambda right, self, found: right(self, None))
 
 
 def _adopt_half(planting: Planting) -> None:
-    def adopt(right: Any, self: Journal, found: Delta | None) -> None:
+    def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
         if found is not None:
             half, newline, _ = found.data[: len(found.data) // 2].rpartition(b"\n")
             found = msgspec.structs.replace(found, data=half + newline)
         right(self, found)
 
-    planting.wrap(Journal, "adopt", adopt)
+    planting.wrap(SourceJournal, "adopt", adopt)
 
 
 def _read_what_was_found_at_once(planting: Planting) -> None:
-    planting.swap(JournalReading, "recover", JournalReading.feed)
+    planting.swap(JournalReader, "recover", JournalReader.feed)
 
 
 def _tell_the_pusher_of_what_was_found_at_once(planting: Planting) -> None:
-    def adopt(right: Any, self: Journal, found: Delta | None) -> None:
+    def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
         right(self, found)
         self.released_bytes = self.found_bytes
 
-    planting.wrap(Journal, "adopt", adopt)
+    planting.wrap(SourceJournal, "adopt", adopt)
 
 
 def _forget_at_a_rollback(planting: Planting) -> None:
@@ -124,11 +124,11 @@ def _forget_at_a_rollback(planting: Planting) -> None:
 
 
 def _leave_nothing_for_the_successor_here(planting: Planting) -> None:
-    def close(right: Any, self: Journal) -> None:
+    def close(right: Any, self: SourceJournal) -> None:
         right(self)
         self.hosted.slot.journals.clear()
 
-    planting.wrap(Journal, "close", close)
+    planting.wrap(SourceJournal, "close", close)
 
 
 def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
@@ -143,12 +143,12 @@ def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
 
 
 def _truncate_at_the_barrier(planting: Planting) -> None:
-    def take(right: Any, self: Hosted, snapshot: Any, *rest: Any) -> None:
+    def take(right: Any, self: HostedTask, snapshot: Any, *rest: Any) -> None:
         right(self, snapshot, *rest)
         if self.effects.journal is not None:
             self.effects.journal.truncate(snapshot.journal_offset_bytes)
 
-    planting.wrap(Hosted, "take_snapshot", take)
+    planting.wrap(HostedTask, "take_snapshot", take)
 
 
 def _keep_only_what_is_new(planting: Planting) -> None:

@@ -76,7 +76,7 @@ def test_a_world_with_all_its_faults_named_is_the_whole_world() -> None:
     for seed in range(4, 8):
         whole = PLAIN.world(seed)
         outcome = whole.run()
-        lucks = {number: struck.luck for number, struck in whole.faults.struck.items()}
+        lucks = {number: struck.rng for number, struck in whole.faults.struck.items()}
         assert PLAIN.world(seed, lucks, 1_000).run().digest == outcome.digest
 
 

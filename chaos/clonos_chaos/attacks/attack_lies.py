@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 from clonos.core.ports.operator_chain import Kind
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Hold,
     Logged,
@@ -17,6 +16,7 @@ from clonos.core.wire.control_messages import (
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     TaskStatus,
     Trigger,
     View,
@@ -24,9 +24,9 @@ from clonos.core.wire.control_messages import (
 )
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 FAR: Final = 1 << 40
 """A number that nothing of the job has reached."""
@@ -46,7 +46,7 @@ class Seat(NamedTuple):
 class Job(NamedTuple):
     """What a liar has to know: tasks by number, and the tasks at both ends of each channel (-1: outside)."""
 
-    seats: list[Seat]
+    assignment: list[Seat]
     channels: list[tuple[int, int]]
 
 
@@ -60,31 +60,31 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: Job) -> Iterator[Message]:
     yield Completed(CheckpointId(FAR), 1, ())
     yield Hold(liar)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
-    for seat in job.seats:
+    for seat in job.assignment:
         task, life = TaskId(seat.task), Incarnation(seat.incarnation)
         yield Trigger(task, life, CheckpointId(FAR), True)
-        yield Noted(task, life, 0, 0)
+        yield AnnounceAck(task, life, 0, 0)
         if seat.slot == liar:
             continue
         delta = (Delta(task, 0, True, b"\xff" * 100),)
-        yield Question(task, life, ViewNumber(1), task, False)
-        yield Answer(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
-        yield Keep(task, life, True, delta)
-        yield Kept(task, life, SlotId(seat.slot), True, (Length(task, FAR),))
+        yield LogRequest(task, life, ViewNumber(1), task, False)
+        yield LogReply(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
+        yield AppendLog(task, life, True, delta)
+        yield AppendAck(task, life, SlotId(seat.slot), True, (Length(task, FAR),))
         yield StandbyUpdate(task, life, CheckpointId(FAR), CheckpointId(-1), ())
-        yield Follow(task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), delta)
-        yield Following(task, life, SlotId(seat.slot), FAR, FAR)
+        yield FeedShadow(task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), delta)
+        yield FeedAck(task, life, SlotId(seat.slot), FAR, FAR)
     for number, (sender, receiver) in enumerate(job.channels):
         channel = ChannelId(number)
-        if job.seats[sender].slot != liar:
-            yield from _as_sender(channel, job.seats[sender].incarnation)
-        if receiver >= 0 and job.seats[receiver].slot != liar:
-            yield _as_receiver(channel, job.seats[receiver].incarnation)
+        if job.assignment[sender].slot != liar:
+            yield from _as_sender(channel, job.assignment[sender].incarnation)
+        if receiver >= 0 and job.assignment[receiver].slot != liar:
+            yield _as_receiver(channel, job.assignment[receiver].incarnation)
     for number in (-1, len(job.channels), FAR):
         yield from _as_sender(ChannelId(number), 1)
         yield _as_receiver(ChannelId(number), 1)
     lengths = tuple(Length(TaskId(number), FAR) for number in range(10_000))
-    yield Statement(ChannelId(0), ViewNumber(FAR), Incarnation(1), Incarnation(1), 1, 0, 0, 0, lengths)
+    yield ChannelHandshake(ChannelId(0), ViewNumber(FAR), Incarnation(1), Incarnation(1), 1, 0, 0, 0, lengths)
 
 
 def _as_sender(channel: ChannelId, incarnation: int) -> Iterator[Message]:
@@ -95,7 +95,7 @@ def _as_sender(channel: ChannelId, incarnation: int) -> Iterator[Message]:
 
 def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
     life = Incarnation(incarnation)
-    return Statement(channel, ViewNumber(1), life, life, FAR, FAR, FAR, FAR, ())
+    return ChannelHandshake(channel, ViewNumber(1), life, life, FAR, FAR, FAR, FAR, ())
 
 
 def lies_to_coordinator(liar: SlotId, job: Job) -> Iterator[Message]:
@@ -107,9 +107,9 @@ def lies_to_coordinator(liar: SlotId, job: Job) -> Iterator[Message]:
     yield Warned(liar, FORGED, (("field", FORGED),))
     yield Logged(liar, FAR, "no.logger.of.ours", FORGED)
     nowhere = ((TaskId(FAR), Incarnation(1)), (TaskId(-1), Incarnation(1)))
-    riders = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)
-    yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), riders, nowhere, False, (TaskId(FAR),))
-    for seat in job.seats:
+    backups = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)
+    yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), backups, nowhere, False, (TaskId(FAR),))
+    for seat in job.assignment:
         task, life = TaskId(seat.task), Incarnation(seat.incarnation)
         if seat.slot == liar:
             continue
@@ -118,6 +118,6 @@ def lies_to_coordinator(liar: SlotId, job: Job) -> Iterator[Message]:
         yield Snapshotted(task, life, CheckpointId(FAR), ("../../etc/passwd",), FAR, (), True)
         yield LogLost(task, life, ChannelId(0), 0, FAR)
         yield TaskFailed(task, life, 0, 0, 1, "step", FORGED, FORGED, FORGED, True)
-        yield Approaching(task, life, 0, FAR)
-    yield Accusation(SlotId(FAR), SlotId(FAR), ViewNumber(1), True)
+        yield AnnounceStep(task, life, 0, FAR)
+    yield Suspicion(SlotId(FAR), SlotId(FAR), ViewNumber(1), True)
     yield TaskFailed(TaskId(FAR), Incarnation(1), 0, 0, 1, "", "", "", "", True)

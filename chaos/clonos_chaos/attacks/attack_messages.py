@@ -13,7 +13,7 @@ import zmq
 
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire.codec import encode_message
-from clonos.core.wire.control_messages import Accusation, Register, Release
+from clonos.core.wire.control_messages import Register, Release, Suspicion
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net.curve import new_keys
@@ -65,7 +65,7 @@ def _connect(context: Context, address: str, server: bytes, public: bytes, secre
 def refused(addresses: list[str], until_s: float, server: bytes, count: Callable[[], None]) -> None:
     """Connects with this server key, empty for none at all, and goes on trying; each refusal counts."""
     keys = new_keys() if server else (b"", b"")
-    message = encode_message(Accusation(STRANGER, STRANGER, ViewNumber(1), True))
+    message = encode_message(Suspicion(STRANGER, STRANGER, ViewNumber(1), True))
     with zmq.Context() as context, _connected(context, addresses, server, *keys) as sockets:
         monitors = [each.get_monitor_socket(REFUSALS) for each in sockets]
         poller = zmq.Poller()
@@ -99,7 +99,7 @@ def flood(driver: Peer, loot: Loot, until_s: float, count: Callable[[], None]) -
 
 def _flood_of(sender: SlotId) -> Iterator[list[bytes]]:
     register = Register(sender, "domain", "host\nforged", "tcp://127.0.0.1:1", "tcp://x", b"", "token", 1, ())
-    accusation = Accusation(sender, STRANGER, ViewNumber(1), True)
+    accusation = Suspicion(sender, STRANGER, ViewNumber(1), True)
     piece = JUNK[: 1 << 20]
     yield [pack(sender, encode_message(accusation), b"")]
     yield [pack(sender, encode_message(register), b"")]
@@ -168,7 +168,7 @@ def _tell(loot: Loot, lies: list[tuple[Peer, list[bytes]]], until_s: float, coun
 def _frames_of(liar: SlotId, lies: Iterable[Message]) -> Iterator[list[bytes]]:
     for message in lies:
         yield [pack(liar, encode_message(message), b"")]
-    good = pack(liar, encode_message(Accusation(liar, liar, ViewNumber(1), False)), b"")
+    good = pack(liar, encode_message(Suspicion(liar, liar, ViewNumber(1), False)), b"")
     yield [good[:-1] + bytes([good[-1] ^ 1])]
     yield [good, b"one frame", b"and another"]
     yield [pack(SlotId(liar ^ 1), encode_message(Release(liar, "")), b"")]

@@ -1,4 +1,4 @@
-"""The process that attacks: ``python -m clonos_chaos.attacks.attacker SPEC``. It writes how often it has struck with what.
+"""The process that attacks: ``python -m clonos_chaos.attacks.attacker SPEC``. It reports how often it struck with what.
 
 It has its own limit of file descriptors, and ends when its standard input does.
 """

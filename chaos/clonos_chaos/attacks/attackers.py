@@ -16,7 +16,7 @@ from clonos.status import Status
 from clonos_chaos.attacks.attack_lies import Job, Seat
 from clonos_chaos.attacks.attacker import Orders
 from clonos_chaos.real.driver_process import child_environment
-from clonos_chaos.scenario.scenario import Fault, Weapon
+from clonos_chaos.scenario.scenario import InjectedFault, Weapon
 
 FILES_FOR_WORK: Final = 300
 """That a crowd leaves to each process that it attacks: without any, user code could not open its own files."""
@@ -31,7 +31,13 @@ class Attack:
     """One attack. ``end`` ends it."""
 
     def __init__(
-        self, fault: Fault, status: Status, driver_pid: int, channels: list[tuple[int, int]], loot: Path, folder: Path
+        self,
+        fault: InjectedFault,
+        status: Status,
+        driver_pid: int,
+        channels: list[tuple[int, int]],
+        loot: Path,
+        folder: Path,
     ) -> None:
         self.weapons: list[Weapon] = [fault.weapon] if fault.weapon is not Weapon.ALL else _ALL
         file = folder / f"attack-{len(list(folder.glob('attack-*.json')))}.json"

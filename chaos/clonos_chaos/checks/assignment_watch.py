@@ -48,20 +48,20 @@ class SeatWatch:
         coordinator = self._world.coordinator
         is_awake = not coordinator.is_dead and coordinator.paused_until_ns <= self._world.clock.now_ns
         is_waiting = isinstance(state.checkpoints, checkpoint_machine.Committing)
-        return is_awake and coordinator.is_current and state.is_running and not is_waiting and bool(state.seats)
+        return is_awake and coordinator.is_current and state.is_running and not is_waiting and bool(state.assignment)
 
 
 def _lacking(state: CoordinatorState) -> list[int]:
     """Tasks with fewer standbys or keepers in other processes, or domains, than they want and could have."""
     domains = state.domains()
     found = []
-    for task, (wish, seat) in enumerate(zip(state.wishes, state.seats, strict=True)):
+    for task, (wish, seat) in enumerate(zip(state.targets, state.assignment, strict=True)):
         if seat.slot not in domains:
             continue
         others = [slot for slot in domains if slot != seat.slot]
         elsewhere = [slot for slot in others if domains[slot] != domains[seat.slot]]
-        for riders, wanted in ((seat.standbys, wish.standbys), (seat.keepers, wish.keepers)):
-            if _count(riders, others) < min(wanted, len(others)) or _count(riders, elsewhere) < min(
+        for backups, wanted in ((seat.standbys, wish.standbys), (seat.keepers, wish.keepers)):
+            if _count(backups, others) < min(wanted, len(others)) or _count(backups, elsewhere) < min(
                 wanted, len(elsewhere)
             ):
                 found.append(task)
@@ -69,5 +69,5 @@ def _lacking(state: CoordinatorState) -> list[int]:
     return found
 
 
-def _count(riders: tuple[SlotId, ...], among: list[SlotId]) -> int:
-    return sum(slot in among for slot in riders)
+def _count(backups: tuple[SlotId, ...], among: list[SlotId]) -> int:
+    return sum(slot in among for slot in backups)

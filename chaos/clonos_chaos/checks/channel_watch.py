@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clonos.core.channel.inflight_log import Chunk
-from clonos.core.channel.receiver import Receiving
+from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Kind
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.values import decode_columns, decode_rows
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import View
@@ -29,7 +29,7 @@ Content = tuple[int, int, int, bytes]
 SAME = "the same chunk"
 
 
-class Taken(NamedTuple):
+class TakenElements(NamedTuple):
     """What one incarnation of a receiver has taken in from one channel: per number of a chunk's first element."""
 
     receiver: Incarnation
@@ -41,15 +41,15 @@ class ChannelWatch:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._taken: dict[ChannelId, Taken] = {}
+        self._taken: dict[ChannelId, TakenElements] = {}
         self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # up to which chunk
 
-    def receiving(self, slot: SimSlot, batch: Batch) -> Receiving | None:
+    def receiving(self, slot: SimSlot, batch: Batch) -> ChannelReceiver | None:
         """The end of the channel that a batch is for, if it has one in this slot."""
         hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiver)
         if hosted is None or hosted.incarnation != batch.receiver:
             return None
-        receiving = hosted.inlets.receivings.get(batch.channel)
+        receiving = hosted.inputs.receivings.get(batch.channel)
         if receiving is not None and batch.session != receiving.session and batch.deltas:
             self.world.oracle.situations.reach(LATE_DELTA)
         return receiving
@@ -58,7 +58,7 @@ class ChannelWatch:
         """A batch was accepted that had something new behind ``first_seq``."""
         taken = self._taken.get(batch.channel)
         if taken is None or taken.receiver != batch.receiver:
-            taken = self._taken[batch.channel] = Taken(batch.receiver, {})
+            taken = self._taken[batch.channel] = TakenElements(batch.receiver, {})
         taken.chunks[batch.first_seq] = (batch.kind, batch.count, batch.checkpoint, bytes(payload))
         if batch.first_seq != first_seq:
             self.world.outcome.reached["batch cut by its receiver"] = 1
@@ -73,13 +73,13 @@ class ChannelWatch:
             if sender is not None and channel_id in sender.sendings:
                 self._compare(channel_id, sender, taken)
 
-    def _present(self, view: View, task: TaskId) -> Hosted | None:
+    def _present(self, view: View, task: TaskId) -> HostedTask | None:
         placement = view.placements[task]
         slot = self.world.slots.get(placement.slot)
         hosted = slot.slot.hosted.get(task) if slot is not None and not slot.is_dead else None
         return hosted if hosted is not None and hosted.incarnation == placement.incarnation else None
 
-    def _shared(self, taken: Taken, first_seq: int, now: Content) -> tuple[list[str], list[str]]:
+    def _shared(self, taken: TakenElements, first_seq: int, now: Content) -> tuple[list[str], list[str]]:
         """Of what a chunk holds, all that was taken in: as it was then, and as it is now."""
         if taken.chunks.get(first_seq) == now:
             return [SAME], [SAME]
@@ -93,7 +93,7 @@ class ChannelWatch:
         pairs = [(before[seq], element) for seq, element in enumerate(_elements(now), first_seq) if seq in before]
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
-    def _compare(self, channel: ChannelId, sender: Hosted, taken: Taken) -> None:
+    def _compare(self, channel: ChannelId, sender: HostedTask, taken: TakenElements) -> None:
         log = sender.sendings[channel].log
         pair = (sender.incarnation, taken.receiver)
         compared, highest = self._compared.get(channel, (pair, -1))

@@ -15,7 +15,7 @@ from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
 from clonos.core.recovery.recovery_machine import Recovering
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import View
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
@@ -157,7 +157,7 @@ class LogWatch:
         log = "the log" if _owner(task) == task else "the journal"
         self.world.fail(f"{log} of {self.world.plan.task_name(_owner(task))}: {who} {what}")
 
-    def _bound(self, who: str, hosted: Hosted, positions: dict[ChannelId, int]) -> None:
+    def _bound(self, who: str, hosted: HostedTask, positions: dict[ChannelId, int]) -> None:
         for channel, sending in hosted.sendings.items():
             if sending.log.start_seq < positions.get(channel, 0):
                 self.world.fail(
@@ -175,7 +175,7 @@ class LogWatch:
         return lowest
 
 
-def _has_gathered(hosted: Hosted) -> bool:
+def _has_gathered(hosted: HostedTask) -> bool:
     """Whether it has its log; one that has found a hole in it goes back, and pieces behind the hole stay till then."""
     has_hole = hosted.found_bytes > hosted.logs.end_bytes(hosted.task)
     return not isinstance(hosted.state, Recovering) and not has_hole

@@ -41,7 +41,7 @@ class Oracle:
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
         self.survival = Survival(world)
-        self.seats = SeatWatch(world)
+        self.assignment = SeatWatch(world)
         self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
@@ -160,7 +160,7 @@ class Oracle:
             self.logs.look(self.view)
             self.channels.look(self.view)
             self.survival.look(self.view)
-            self.seats.look()
+            self.assignment.look()
 
     def _count(self, what: str) -> None:
         reached = self.world.outcome.reached

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.recovery.recovery_machine import Recovering
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import View
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Survival:
         domains.discard(self.world.slots[placement.slot].domain)
         return task not in self.world.plan.feeding or len(domains) >= (self.world.plan.replicas or 0)
 
-    def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> Hosted | None:
+    def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> HostedTask | None:
         slot = self.world.slots.get(slot_id)
         if slot is None or slot.is_dead or slot_id in self._dead:
             return None
@@ -189,5 +189,5 @@ class Survival:
         return max(runs.values())
 
 
-def _holds_all(hosted: Hosted) -> bool:
-    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.inlets.receivings.values())
+def _holds_all(hosted: HostedTask) -> bool:
+    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.inputs.receivings.values())

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from clonos_chaos.jobs.fuzz_chain import KEYS
-from clonos_chaos.sim.external_systems import Asked
+from clonos_chaos.sim.external_systems import SimAsked
 
 if TYPE_CHECKING:
     from clonos_chaos.swarm.world import World
@@ -83,7 +83,7 @@ def _never_given(world: World, rows: list[Any]) -> list[str]:
 
 def _asked_wrongly(world: World) -> list[str]:
     """How often the service may be asked the same, and with which key."""
-    calls: dict[tuple[Any, int], list[Asked]] = {}
+    calls: dict[tuple[Any, int], list[SimAsked]] = {}
     for asked in world.job.service.answers:
         if asked.task_name:
             calls.setdefault((asked.question, asked.generation), []).append(asked)

@@ -28,7 +28,7 @@ from clonos_chaos.directed.vocabulary import (
     stage,
     suspects,
 )
-from clonos_chaos.sim.targeted_faults import Aim, Reached
+from clonos_chaos.sim.targeted_faults import Aim, PointReached
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 
@@ -47,7 +47,7 @@ def _sink_dies_behind_a_checkpoint(seed: int) -> World:
     )
 
 
-def _has_unreleased_output(world: World, reached: Reached) -> bool:
+def _has_unreleased_output(world: World, reached: PointReached) -> bool:
     slot = world.slot_of(reached.task)
     hosted = slot.slot.hosted.get(reached.task) if slot is not None else None
     outside = hosted.effects.outside if hosted is not None else None
@@ -68,7 +68,7 @@ def _task_dies_while_committing(seed: int) -> World:
 def _standby_misses_complete(seed: int) -> World:
     killed = Aim("complete", kills("a/0"), nth=3)
 
-    def to_the_standby(world: World, reached: Reached) -> bool:
+    def to_the_standby(world: World, reached: PointReached) -> bool:
         return reached.receiver in world.oracle.view.placements[world.job.task("a/0")].standbys  # type: ignore[union-attr]
 
     return stage(seed, line(RICH, RICH, RICH), [killed, lost("completed", to_the_standby, nth=2, times=500)])
@@ -131,11 +131,11 @@ def _source_after_end(seed: int) -> World:
 
 @scene("35 acknowledgement of a dead incarnation")
 def _late_acknowledgement(seed: int) -> World:
-    def is_late(world: World, reached: Reached) -> bool:
+    def is_late(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(world.oracle.view.placements[message.task].incarnation != message.incarnation)
 
-    def has_raised(world: World, reached: Reached) -> bool:
+    def has_raised(world: World, reached: PointReached) -> bool:
         return bool(world.job.failed_once) and received_by("a/0")(world, reached)  # type: ignore[union-attr]
 
     late = Aim("snapshotted delivered", nothing, is_late)
@@ -160,11 +160,11 @@ def _acknowledged_sink_dies(seed: int) -> World:
 
 @scene("35 acknowledgement of a dead sink")
 def _late_acknowledgement_of_a_sink(seed: int) -> World:
-    def is_late(world: World, reached: Reached) -> bool:
+    def is_late(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(world.oracle.view.placements[message.task].incarnation != message.incarnation)
 
-    def has_raised(world: World, reached: Reached) -> bool:
+    def has_raised(world: World, reached: PointReached) -> bool:
         return bool(world.job.failed_once) and received_by("sink/0")(world, reached)  # type: ignore[union-attr]
 
     return stage(

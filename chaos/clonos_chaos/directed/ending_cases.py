@@ -37,7 +37,7 @@ from clonos_chaos.directed.vocabulary import (
 )
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_slot import SimSlot
-from clonos_chaos.sim.targeted_faults import Aim, Reached
+from clonos_chaos.sim.targeted_faults import Aim, PointReached
 from clonos_chaos.swarm.world import World
 
 # ------------------------------------------------------------------ 43-46
@@ -65,7 +65,7 @@ def _skipped_views(seed: int) -> World:
     kill = Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)
     first = Aim("rollback issued", in_turn((30, kills("source/0"))))
 
-    def until_after_rollback(world: World, reached: Reached) -> bool:
+    def until_after_rollback(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         is_deaf = reached.receiver == world.oracle.views[0].placements[world.job.task("sink/0")].slot  # type: ignore[union-attr]
         views = world.oracle.views
@@ -140,7 +140,7 @@ def _last_commit(seed: int) -> World:
 
 
 @scene("46 two peers cannot reach each other")
-def _quarrel(seed: int) -> World:
+def _mutual_suspicion(seed: int) -> World:
     return stage(
         seed,
         line(RICH, RICH, RICH),
@@ -191,12 +191,12 @@ def _old_coordinator_wakes(seed: int) -> World:
 def _later_generation_is_forgotten(seed: int) -> World:
     asleep: list[SimSlot] = []
 
-    def all_but_one(world: World, reached: Reached) -> None:
+    def all_but_one(world: World, reached: PointReached) -> None:
         asleep.append(world.slot_of(world.job.task("a/0")))  # type: ignore[union-attr,arg-type]
         world.faults.pause(asleep[0], 1_000)
         strikes_all_others(world, reached)
 
-    def strikes_all_others(world: World, _reached: Reached) -> None:
+    def strikes_all_others(world: World, _reached: PointReached) -> None:
         world.restart_coordinator(20)
         world.faults.kill_together([slot for slot in world.living() if slot is not asleep[0]])
 
@@ -211,7 +211,7 @@ def _later_life_is_forgotten(seed: int) -> World:
         placement = world.oracle.view.placements[world.job.task("sink/0")]  # type: ignore[union-attr]
         return {placement.slot, *placement.keepers}
 
-    def forgets(world: World, _reached: Reached) -> None:
+    def forgets(world: World, _reached: PointReached) -> None:
         world.restart_coordinator(20)
         world.faults.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
 

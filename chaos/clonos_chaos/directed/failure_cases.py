@@ -42,7 +42,7 @@ from clonos_chaos.directed.vocabulary import (
     suspects,
 )
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
-from clonos_chaos.sim.targeted_faults import Aim, Reached
+from clonos_chaos.sim.targeted_faults import Aim, PointReached
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 
@@ -102,7 +102,7 @@ def _again_during_replay(seed: int) -> World:
 
 @scene("21 downstream dies while its upstream waits for determinants")
 def _downstream_of_gathering(seed: int) -> World:
-    def upstream_gathers(world: World, reached: Reached) -> bool:
+    def upstream_gathers(world: World, reached: PointReached) -> bool:
         return is_recovering(world, world.job.task("a/0"))  # type: ignore[union-attr]
 
     return stage(
@@ -165,7 +165,7 @@ def _keeper_of_both_is_let_go(seed: int) -> World:
     """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. The sink's successor sits there
     with another keeper beside it, and the other successor's questions to the first one are lost until that is gone."""
 
-    def is_to_the_first_keeper(world: World, reached: Reached) -> bool:
+    def is_to_the_first_keeper(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         asked = (world.plan.task_name(message.task), world.plan.task_name(message.holder), message.is_keeper)
         first = world.oracle.views[0].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
@@ -186,10 +186,10 @@ def _keeper_of_both_dies_first(seed: int) -> World:
     def keeper(world: World, number: int) -> SlotId:
         return world.oracle.views[number].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
 
-    def keeper_dies(world: World, reached: Reached) -> None:
+    def keeper_dies(world: World, reached: PointReached) -> None:
         world.faults.kill(world.slots[keeper(world, -1)])
 
-    def is_of_another_one(world: World, reached: Reached) -> bool:
+    def is_of_another_one(world: World, reached: PointReached) -> bool:
         return world.plan.task_name(reached.task) == "sink/0" and reached.sender != keeper(world, 0)
 
     alone = Aim("kept delivered", keeper_dies, about("sink/0"), nth=5)
@@ -209,19 +209,19 @@ def _sink_with_its_old_keeper(seed: int) -> World:
     def keepers(world: World) -> tuple[SlotId, ...]:
         return world.oracle.view.placements[world.job.task("sink/0")].keepers  # type: ignore[union-attr]
 
-    def is_to_the_new_one(world: World, reached: Reached) -> bool:
+    def is_to_the_new_one(world: World, reached: PointReached) -> bool:
         return len(keepers(world)) == 2 and reached.receiver == keepers(world)[1]
 
-    def is_of_the_new_one(world: World, reached: Reached) -> bool:
+    def is_of_the_new_one(world: World, reached: PointReached) -> bool:
         return len(keepers(world)) == 2 and reached.sender == keepers(world)[1]
 
-    def both_die(world: World, reached: Reached) -> None:
+    def both_die(world: World, reached: PointReached) -> None:
         slot = world.slot_of(reached.task)
         world.faults.kill(world.slots[keepers(world)[0]])
         if slot is not None:
             world.faults.suspect(slot, 0)  # so that the coordinator hears of this one first
 
-    def domain_dies(world: World, reached: Reached) -> None:
+    def domain_dies(world: World, reached: PointReached) -> None:
         world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
 
     first = Aim("outside written", domain_dies, nth=6)
@@ -240,7 +240,7 @@ def _sink_with_its_old_keeper(seed: int) -> World:
 def _hole(seed: int) -> World:
     """The successor of ``a/0`` has got what the keeper of ``source/0`` did not have yet, and nothing before."""
 
-    def is_to_the_successor(world: World, reached: Reached) -> bool:
+    def is_to_the_successor(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(message.receiver & 0xFFFFFFFF > 1)
 
@@ -305,7 +305,7 @@ def _suspected_task(seed: int) -> World:
 
 @scene("25 checkpoint is triggered during a recovery")
 def _checkpoint_during_recovery(seed: int) -> World:
-    def is_down(world: World, reached: Reached) -> bool:
+    def is_down(world: World, reached: PointReached) -> bool:
         task = world.job.task("a/0")  # type: ignore[union-attr]
         has_started = world.oracle.view.placements[task].incarnation in world.oracle.lives[task]
         return world.slot_of(task) is None or not has_started

@@ -22,7 +22,7 @@ from clonos_chaos.directed.vocabulary import (
     scene,
     stage,
 )
-from clonos_chaos.sim.targeted_faults import Aim, Reached, Where
+from clonos_chaos.sim.targeted_faults import Aim, PointReached, Where
 from clonos_chaos.swarm.world import World
 
 HOT = replace(RICH, is_hot=True)
@@ -33,7 +33,7 @@ RECORDS = 300
 def followed(*names: str) -> Where:
     """Each of these tasks has a shadow that could be its next life."""
 
-    def where(world: World, reached: Reached) -> bool:
+    def where(world: World, reached: PointReached) -> bool:
         placements = world.oracle.view.placements
         return all(_is_followed(world, placements[world.job.task(name)]) for name in names)  # type: ignore[union-attr]
 
@@ -157,7 +157,7 @@ def _raises(seed: int) -> World:
     return stage(seed, line(RICH, work, RICH), [raised], records=RECORDS)
 
 
-def _is_refused(world: World, reached: Reached) -> bool:
+def _is_refused(world: World, reached: PointReached) -> bool:
     return any(shadow.is_refused for slot in world.living() for shadow in slot.slot.shadows.values())
 
 

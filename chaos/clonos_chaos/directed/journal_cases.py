@@ -28,7 +28,7 @@ from clonos_chaos.directed.vocabulary import (
     lost,
 )
 from clonos_chaos.jobs.pushed_jobs import PushedJob
-from clonos_chaos.sim.targeted_faults import Aim, Reached, Strike
+from clonos_chaos.sim.targeted_faults import Aim, PointReached, Strike
 from clonos_chaos.swarm.world import World
 
 SOURCE = "source/0"
@@ -39,7 +39,7 @@ JournalScene = Callable[[int, bool], World]
 """From a seed, and whether the pusher goes back to where the job says, to a world that has not run."""
 
 
-def kills_keepers(world: World, reached: Reached) -> None:
+def kills_keepers(world: World, reached: PointReached) -> None:
     """The slots of the source's keepers die at one instant."""
     keepers = world.oracle.view.placements[reached.task].keepers
     world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
@@ -60,8 +60,8 @@ def pushed_stage(
         seed,
         options=chosen,
         settings=replace(SETTINGS, spare_slots=spare_slots),
-        job=lambda luck: PushedJob(
-            "pushed", Random(luck.getrandbits(64)), 90, chosen.sharing_depth, build, goes_back=goes_back
+        job=lambda rng: PushedJob(
+            "pushed", Random(rng.getrandbits(64)), 90, chosen.sharing_depth, build, goes_back=goes_back
         ),
         aims=aims,
     )
@@ -106,7 +106,7 @@ SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back:
 )
 
 
-def _to_one_that_lags(world: World, reached: Reached) -> bool:
+def _to_one_that_lags(world: World, reached: PointReached) -> bool:
     """A message of the source, before its second death, to another keeper than the first, who sits with its standby."""
     keepers = world.oracle.view.placements[reached.task].keepers
     return reached.receiver not in keepers[:1] and world.faults.killed < 2
@@ -136,14 +136,14 @@ LOST: dict[str, JournalScene] = {
 """What loses the journal."""
 
 
-def kills_all_but_the_sources_keepers(world: World, reached: Reached) -> None:
+def kills_all_but_the_sources_keepers(world: World, reached: PointReached) -> None:
     """The slots of an immediate sink, of its keepers and of the source die at one instant."""
     source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
     slots = dict.fromkeys((source.slot, sink.slot, *sink.keepers))
     world.faults.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
 
 
-def kills_all_but_the_source(world: World, reached: Reached) -> None:
+def kills_all_but_the_source(world: World, reached: PointReached) -> None:
     """The slots of an immediate sink, of its keepers and of the source's die at one instant."""
     source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
     slots = dict.fromkeys((sink.slot, *sink.keepers, *source.keepers))

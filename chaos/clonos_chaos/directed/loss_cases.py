@@ -34,7 +34,7 @@ from clonos_chaos.directed.vocabulary import (
     stage,
     suspects,
 )
-from clonos_chaos.sim.targeted_faults import Aim, Reached, Where
+from clonos_chaos.sim.targeted_faults import Aim, PointReached, Where
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 
@@ -108,7 +108,7 @@ def _sink_and_keeper(seed: int) -> World:
 @scene("37 message to the keeper is lost that had the causes of the next one")
 def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
     def bears(of_sink: bool, of_task: bool) -> Where:
-        def where(world: World, reached: Reached) -> bool:
+        def where(world: World, reached: PointReached) -> bool:
             message: Any = reached.message
             borne = {world.plan.task_name(delta.task) for delta in message.deltas}
             return world.plan.task_name(message.task) == "sink/0" and ("sink/0" in borne, "a/0" in borne) == (
@@ -133,7 +133,7 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
 def _sink_during_keeper_change(seed: int) -> World:
     """Its successor has to sit in its keeper's domain, so another keeper is named beside the old one."""
 
-    def keepers_change(world: World, reached: Reached) -> bool:
+    def keepers_change(world: World, reached: PointReached) -> bool:
         task = world.job.task("sink/0")  # type: ignore[union-attr]
         earlier, now = (view.placements[task] for view in world.oracle.views[-2:])
         return (
@@ -201,7 +201,7 @@ def _many_lost_triggers(seed: int) -> World:
 def _first_completions_are_lost(seed: int) -> World:
     lost_already: list[int] = []
 
-    def is_first(world: World, reached: Reached) -> bool:
+    def is_first(world: World, reached: PointReached) -> bool:
         completed: Any = reached.message
         if not received_by("a/0")(world, reached):
             return False
@@ -238,7 +238,7 @@ def _questions_are_lost_without_views(seed: int) -> World:
 def _first_views_are_lost(seed: int) -> World:
     lost_already: list[tuple[int, int]] = []
 
-    def is_first(world: World, reached: Reached) -> bool:
+    def is_first(world: World, reached: PointReached) -> bool:
         view: Any = reached.message
         if world.oracle.views[0].placements[world.job.task("b/0")].slot != reached.receiver:  # type: ignore[union-attr]
             return False
@@ -310,7 +310,7 @@ def _half_of_the_job(seed: int) -> World:
 
 @scene("41 two recovering tasks ask each other")
 def _two_ask_each_other(seed: int) -> World:
-    def holder_recovers(world: World, reached: Reached) -> bool:
+    def holder_recovers(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return not message.is_keeper and is_recovering(world, message.holder)
 
@@ -330,7 +330,7 @@ def _two_ask_each_other(seed: int) -> World:
 def _second_death(seed: int) -> World:
     """What the first one held of the log of ``a`` it has got from holders that die now, and from ``a`` nothing yet."""
 
-    def is_stated_by_the_successor(world: World, reached: Reached) -> bool:
+    def is_stated_by_the_successor(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(message.receiver & 0xFFFFFFFF > 1)
 

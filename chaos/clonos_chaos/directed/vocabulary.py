@@ -14,9 +14,9 @@ from clonos.core.recovery.recovery_machine import Recovering
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_tables import OutsideKind
-from clonos_chaos.sim.targeted_faults import Aim, Reached, Strike, Where, loses
+from clonos_chaos.sim.targeted_faults import Aim, PointReached, Strike, Where, loses
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import Settings, World
+from clonos_chaos.swarm.world import World, WorldSettings
 
 RICH = Work(calls=True, draws=True, reads_clock=True, ports=(0,))
 PLAIN = Work(ports=(0,))
@@ -35,7 +35,7 @@ OPTIONS = Options(
     failures_per_epoch_max=50,
     calls_ahead_max=1,
 )
-SETTINGS = Settings(
+SETTINGS = WorldSettings(
     step_ns_max=3 * MILLISECOND_NS,
     call_ns_max=2 * MILLISECOND_NS,
     store_ns_max=10 * MILLISECOND_NS,
@@ -112,8 +112,8 @@ def stage(
     """A world in which nothing goes wrong but what the aims say. ``outside``: what immediate sinks write to."""
     chosen = replace(OPTIONS, **(options or {}))
 
-    def job(luck: Random) -> FuzzJob:
-        made = FuzzJob("stage", Random(luck.getrandbits(64)), records, chosen.sharing_depth, build)
+    def job(rng: Random) -> FuzzJob:
+        made = FuzzJob("stage", Random(rng.getrandbits(64)), records, chosen.sharing_depth, build)
         made.outside_kind = outside
         return made
 
@@ -131,7 +131,7 @@ def about(*names: str) -> Where:
 def received_by(name: str) -> Where:
     """The message goes to the slot where the latest view has this task."""
 
-    def where(world: World, reached: Reached) -> bool:
+    def where(world: World, reached: PointReached) -> bool:
         return reached.receiver == world.oracle.view.placements[world.job.task(name)].slot  # type: ignore[union-attr]
 
     return where
@@ -140,7 +140,7 @@ def received_by(name: str) -> Where:
 def along(sender: str, receiver: str) -> Where:
     """The message travels on a channel between these two tasks."""
 
-    def where(world: World, reached: Reached) -> bool:
+    def where(world: World, reached: PointReached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
         return (_name(world, channel.sender), _name(world, channel.receiver)) == (sender, receiver)
 
@@ -150,7 +150,7 @@ def along(sender: str, receiver: str) -> Where:
 def by_receiver_of(name: str) -> Where:
     """A statement is made by this task."""
 
-    def where(world: World, reached: Reached) -> bool:
+    def where(world: World, reached: PointReached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
         return _name(world, channel.receiver) == name
 
@@ -176,7 +176,7 @@ def before(aim: Aim) -> Where:
     return lambda world, reached: aim.struck == 0
 
 
-def by_successor(world: World, reached: Reached) -> bool:
+def by_successor(world: World, reached: PointReached) -> bool:
     """The task's present incarnation is not its first one."""
     view = world.oracle.view
     return reached.task >= 0 and view.placements[reached.task].incarnation & 0xFFFFFFFF > 1
@@ -199,7 +199,7 @@ def _task(world: World, name: str) -> TaskId:
     return world.job.task(name)  # type: ignore[union-attr]
 
 
-def kills_it(world: World, reached: Reached) -> None:
+def kills_it(world: World, reached: PointReached) -> None:
     """The slot of the task that has reached the point dies."""
     world.faults.kill_tasks([reached.task])
 
@@ -207,7 +207,7 @@ def kills_it(world: World, reached: Reached) -> None:
 def kills_with_keepers(name: str) -> Strike:
     """A task's slot and those of its keepers die at one instant."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         world.faults.kill_tasks_with_keepers([_task(world, name)])
 
     return strike
@@ -216,7 +216,7 @@ def kills_with_keepers(name: str) -> Strike:
 def kills_all_but(name: str) -> Strike:
     """One process is left: that of a task."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         left = world.slot_of(_task(world, name))
         world.faults.kill_together([slot for slot in world.living() if slot is not left])
 
@@ -226,7 +226,7 @@ def kills_all_but(name: str) -> Strike:
 def kills_standbys(name: str, with_task: bool = False) -> Strike:
     """The slots of a task's standbys die, perhaps with its own."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         placement = world.oracle.view.placements[_task(world, name)]
         slots = [*placement.standbys, *([placement.slot] if with_task else [])]
         world.faults.kill_together([world.slots[slot] for slot in slots if slot in world.slots])
@@ -237,7 +237,7 @@ def kills_standbys(name: str, with_task: bool = False) -> Strike:
 def kills_domain_of(name: str) -> Strike:
     """All slots of the domain that a task lives in die at one instant."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
         if slot is not None:
             world.faults.kill_domain(slot.domain)
@@ -245,7 +245,7 @@ def kills_domain_of(name: str) -> Strike:
     return strike
 
 
-def kills_sender_and_receiver(world: World, reached: Reached) -> None:
+def kills_sender_and_receiver(world: World, reached: PointReached) -> None:
     """Both ends of a message die."""
     world.faults.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
 
@@ -253,7 +253,7 @@ def kills_sender_and_receiver(world: World, reached: Reached) -> None:
 def pauses(name: str, pause_ms: int) -> Strike:
     """A task's process stands still for a while."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
         if slot is not None:
             world.faults.pause(slot, pause_ms)
@@ -264,7 +264,7 @@ def pauses(name: str, pause_ms: int) -> Strike:
 def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> Strike:
     """No connection between the slots of two tasks for a while, or only one way."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         here, there = world.slot_of(_task(world, one)), world.slot_of(_task(world, other))
         if here is not None and there is not None and here is not there:
             (world.faults.half_open if half_open else world.faults.cut)(here, there, cut_ms)
@@ -275,7 +275,7 @@ def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> Strike:
 def suspects(name: str, lives_ms: int) -> Strike:
     """The coordinator believes that a task's slot is gone; it lives on for a while."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
         if slot is not None:
             world.faults.suspect(slot, lives_ms)
@@ -296,14 +296,14 @@ def replaces_coordinator(pause_ms: int) -> Strike:
 def in_turn(*strikes: tuple[int, Strike]) -> Strike:
     """Several strikes, each some milliseconds after the point."""
 
-    def strike(world: World, reached: Reached) -> None:
+    def strike(world: World, reached: PointReached) -> None:
         for delay_ms, then in strikes:
             world.clock.after(delay_ms * MILLISECOND_NS, then, world, reached)
 
     return strike
 
 
-def nothing(world: World, reached: Reached) -> None:
+def nothing(world: World, reached: PointReached) -> None:
     """To see that a point is reached."""
 
 

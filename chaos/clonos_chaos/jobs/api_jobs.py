@@ -70,14 +70,14 @@ class Parts:
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         pass
 
-    def writer(self) -> PartsWriter:
-        return PartsWriter()
+    def writer(self) -> FuzzPartsWriter:
+        return FuzzPartsWriter()
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         raise AssertionError("the simulated world commits by itself")
 
 
-class PartsWriter:
+class FuzzPartsWriter:
     """Collects rows until the barrier."""
 
     def open(self, context: WriterContext) -> None:
@@ -120,18 +120,18 @@ class NoOutside:
 def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
     offset, story = row
     instant = clock.time_ns() if reads_clock else 0
-    luck = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
+    rng = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
     answer = ask((stage, offset)) if ask is not None else 0
-    return offset, (*story, (stage, 0, seen, instant, luck, answer))
+    return offset, (*story, (stage, 0, seen, instant, rng, answer))
 
 
-def _stage(stage: int, luck: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
+def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
     offset, story = row
     came_from = story[-1][0] if story else 0  # a row may pass twice, on two paths
     return _drawn(stage, offset * 8 + came_from, True, True, ask, row)
 
 
-class Count:
+class CountPerKey:
     """Counts per key, and holds a row back by a timer now and then."""
 
     seen = ValueState[int]("seen", default=0)
@@ -161,44 +161,44 @@ class Count:
 class ApiJob:
     """What ``World`` needs of a job, made with the API. Offers the same names as ``FuzzJob``."""
 
-    def __init__(self, name: str, luck: Random, records: int, sharing_depth: int | None) -> None:
+    def __init__(self, name: str, rng: Random, records: int, sharing_depth: int | None) -> None:
         self.name = name
-        self.service = SimService(Random(luck.getrandbits(64)))
+        self.service = SimService(Random(rng.getrandbits(64)))
         self.records = records
         self.copies = 1
         self.ordered: list[str] = []  # keys of calls with an effect
         self.pushers: dict[TaskId, SimPusher] = {}
         self.chains_open = 0  # not counted: the operators' own tests see to their resources
         graph = JobGraph("fuzz-api")
-        self._build(graph, luck)
+        self._build(graph, rng)
         options = Options(sharing_depth=sharing_depth)
-        self._image = graph.compile(options, parallelism=luck.choice((1, 2)))
+        self._image = graph.compile(options, parallelism=rng.choice((1, 2)))
         self.plan = self._image.plan
 
-    def _build(self, graph: JobGraph, luck: Random) -> None:
-        ask = service(name="ask")(self._asked) if luck.random() < 0.6 else None
-        order = self._drawn_order(luck)
-        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=luck.choice((1, 2)))
-        if luck.random() < 0.5:
+    def _build(self, graph: JobGraph, rng: Random) -> None:
+        ask = service(name="ask")(self._asked) if rng.random() < 0.6 else None
+        order = self._drawn_order(rng)
+        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))
+        if rng.random() < 0.5:
             rows = rows.rebalance()
-        rows = rows.map(partial(_stage, 1, luck, ask))
-        counted: Stream[Row] = rows.key_by(_key).process(Count(2, luck.choice((0, 0, 15))))
-        if luck.random() < 0.5:
-            counted = rows.map(partial(_stage, 3, luck, None)).union(counted)
+        rows = rows.map(partial(_stage, 1, rng, ask))
+        counted: Stream[Row] = rows.key_by(_key).process(CountPerKey(2, rng.choice((0, 0, 15))))
+        if rng.random() < 0.5:
+            counted = rows.map(partial(_stage, 3, rng, None)).union(counted)
             self.copies = 2
-        if luck.random() < 0.5:
-            windowed = counted.key_by(_key).window(Tumbling(luck.choice((0.02, 0.1)))).aggregate(list, _append)
+        if rng.random() < 0.5:
+            windowed = counted.key_by(_key).window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(list, _append)
             counted = windowed.flat_map(_value)
-        last = counted.map(partial(_stage, 4, luck, order or ask), effects=order is not None)
-        kind = luck.choice(("transactional", "immediate", "both"))
+        last = counted.map(partial(_stage, 4, rng, order or ask), effects=order is not None)
+        kind = rng.choice(("transactional", "immediate", "both"))
         if kind != "transactional":
             last.sink(Immediate())
         if kind != "immediate":
             last.sink(Parts())
 
-    def _drawn_order(self, luck: Random) -> Callable[[Any], int] | None:
+    def _drawn_order(self, rng: Random) -> Callable[[Any], int] | None:
         """A call with an effect that nobody repeats: without doubt, or asked for."""
-        kind = int(1e9 * next_of(luck)) % 6
+        kind = int(1e9 * next_of(rng)) % 6
         if kind > 1:
             return None
         order: Service[..., int] = service(name="order", effect=True, reconcile=self._found if kind else None)(

@@ -7,26 +7,26 @@ from random import Random
 
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos_chaos.jobs.api_jobs import ApiJob, Count, Immediate, Offsets, Parts, Row
+from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS
 
 
 class AsideJob(ApiJob):
     """A source, calls aside in order or as they are answered, state by key behind them, calls aside again."""
 
-    def _build(self, graph: JobGraph, luck: Random) -> None:
-        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=luck.choice((1, 2)))
-        if luck.random() < 0.5:
+    def _build(self, graph: JobGraph, rng: Random) -> None:
+        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))
+        if rng.random() < 0.5:
             rows = rows.rebalance()
         for stage in (1, 3):
             answered = rows.map_async(
                 partial(self._answered, stage),
-                capacity=luck.choice((1, 3, 16)),
-                ordered=luck.random() < 0.5,
-                parallelism=luck.choice((1, 2)),
+                capacity=rng.choice((1, 3, 16)),
+                ordered=rng.random() < 0.5,
+                parallelism=rng.choice((1, 2)),
             )
-            rows = answered.key_by(lambda row: row[0] % KEYS).process(Count(stage + 1, luck.choice((0, 15))))
-        if luck.random() < 0.5:
+            rows = answered.key_by(lambda row: row[0] % KEYS).process(CountPerKey(stage + 1, rng.choice((0, 15))))
+        if rng.random() < 0.5:
             rows.sink(Immediate())
         else:
             rows.sink(Parts())

@@ -128,9 +128,9 @@ class FuzzChain:
         seen = self.state.get(key, 0) + 1
         self._set(key, seen)
         instant = recorder.instant_ns(False) if work.reads_clock else 0
-        luck = causal_random.getrandbits(32) if work.draws else 0
+        rng = causal_random.getrandbits(32) if work.draws else 0
         answer = self._ask(offset, story) if work.calls else 0
-        return offset, (*story, (self.context.vertex, self.context.index, seen, instant, luck, answer))
+        return offset, (*story, (self.context.vertex, self.context.index, seen, instant, rng, answer))
 
     def _ask(self, offset: int, story: Any) -> int:
         context, is_effect = self.context, self.work.effects

@@ -27,11 +27,11 @@ class FuzzJob:
     """A plan, what its vertices do, its input, and how often each offset must come out of the sink."""
 
     def __init__(
-        self, name: str, luck: Random, records: int, sharing_depth: int | None, build: Callable[[FuzzJob], None]
+        self, name: str, rng: Random, records: int, sharing_depth: int | None, build: Callable[[FuzzJob], None]
     ) -> None:
         self.name = name
-        self.luck = luck
-        self.service = SimService(Random(luck.getrandbits(64)), luck.choice((0.0, 0.0, 0.2)))
+        self.rng = rng
+        self.service = SimService(Random(rng.getrandbits(64)), rng.choice((0.0, 0.0, 0.2)))
         self.works: list[Work] = []
         self.vertices: list[Vertex] = []
         self.edges: list[Edge] = []
@@ -106,15 +106,15 @@ class FuzzJob:
 
     def vertex(self, name: str, parallelism: int, ports: tuple[int, ...]) -> int:
         """A vertex that does a random selection of nondeterministic things."""
-        luck = self.luck
-        windows_ns = luck.choice((0, 0, 0, 20, 100)) * MILLISECOND_NS
-        has_effects = luck.random() < 0.1
+        rng = self.rng
+        windows_ns = rng.choice((0, 0, 0, 20, 100)) * MILLISECOND_NS
+        has_effects = rng.random() < 0.1
         work = Work(
-            calls=luck.random() < 0.4 or has_effects,
+            calls=rng.random() < 0.4 or has_effects,
             effects=has_effects,
-            doubt=DOUBTS[(len(self.vertices) + int(1e9 * next_of(luck))) % len(DOUBTS)],
-            draws=luck.random() < 0.5,
-            reads_clock=luck.random() < 0.5,
+            doubt=DOUBTS[(len(self.vertices) + int(1e9 * next_of(rng))) % len(DOUBTS)],
+            draws=rng.random() < 0.5,
+            reads_clock=rng.random() < 0.5,
             windows_ns=windows_ns if self.vertices else 0,
             ports=ports,
         )
@@ -122,10 +122,10 @@ class FuzzJob:
 
     def sink(self, parallelism: int) -> int:
         """The last vertex: transactional, immediate, or both."""
-        kind = self.luck.choice(("transactional", "immediate", "both"))
+        kind = self.rng.choice(("transactional", "immediate", "both"))
         work = Work(
-            calls=self.luck.random() < 0.3,
-            draws=self.luck.random() < 0.5,
+            calls=self.rng.random() < 0.3,
+            draws=self.rng.random() < 0.5,
             ports=(0,) if kind != "transactional" else (),
             is_sink=kind != "immediate",
         )
@@ -135,26 +135,26 @@ class FuzzJob:
         """An edge with a random partitioning that fits."""
         same = self.vertices[source].parallelism == self.vertices[target].parallelism
         kinds = (*_SPREAD, Partitioning.FORWARD) if same else _SPREAD
-        self.connect(source, target, self.luck.choice(kinds), port)
+        self.connect(source, target, self.rng.choice(kinds), port)
 
 
 def _shuffle(job: FuzzJob) -> None:
     """Two-level shuffle."""
-    width = job.luck.choice((1, 2, 2, 3))
-    source = job.vertex("source", job.luck.choice((1, 2)), (0,))
+    width = job.rng.choice((1, 2, 2, 3))
+    source = job.vertex("source", job.rng.choice((1, 2)), (0,))
     first = job.vertex("map", width, (0,))
-    second = job.vertex("count", job.luck.choice((1, 2)), (0,))
-    sink = job.sink(job.luck.choice((1, 2)))
+    second = job.vertex("count", job.rng.choice((1, 2)), (0,))
+    sink = job.sink(job.rng.choice((1, 2)))
     for pair in ((source, first), (first, second), (second, sink)):
         job.edge(*pair)
 
 
 def _diamond(job: FuzzJob) -> None:
     """Two paths that meet again: each offset comes out twice."""
-    source = job.vertex("source", job.luck.choice((1, 2)), (0, 1))
-    left = job.vertex("left", job.luck.choice((1, 2)), (0,))
+    source = job.vertex("source", job.rng.choice((1, 2)), (0, 1))
+    left = job.vertex("left", job.rng.choice((1, 2)), (0,))
     right = job.vertex("right", 1, (0,))
-    join = job.vertex("join", job.luck.choice((1, 2)), (0,))
+    join = job.vertex("join", job.rng.choice((1, 2)), (0,))
     sink = job.sink(1)
     job.edge(source, left, 0)
     job.edge(source, right, 1)
@@ -173,10 +173,10 @@ def _chain(job: FuzzJob) -> None:
     job.edge(previous, job.sink(1))
 
 
-def next_of(luck: Random) -> float:
+def next_of(rng: Random) -> float:
     """What luck would give next, without taking it: the worlds of all seeds stay what they were."""
     peeked = Random()
-    peeked.setstate(luck.getstate())
+    peeked.setstate(rng.getstate())
     return peeked.random()
 
 
@@ -184,9 +184,9 @@ _TOPOLOGIES: dict[str, Callable[[FuzzJob], None]] = {"shuffle": _shuffle, "diamo
 FUZZ_TOPOLOGIES = tuple(_TOPOLOGIES)
 
 
-def draw_job(topology: str, luck: Random, records: int, sharing_depth: int | None) -> FuzzJob:
+def draw_job(topology: str, rng: Random, records: int, sharing_depth: int | None) -> FuzzJob:
     """A job of a topology."""
-    return FuzzJob(topology, luck, records, sharing_depth, _TOPOLOGIES[topology])
+    return FuzzJob(topology, rng, records, sharing_depth, _TOPOLOGIES[topology])
 
 
 def with_replicas(plan: Plan, seed: int, options: Options | None) -> Plan:

@@ -79,16 +79,16 @@ class PushedJob(FuzzJob):
     def __init__(
         self,
         name: str,
-        luck: Random,
+        rng: Random,
         records: int,
         sharing_depth: int | None,
         build: Callable[[FuzzJob], None] | None = None,
         goes_back: bool | None = None,
     ) -> None:
-        self.goes_back = luck.random() < 0.5 if goes_back is None else goes_back
-        super().__init__(name, luck, records, sharing_depth, build or _drawn)
+        self.goes_back = rng.random() < 0.5 if goes_back is None else goes_back
+        super().__init__(name, rng, records, sharing_depth, build or _drawn)
         self.pushers = {
-            task: SimPusher(task, self.inputs[self.plan.index_of(task)], Random(luck.getrandbits(64)), self.goes_back)
+            task: SimPusher(task, self.inputs[self.plan.index_of(task)], Random(rng.getrandbits(64)), self.goes_back)
             for task in self.plan.sources
         }
 
@@ -107,20 +107,20 @@ class PushedJob(FuzzJob):
 
 def _drawn(job: FuzzJob) -> None:
     """One vertex with an outside, or two or three in a row."""
-    luck = job.luck
-    length = luck.choice((1, 2, 2, 3))
-    calls_with_effect = luck.random() < 0.2
+    rng = job.rng
+    length = rng.choice((1, 2, 2, 3))
+    calls_with_effect = rng.random() < 0.2
     source = job.add(
         "source",
         Work(
-            calls=luck.random() < 0.4 or calls_with_effect,
+            calls=rng.random() < 0.4 or calls_with_effect,
             effects=calls_with_effect,
-            draws=luck.random() < 0.5,
-            reads_clock=luck.random() < 0.5,
+            draws=rng.random() < 0.5,
+            reads_clock=rng.random() < 0.5,
             ports=(0,),
             is_pushed=True,
         ),
-        luck.choice((1, 1, 2)),
+        rng.choice((1, 1, 2)),
     )
     if length == 1:
         job.edges.append(Edge(source, -1, Partitioning.OUTSIDE, 0))
@@ -128,6 +128,6 @@ def _drawn(job: FuzzJob) -> None:
         return
     previous = source
     if length == 3:
-        previous = job.vertex("map", luck.choice((1, 2)), (0,))
+        previous = job.vertex("map", rng.choice((1, 2)), (0,))
         job.edge(source, previous)
-    job.edge(previous, job.sink(luck.choice((1, 2))))
+    job.edge(previous, job.sink(rng.choice((1, 2))))

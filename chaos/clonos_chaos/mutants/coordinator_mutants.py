@@ -17,7 +17,7 @@ from clonos.core.coordinator import (
     view_machine,
 )
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Running
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import Register
 from clonos_chaos.mutants.mutation import Planting, mutant
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
@@ -142,12 +142,12 @@ def no_repeated_completions(planting: Planting) -> None:
 def no_repeated_acknowledgements(planting: Planting) -> None:
     """Acknowledgements of checkpoints are repeated until the checkpoint is over."""
 
-    def tick(right: Any, self: Hosted) -> None:
+    def tick(right: Any, self: HostedTask) -> None:
         told, self.acknowledge_snapshots = self.acknowledge_snapshots, lambda: None  # type: ignore[method-assign]
         right(self)
         self.acknowledge_snapshots = told  # type: ignore[method-assign]
 
-    planting.wrap(Hosted, "tick", tick)
+    planting.wrap(HostedTask, "tick", tick)
 
 
 @mutant("6.2")
@@ -176,14 +176,14 @@ def keepers_that_were_let_go_count_as_ready(planting: Planting) -> None:
 
     ever: dict[Any, Any] = {}
 
-    def seats_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
+    def assignment_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
         ever.update({(slot, task): by for slot, said in state.statuses.items() for task, by in said.keepers})
         return right(state, view, domains)
 
-    def place(right: Any, wishes: Any, domains: Any, seats: Any, ready: Any, hosts: Any) -> Any:
-        return right(wishes, domains, seats, replace(ready, keepers=ever), hosts)
+    def place(right: Any, options: Any, domains: Any, assignment: Any, ready: Any, hosts: Any) -> Any:
+        return right(options, domains, assignment, replace(ready, keepers=ever), hosts)
 
-    planting.wrap(failover, "seats_for", seats_for)
+    planting.wrap(failover, "assignment_for", assignment_for)
     planting.wrap(failover, "place", place)
 
 
@@ -193,14 +193,14 @@ def keepers_of_the_dead_are_let_go(planting: Planting) -> None:
 
     incarnations: list[Any] = []
 
-    def seats_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
+    def assignment_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
         incarnations[:] = [placement.incarnation for placement in view.placements]
         return right(state, view, domains)
 
-    def place(right: Any, wishes: Any, domains: Any, seats: Any, ready: Any, hosts: Any) -> Any:
-        return right(wishes, domains, seats, replace(ready, incarnations=tuple(incarnations)), hosts)
+    def place(right: Any, options: Any, domains: Any, assignment: Any, ready: Any, hosts: Any) -> Any:
+        return right(options, domains, assignment, replace(ready, incarnations=tuple(incarnations)), hosts)
 
-    planting.wrap(failover, "seats_for", seats_for)
+    planting.wrap(failover, "assignment_for", assignment_for)
     planting.wrap(failover, "place", place)
 
 
@@ -306,9 +306,9 @@ def slots_that_come_are_not_used(planting: Planting) -> None:
 @mutant("9")
 def fenced_sinks_wait_for_a_view(planting: Planting) -> None:
     """A sink that its outside refuses says so: nobody who is alive may know of the life that it was refused for."""
-    from clonos.core.external.output_gate import Effects
+    from clonos.core.external.output_gate import OutputGate
 
-    planting.swap(Effects, "on_fenced", lambda self, generation, incarnation: None)
+    planting.swap(OutputGate, "on_fenced", lambda self, generation, incarnation: None)
 
 
 @mutant("9")

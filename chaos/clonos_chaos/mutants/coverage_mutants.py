@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.core.external.keeper import Keeper
-from clonos.core.external.output_gate import Effects
+from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import journal_of
 from clonos.core.recovery import gathering as gather
@@ -88,9 +88,9 @@ def keepers_tell_successors_only_their_own_log(planting: Planting) -> None:
 def new_keepers_get_what_is_not_covered(planting: Planting) -> None:
     """A new keeper gets all that the task holds: what is covered may be so by a keeper that is gone."""
 
-    def keep_all(self: Effects, link: Any) -> None:
+    def keep_all(self: OutputGate, link: Any) -> None:
         link.rewind(self.hosted.logs, self._kept_logs())
         if link.dirty or not link.is_ready:
             self._keep(link, is_whole=True)
 
-    planting.swap(Effects, "_keep_all", keep_all)
+    planting.swap(OutputGate, "_keep_all", keep_all)

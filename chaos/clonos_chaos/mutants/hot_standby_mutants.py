@@ -7,10 +7,10 @@ from typing import Any
 from clonos.core.model.ids import CheckpointId
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.slot import hosted_task as hosted_module
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.standby import takeover
 from clonos.core.standby.shadow import Shadow
-from clonos.core.standby.shadow_feed import Lead
+from clonos.core.standby.shadow_feed import ShadowFeed
 from clonos.core.wire.log_delta import Delta
 from clonos_chaos.mutants.mutation import Planting, mutant
 
@@ -19,23 +19,23 @@ from clonos_chaos.mutants.mutation import Planting, mutant
 def shadow_gets_only_the_own_log(planting: Planting) -> None:
     """What goes to a shadow bears every log that the task holds: whoever has an entry has its causes."""
 
-    def deltas(right: Any, self: Lead, hosted: Hosted, done_bytes: int) -> tuple[Delta, ...]:
+    def deltas(right: Any, self: ShadowFeed, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
         return tuple(delta for delta in right(self, hosted, done_bytes) if delta.task == hosted.task)
 
-    planting.wrap(Lead, "deltas", deltas)
+    planting.wrap(ShadowFeed, "deltas", deltas)
 
 
 @mutant("6")
 def shadow_is_no_holder(planting: Planting) -> None:
     """What has come to a shadow is an answer when its task's log is gathered."""
 
-    def inherit(hosted: Hosted) -> None:
+    def adopt_shadow(hosted: HostedTask) -> None:
         state = hosted.state
-        takeover.inherit(hosted)
+        takeover.adopt_shadow(hosted)
         assert isinstance(state, Recovering) and isinstance(hosted.state, Recovering)
         hosted.state = Recovering(state.gathering, hosted.state.is_restored)
 
-    planting.swap(hosted_module, "inherit", inherit)
+    planting.swap(hosted_module, "adopt_shadow", adopt_shadow)
 
 
 @mutant("6")
@@ -54,8 +54,8 @@ def shadow_takes_over_wherever_it_stands(planting: Planting) -> None:
 def snapshots_of_a_shadow_are_forgotten(planting: Planting) -> None:
     """What a shadow has taken at barriers of checkpoints that are not complete is stored when it takes over."""
 
-    def take_over(hosted: Hosted) -> None:
-        shadow = hosted.heir
+    def take_over(hosted: HostedTask) -> None:
+        shadow = hosted.promoted_shadow
         assert shadow is not None
         shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= hosted.placement.restore}
         takeover.take_over(hosted)
@@ -67,10 +67,10 @@ def snapshots_of_a_shadow_are_forgotten(planting: Planting) -> None:
 def shadow_asks_for_its_input_again(planting: Planting) -> None:
     """A shadow that takes over asks its inputs to go on behind what it has been given."""
 
-    def take_over(hosted: Hosted) -> None:
-        starts = {channel: receiving.next_seq for channel, receiving in hosted.inlets.receivings.items()}
+    def take_over(hosted: HostedTask) -> None:
+        starts = {channel: receiving.next_seq for channel, receiving in hosted.inputs.receivings.items()}
         takeover.take_over(hosted)
-        for channel, receiving in hosted.inlets.receivings.items():
+        for channel, receiving in hosted.inputs.receivings.items():
             receiving.next_seq = starts[channel]
 
     planting.swap(hosted_module, "take_over", take_over)

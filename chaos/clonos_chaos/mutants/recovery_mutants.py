@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.connectors.tables.table_outside import TableOutside
-from clonos.core.checkpoint.pending_snapshots import Settling
+from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.coordinator import placement
-from clonos.core.external.external_output import KeeperLink, OutsideEnd
+from clonos.core.external.external_output import ExternalOutput, KeeperLink
 from clonos.core.external.keeper import Keeper
-from clonos.core.external.output_gate import Effects
+from clonos.core.external.output_gate import OutputGate
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import Slot
 from clonos.core.standby.state_mirror import Standby
 from clonos_chaos.mutants.mutation import Planting, mutant
@@ -62,12 +62,12 @@ def keepers_are_not_asked(planting: Planting) -> None:
 def no_repeated_questions(planting: Planting) -> None:
     """A question is repeated at the heartbeat until it is answered."""
 
-    def tick(right: Any, self: Hosted) -> None:
+    def tick(right: Any, self: HostedTask) -> None:
         ask, self.ask_holders = self.ask_holders, lambda: None  # type: ignore[method-assign]
         right(self)
         self.ask_holders = ask  # type: ignore[method-assign]
 
-    planting.wrap(Hosted, "tick", tick)
+    planting.wrap(HostedTask, "tick", tick)
 
 
 @mutant("6.4")
@@ -79,7 +79,7 @@ def holders_that_recover_do_not_answer(planting: Planting) -> None:
         if question.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
             right(self, sender, question, payload)
 
-    planting.wrap(Slot, "_on_question", on_question)
+    planting.wrap(Slot, "_on_log_request", on_question)
 
 
 @mutant("6.4")
@@ -87,14 +87,14 @@ def holders_answer_before_they_have_installed_the_view(planting: Planting) -> No
     """A holder answers once it has installed the question's view: until then it takes in what it is sent."""
 
     def is_early(right: Any, self: Slot, sender: Any, message: Any) -> bool:
-        if type(message).__name__ != "Question" or message.view <= self.view.number:
+        if type(message).__name__ != "LogRequest" or message.view <= self.view.number:
             return bool(right(self, sender, message))
         holder = self.hosted.get(message.holder)
         if holder is not None and not message.is_keeper:
-            from clonos.core.wire.recovery_messages import Answer
+            from clonos.core.wire.recovery_messages import LogReply
 
             replicas = holder.question(message.task)
-            answer = Answer(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)
+            answer = LogReply(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)
             self.shell.send(sender, answer)
         return True
 
@@ -104,34 +104,34 @@ def holders_answer_before_they_have_installed_the_view(planting: Planting) -> No
 @mutant("6.5")
 def nobody_is_asked_again_under_another_view(planting: Planting) -> None:
     """Another view before all have answered: everybody is asked again under it."""
-    planting.swap(Hosted, "gather_again", lambda self, view: None)
+    planting.swap(HostedTask, "gather_again", lambda self, view: None)
 
 
 @mutant("6.4")
 def replicas_are_not_gathered(planting: Planting) -> None:
     """The replicas that the task should hold are gathered too."""
 
-    def adopt_logs(right: Any, self: Hosted, found: dict[Any, Any]) -> None:
+    def adopt_logs(right: Any, self: HostedTask, found: dict[Any, Any]) -> None:
         right(self, {task: delta for task, delta in found.items() if task in (self.task, -2 - self.task)})
 
-    planting.wrap(Hosted, "adopt_logs", adopt_logs)
+    planting.wrap(HostedTask, "adopt_logs", adopt_logs)
 
 
 @mutant("6.8")
 def no_lost_log_rule(planting: Planting) -> None:
     """A task never records a new determinant while its output is behind a claim."""
 
-    def end_log(self: Hosted, positions: dict[Any, int]) -> None:
+    def end_log(self: HostedTask, positions: dict[Any, int]) -> None:
         self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), None, False))
 
-    planting.swap(Hosted, "end_log", end_log)
+    planting.swap(HostedTask, "end_log", end_log)
 
 
 @mutant("6.7")
 def claims_of_the_dead_count(planting: Planting) -> None:
     """The claim of a receiver that is being replaced is waited for."""
 
-    def end_log(right: Any, self: Hosted, positions: dict[Any, int]) -> None:
+    def end_log(right: Any, self: HostedTask, positions: dict[Any, int]) -> None:
         sessions = {channel: sending.session for channel, sending in self.sendings.items()}
         for sending in self.sendings.values():
             sending.session = sending.session or 1
@@ -140,7 +140,7 @@ def claims_of_the_dead_count(planting: Planting) -> None:
             if channel in self.sendings:
                 self.sendings[channel].session = session
 
-    planting.wrap(Hosted, "end_log", end_log)
+    planting.wrap(HostedTask, "end_log", end_log)
 
 
 @mutant("6.7")
@@ -158,16 +158,16 @@ def replay_does_not_wait_for_statements(planting: Planting) -> None:
 def standby_applies_later_changes(planting: Planting) -> None:
     """A standby restores exactly the checkpoint that the view names."""
 
-    def restore(right: Any, self: Slot, hosted: Hosted) -> None:
+    def restore(right: Any, self: Slot, hosted: HostedTask) -> None:
         standby = self.standbys.get(hosted.task)
         if standby is not None:
             standby.complete(1 << 40)  # type: ignore[arg-type]
         right(self, hosted)
 
-    def meet(self: Standby, incarnation: Any, checkpoint: Any) -> None:
+    def apply_view(self: Standby, incarnation: Any, checkpoint: Any) -> None:
         self.incarnation = incarnation
 
-    planting.swap(Standby, "meet", meet)
+    planting.swap(Standby, "apply_view", apply_view)
     planting.wrap(Slot, "restore", restore)
     planting.swap(Standby, "is_at", lambda self, restored: self.applied is not None)
 
@@ -176,10 +176,10 @@ def standby_applies_later_changes(planting: Planting) -> None:
 def standby_keeps_changes_of_the_dead(planting: Planting) -> None:
     """A standby drops what a dead incarnation has sent it beyond the checkpoint that the view names."""
 
-    def meet(self: Standby, incarnation: Any, restore: Any) -> None:
+    def apply_view(self: Standby, incarnation: Any, restore: Any) -> None:
         self.incarnation = incarnation
 
-    planting.swap(Standby, "meet", meet)
+    planting.swap(Standby, "apply_view", apply_view)
 
 
 @mutant("5")
@@ -200,24 +200,24 @@ def standby_misses_a_change(planting: Planting) -> None:
 @mutant("3")
 def output_leaves_before_the_keepers_have_it(planting: Planting) -> None:
     """An effect leaves when the keepers have acknowledged its causes."""
-    planting.swap(OutsideEnd, "_is_free", lambda self, entry, links: True)
+    planting.swap(ExternalOutput, "_is_free", lambda self, entry, links: True)
 
 
 @mutant("7")
 def calls_leave_before_the_keepers_have_them(planting: Planting) -> None:
     """A call with an effect is made when the keepers have acknowledged INTENT."""
 
-    def on_await_kept(self: Effects, end_bytes: int) -> None:
-        self.hosted.shell.kept_to(self.hosted.task, self.hosted.incarnation, end_bytes)
+    def on_await_replicated(self: OutputGate, end_bytes: int) -> None:
+        self.hosted.shell.replicated_to(self.hosted.task, self.hosted.incarnation, end_bytes)
 
-    planting.swap(Effects, "on_await_kept", on_await_kept)
+    planting.swap(OutputGate, "on_await_replicated", on_await_replicated)
 
 
 @mutant("3")
 def keepers_get_only_the_own_log(planting: Planting) -> None:
     """The keepers are sent every log that the task holds, not only its own."""
 
-    def requirement(right: Any, self: Effects) -> Any:
+    def requirement(right: Any, self: OutputGate) -> Any:
         return {task: end for task, end in right(self).items() if task == self.hosted.task}
 
     def deltas(right: Any, self: KeeperLink, logs: Any) -> Any:
@@ -225,13 +225,13 @@ def keepers_get_only_the_own_log(planting: Planting) -> None:
 
     owner = [0]
 
-    def keep(right: Any, self: Effects, link: KeeperLink, is_whole: bool) -> None:
+    def keep(right: Any, self: OutputGate, link: KeeperLink, is_whole: bool) -> None:
         owner[0] = self.hosted.task
         right(self, link, is_whole)
 
-    planting.wrap(Effects, "requirement", requirement)
+    planting.wrap(OutputGate, "requirement", requirement)
     planting.wrap(KeeperLink, "deltas", deltas)
-    planting.wrap(Effects, "_keep", keep)
+    planting.wrap(OutputGate, "_keep", keep)
 
 
 @mutant("7")
@@ -267,29 +267,29 @@ def keeper_is_replaced_in_one_phase(planting: Planting) -> None:
 @mutant("3")
 def no_repeated_keeps(planting: Planting) -> None:
     """What a keeper has not acknowledged is sent again."""
-    planting.swap(Effects, "tick", lambda self: None)
+    planting.swap(OutputGate, "tick", lambda self: None)
 
 
 @mutant("5")
 def sinks_acknowledge_before_the_outside_has(planting: Planting) -> None:
     """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
 
-    def acknowledgements(right: Any, self: Settling, task: Any, incarnation: Any, confirmed_seq: int) -> Any:
+    def acknowledgements(right: Any, self: PendingSnapshots, task: Any, incarnation: Any, confirmed_seq: int) -> Any:
         return right(self, task, incarnation, 1 << 60)
 
-    planting.wrap(Settling, "acknowledgements", acknowledgements)
+    planting.wrap(PendingSnapshots, "acknowledgements", acknowledgements)
 
 
 @mutant("5")
 def snapshots_are_acknowledged_before_they_are_durable(planting: Planting) -> None:
     """A task acknowledges when its snapshot is durable."""
 
-    def take(right: Any, self: Settling, *arguments: Any) -> str:
+    def take(right: Any, self: PendingSnapshots, *arguments: Any) -> str:
         name = str(right(self, *arguments))
         self.unwritten.clear()
         return name
 
-    planting.wrap(Settling, "take", take)
+    planting.wrap(PendingSnapshots, "take", take)
 
 
 @mutant("8")
@@ -321,20 +321,20 @@ def every_registration_withdraws(planting: Planting) -> None:
 def outsides_forget_before_a_checkpoint_is_complete(planting: Planting) -> None:
     """An outside forgets how to withdraw only what completed checkpoints hold."""
 
-    def on_confirmed(right: Any, self: Effects, next_number: int) -> None:
+    def on_confirmed(right: Any, self: OutputGate, next_number: int) -> None:
         right(self, next_number)
         self.hosted.shell.forget_outside(self.hosted.task, self.hosted.incarnation, next_number)
 
-    planting.wrap(Effects, "on_confirmed", on_confirmed)
+    planting.wrap(OutputGate, "on_confirmed", on_confirmed)
 
 
 @mutant("6.8")
 def lost_is_said_once(planting: Planting) -> None:
     """LOST is repeated at the heartbeat until the generation ends."""
 
-    def tick(right: Any, self: Hosted) -> None:
+    def tick(right: Any, self: HostedTask) -> None:
         report, self.report_lost = self.report_lost, lambda: None  # type: ignore[method-assign]
         right(self)
         self.report_lost = report  # type: ignore[method-assign]
 
-    planting.wrap(Hosted, "tick", tick)
+    planting.wrap(HostedTask, "tick", tick)

@@ -7,7 +7,7 @@ from typing import Any
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
-from clonos.core.task.outputs import Outlet
+from clonos.core.task.outputs import OutputPort
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.task.task import Task
 from clonos_chaos.mutants.mutation import Planting, mutant
@@ -282,11 +282,11 @@ def last_steps_are_held_too(planting: Planting) -> None:
 @mutant("2")
 def routing_begins_anew_in_each_life(planting: Planting) -> None:
     """Routing is a function of the output positions alone."""
-    turns: dict[Outlet, int] = {}
+    turns: dict[OutputPort, int] = {}
 
-    def rebalanced(self: Outlet, rows: list[Any]) -> Any:
+    def rebalanced(self: OutputPort, rows: list[Any]) -> Any:
         width = len(self.channels)
         start = turns[self] = turns.get(self, 0) + len(rows)
         return [rows[(target - start) % width :: width] for target in range(width)]
 
-    planting.swap(Outlet, "_rebalanced", rebalanced)
+    planting.swap(OutputPort, "_rebalanced", rebalanced)

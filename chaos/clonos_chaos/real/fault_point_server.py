@@ -18,11 +18,11 @@ from typing import Self
 
 import msgspec
 
-from clonos.io.process.fault_points import Reached
+from clonos.io.process.fault_points import FaultPointReached
 
 TOLD_BYTES_MAX = 4_096
 
-Where = Callable[[Reached], bool]
+Where = Callable[[FaultPointReached], bool]
 
 
 class Trap:
@@ -31,10 +31,10 @@ class Trap:
     def __init__(self, point: str, where: Where, nth: int) -> None:
         self.point, self._where, self._left = point, where, nth
         self._is_sprung = threading.Event()
-        self._caught: Reached | None = None
+        self._caught: FaultPointReached | None = None
         self._connection: socket.socket | None = None
 
-    def offer(self, reached: Reached, connection: socket.socket) -> bool:
+    def offer(self, reached: FaultPointReached, connection: socket.socket) -> bool:
         """Whether it takes the one who has come, and keeps the connection. Called by the ambush's thread."""
         if self._caught is not None or reached.point != self.point or not self._where(reached):
             return False
@@ -46,11 +46,11 @@ class Trap:
         return True
 
     @property
-    def caught(self) -> Reached | None:
+    def caught(self) -> FaultPointReached | None:
         """Who was caught, if somebody was."""
         return self._caught
 
-    def wait(self, timeout_s: float) -> Reached:
+    def wait(self, timeout_s: float) -> FaultPointReached:
         """Who was caught. TimeoutError: nobody has come by."""
         if not self._is_sprung.wait(timeout_s):
             raise TimeoutError(f"nobody has reached {self.point!r} within {timeout_s} s")
@@ -63,7 +63,7 @@ class Trap:
         if connection is not None:
             connection.close()
 
-    def kill(self, timeout_s: float) -> Reached:
+    def kill(self, timeout_s: float) -> FaultPointReached:
         """Waits for somebody, and kills the process, which has not gone a step further."""
         caught = self.wait(timeout_s)
         os.kill(caught.pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ class Ambush:
 
     def _is_taken(self, told: bytes, connection: socket.socket) -> bool:
         try:
-            reached = msgspec.json.decode(told, type=Reached)
+            reached = msgspec.json.decode(told, type=FaultPointReached)
         except msgspec.MsgspecError:  # somebody else: a process that knew this port as that of a peer which is gone
             return False
         with self._lock:

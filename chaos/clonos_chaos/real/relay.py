@@ -67,8 +67,8 @@ class _Stream:
 class Relay:
     """Forwards everything; ``corrupt`` flips one bit in every so many bytes of some ways, ``heal`` ends that."""
 
-    def __init__(self, luck: Random) -> None:
-        self._luck = luck
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
         self._lock = threading.Lock()
         self._pids: frozenset[int] = frozenset()
         self._peers: frozenset[int] = frozenset()
@@ -165,12 +165,12 @@ class Relay:
             if not every or (stream.way.pid not in self._pids and stream.way.peer not in self._peers):
                 return data
         if stream.turn != turn:
-            stream.turn, stream.until_flip = turn, self._luck.randrange(2 * every)
+            stream.turn, stream.until_flip = turn, self._rng.randrange(2 * every)
         spoilt = bytearray(data)
         at = stream.until_flip
         while at < len(spoilt):
-            spoilt[at] ^= 1 << self._luck.randrange(8)
+            spoilt[at] ^= 1 << self._rng.randrange(8)
             self.flipped += 1
-            at += self._luck.randrange(1, 2 * every)
+            at += self._rng.randrange(1, 2 * every)
         stream.until_flip = at - len(spoilt)
         return bytes(spoilt)

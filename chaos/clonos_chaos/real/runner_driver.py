@@ -22,7 +22,7 @@ from typing import Any, Final, TextIO
 import msgspec
 import psutil
 
-from clonos.config import Settings, SlotKind, settle_alone
+from clonos.config import JobSettings, SlotKind, settle_alone
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
@@ -70,7 +70,7 @@ class Rewriters:
 
 
 def _open_place(
-    rewriters: tuple[AddressRewriter, ...], name: str, settings: Settings, session: Any, hash_seed: str
+    rewriters: tuple[AddressRewriter, ...], name: str, settings: JobSettings, session: Any, hash_seed: str
 ) -> Place:
     """The usual place, or the same with TCP through proxies."""
     place = open_place(name, settings, session, hash_seed)

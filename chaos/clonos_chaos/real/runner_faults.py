@@ -20,7 +20,7 @@ from clonos_chaos.real.fault_point_server import Ambush
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.toxics import Toxiproxy
-from clonos_chaos.scenario.scenario import NETWORK, SERVICE, Fault, Kind, Pattern
+from clonos_chaos.scenario.scenario import NETWORK, SERVICE, FaultKind, InjectedFault, Pattern
 from clonos_chaos.scenario.scenario_service import ServiceProcess
 
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
@@ -76,42 +76,42 @@ class Lasting:
 
 
 def strike(
-    fault: Fault, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
+    fault: InjectedFault, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
 ) -> Lasting | None:
     """Puts a fault on the processes of tasks and on the slots ``others``; answers how to end one that lasts."""
     slots = _slots_of(status, tasks, others)
     pids = [slot.pid for slot in slots]
     everybody = [*pids, driver_pid] if fault.pattern is Pattern.ALL else pids
     match fault.kind:
-        case Kind.KILL_WORKER:
+        case FaultKind.KILL_WORKER:
             _signal(pids, signal.SIGKILL)
             return None
-        case Kind.KILL_DOMAIN:
+        case FaultKind.KILL_DOMAIN:
             _kill_domains(status, {slot.domain for slot in slots})
             return None
-        case Kind.PAUSE:
+        case FaultKind.PAUSE:
             _signal(pids, signal.SIGSTOP)
             return Lasting(lambda: _signal(pids, signal.SIGCONT))
-        case Kind.USER_ERROR:
+        case FaultKind.USER_ERROR:
             (tools.folder / f"raise-{fault.victim}").write_text("again" if fault.again else "once", "utf-8")
             return None
-        case Kind.CLOCK_STEP:
+        case FaultKind.CLOCK_STEP:
             clock = tools.clock
             assert clock is not None, "a scenario that sets the clock has one to set"
             clock.set(fault.step_ms)
             return Lasting(lambda: clock.set(0), detail=f"by {fault.step_ms} ms")
-        case Kind.PARTITION:
+        case FaultKind.PARTITION:
             hosts = tools.hosts
             assert hosts is not None, "a scenario with a partition has hosts"
             return Lasting(hosts.heal, detail=f"host {', '.join(hosts.cut(pids))}")
-        case Kind.ATTACK:
+        case FaultKind.ATTACK:
             return _attack(fault, status, tools, driver_pid)
-        case Kind.DISK_FULL:
+        case FaultKind.DISK_FULL:
             disk = _FullDisk([slot.slot for slot in slots])
             return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", struck=disk.refused)
-        case Kind.DISK_FAILING:
+        case FaultKind.DISK_FAILING:
             return _limit_files(everybody)
-        case Kind.DISK_SLOW:
+        case FaultKind.DISK_SLOW:
             ambush = tools.ambush
             assert ambush is not None, "a scenario with a slow disk arms the points"
             ambush.slow(WRITING_POINTS, everybody, fault.latency_ms / 1000)
@@ -121,22 +121,22 @@ def strike(
     return _trouble_network(fault, slots, tools)
 
 
-def _attack(fault: Fault, status: Status, tools: Tools, driver_pid: int) -> Lasting:
+def _attack(fault: InjectedFault, status: Status, tools: Tools, driver_pid: int) -> Lasting:
     attack = Attack(fault, status, driver_pid, tools.channels, tools.loot, tools.folder)
     counts = f"strikes with {', '.join(attack.weapons)}, of each"
     return Lasting(attack.end, detail="of strikes", counts=counts, struck=attack.struck, told=attack.told)
 
 
-def _fail_service(fault: Fault, service: ServiceProcess) -> Lasting:
+def _fail_service(fault: InjectedFault, service: ServiceProcess) -> Lasting:
     word = fault.kind.removeprefix("service_")
-    late = f" {fault.latency_ms}" if fault.kind is Kind.SERVICE_SLOW else ""
+    late = f" {fault.latency_ms}" if fault.kind is FaultKind.SERVICE_SLOW else ""
     service.tell(f"{word}{late} {fault.victim}".rstrip())
     return Lasting(lambda: service.tell(f"answer {fault.victim}".rstrip()))
 
 
-def _trouble_network(fault: Fault, slots: Collection[SlotState], tools: Tools) -> Lasting:
+def _trouble_network(fault: InjectedFault, slots: Collection[SlotState], tools: Tools) -> Lasting:
     pids, numbers = [slot.pid for slot in slots], [slot.slot for slot in slots]
-    if fault.kind is Kind.CORRUPT:
+    if fault.kind is FaultKind.CORRUPT:
         relay = tools.relay
         assert relay is not None, "a scenario with corruption has a relay"
         before = relay.flipped

@@ -31,8 +31,8 @@ from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_g
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
 from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned, is_live
-from clonos_chaos.scenario.run_record import Check, Record, Strike, judge
-from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, Fault, Kind, Pattern, Scenario
+from clonos_chaos.scenario.run_record import Check, RunRecord, Strike, judge
+from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, FaultKind, InjectedFault, Pattern, Scenario
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
 from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
@@ -60,7 +60,7 @@ DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
 class Ongoing:
     """A fault that lasts: longer than it was told to, where it strikes things and none has come by yet."""
 
-    fault: Fault
+    fault: InjectedFault
     strike: Strike
     lasting: Lasting
     ends_s: float
@@ -78,11 +78,11 @@ class ProcessRun:
     seed: int
     folder: Path
     slots: str = "process"
-    record: Record = field(init=False)
+    record: RunRecord = field(init=False)
 
     def __post_init__(self) -> None:
-        self.record = Record(self.scenario, self.seed, "spark" if self.slots == "spark" else "processes")
-        self._luck = Random(self.seed)
+        self.record = RunRecord(self.scenario, self.seed, "spark" if self.slots == "spark" else "processes")
+        self._rng = Random(self.seed)
         self._memory = MemoryWatch()
         self._planned = [Planned.of(fault) for fault in self.scenario.faults]
         self._ongoing: list[Ongoing] = []
@@ -107,7 +107,7 @@ class ProcessRun:
 
     # ------------------------------------------------------------------ the whole
 
-    def run(self) -> Record:
+    def run(self) -> RunRecord:
         """Runs and judges."""
         with ExitStack() as stack:
             self._tools = self._open_tools(stack)
@@ -288,10 +288,10 @@ class ProcessRun:
         if self._course is not None:
             self._course.note_holdings(status)
         fault = planned.fault
-        if fault.kind is Kind.KILL_DRIVER:
+        if fault.kind is FaultKind.KILL_DRIVER:
             self._kill_driver(planned)
             return
-        tasks = [] if fault.kind in TASKLESS else choose(fault, shape, self._luck, planned.victim)
+        tasks = [] if fault.kind in TASKLESS else choose(fault, shape, self._rng, planned.victim)
         by_name = {task.name: task for task in status.tasks}
         if any(not by_name[name].pid for name in tasks):
             return  # it waits for a slot: the next look
@@ -306,14 +306,14 @@ class ProcessRun:
         if fault.pattern is Pattern.STANDBY:
             homes = {task.name for task in status.tasks if task.slot in others}
             tasks = sorted(homes - {planned.victim})  # those that have their home where the standby was
-        befallen = tasks_of(shape, fault.victim) if fault.kind is Kind.USER_ERROR else tasks
+        befallen = tasks_of(shape, fault.victim) if fault.kind is FaultKind.USER_ERROR else tasks
         struck = _befallen(fault, status, befallen, others)
         told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
         self._struck |= dict.fromkeys(struck, inf)
-        if fault.kind in (Kind.KILL_WORKER, Kind.KILL_DOMAIN):
+        if fault.kind in (FaultKind.KILL_WORKER, FaultKind.KILL_DOMAIN):
             self._killed.update(told.incarnations)
         told.detail = f"at {fault.at}" if fault.at.point else ""
-        if fault.kind is Kind.ATTACK:
+        if fault.kind is FaultKind.ATTACK:
             self._memory.begin()
         lasting = strike(fault, status, tasks, others, self._tools, self._driven.pid)
         if lasting is not None:
@@ -384,10 +384,10 @@ class ProcessRun:
             record.notes.append('no oracle has looked at the output: name one with oracle = "module:function"')
 
 
-def _befallen(fault: Fault, status: Status, tasks: list[str], others: list[int]) -> list[str]:
+def _befallen(fault: InjectedFault, status: Status, tasks: list[str], others: list[int]) -> list[str]:
     """All tasks that may get a new life by it: who shares a process or a domain with those named."""
     slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
     domains = {slot.domain for slot in status.slots if slot.slot in slots}
-    if fault.kind in (Kind.KILL_DOMAIN, Kind.PARTITION):
+    if fault.kind in (FaultKind.KILL_DOMAIN, FaultKind.PARTITION):
         return [task.name for task in status.tasks if task.domain in domains]
     return [task.name for task in status.tasks if task.slot in slots]

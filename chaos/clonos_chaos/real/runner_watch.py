@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import psutil
 
 from clonos_chaos.scenario.run_record import Check
-from clonos_chaos.scenario.scenario import Limits
+from clonos_chaos.scenario.scenario import ScenarioLimits
 
 
 def process_of(pid: int) -> psutil.Process | None:
@@ -50,7 +50,7 @@ class MemoryWatch:
             elif used_bytes > self._most.get(pid, 0):
                 self._most[pid] = used_bytes
 
-    def checks(self, limits: Limits) -> list[Check]:
+    def checks(self, limits: ScenarioLimits) -> list[Check]:
         """What the limits demand."""
         if not self._is_attacked:
             return []

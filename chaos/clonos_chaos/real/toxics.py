@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos.real.log_tail import last_words
-from clonos_chaos.scenario.scenario import Fault, Kind
+from clonos_chaos.scenario.scenario import FaultKind, InjectedFault
 
 START_TIMEOUT_S: Final = 10.0
 API_TIMEOUT_S: Final = 5.0
@@ -80,7 +80,7 @@ class Toxiproxy:
                 raise EnvironmentFault(f"Toxiproxy ({program}) did not start; the last it wrote was: {last_words(log)}")
             time.sleep(0.02)
 
-    def begin(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> int:
+    def begin(self, fault: InjectedFault, pids: Collection[int], slots: Collection[int]) -> int:
         """Puts a fault on what these processes send and, unless half open, on what is sent to them.
 
         Answers on how many proxies.
@@ -90,21 +90,21 @@ class Toxiproxy:
             _BEGIN[fault.kind](proxy, fault)
         return len(proxies)
 
-    def end(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> None:
+    def end(self, fault: InjectedFault, pids: Collection[int], slots: Collection[int]) -> None:
         """Takes it off again."""
         for proxy in self._proxies(fault, pids, slots):
-            if fault.kind is Kind.CUT:
+            if fault.kind is FaultKind.CUT:
                 proxy.enable()
                 continue
             for stream in ("upstream", "downstream"):
                 if proxy.get_toxic(f"{TOXIC}_{stream}"):
                     proxy.destroy_toxic(f"{TOXIC}_{stream}")
 
-    def _proxies(self, fault: Fault, pids: Collection[int], slots: Collection[int]) -> list[Any]:
+    def _proxies(self, fault: InjectedFault, pids: Collection[int], slots: Collection[int]) -> list[Any]:
         found = []
         for name, proxy in sorted(self._client.proxies().items()):
             sender, peer, _ = name.split(".")
-            is_towards = int(peer) in slots and fault.kind is not Kind.HALF_OPEN
+            is_towards = int(peer) in slots and fault.kind is not FaultKind.HALF_OPEN
             if int(sender) in pids or is_towards:
                 found.append(proxy)
         return found
@@ -116,24 +116,26 @@ class Toxiproxy:
 
 
 def _toxic(
-    type_: str, attributes: Callable[[Fault], dict[str, int]], is_both_ways: bool
-) -> Callable[[Any, Fault], None]:
+    type_: str, attributes: Callable[[InjectedFault], dict[str, int]], is_both_ways: bool
+) -> Callable[[Any, InjectedFault], None]:
     """``upstream`` is what the sender sends; answers of TCP itself are not Toxiproxy's."""
 
-    def begin(proxy: Any, fault: Fault) -> None:
+    def begin(proxy: Any, fault: InjectedFault) -> None:
         for stream in ("upstream", "downstream") if is_both_ways else ("upstream",):
             proxy.add_toxic(name=f"{TOXIC}_{stream}", type=type_, stream=stream, attributes=attributes(fault))
 
     return begin
 
 
-_BEGIN: Final[dict[Kind, Callable[[Any, Fault], None]]] = {
-    Kind.CUT: lambda proxy, _: proxy.disable(),
-    Kind.HALF_OPEN: _toxic("timeout", lambda _: {"timeout": 0}, False),
-    Kind.RESET: _toxic("reset_peer", lambda _: {"timeout": 0}, True),
-    Kind.DELAY: _toxic("latency", lambda fault: {"latency": fault.latency_ms, "jitter": fault.jitter_ms}, True),
-    Kind.THROTTLE: _toxic("bandwidth", lambda fault: {"rate": max(1, fault.bytes_per_second // BYTES_PER_KB)}, True),
-    Kind.SLICE: _toxic(
+_BEGIN: Final[dict[FaultKind, Callable[[Any, InjectedFault], None]]] = {
+    FaultKind.CUT: lambda proxy, _: proxy.disable(),
+    FaultKind.HALF_OPEN: _toxic("timeout", lambda _: {"timeout": 0}, False),
+    FaultKind.RESET: _toxic("reset_peer", lambda _: {"timeout": 0}, True),
+    FaultKind.DELAY: _toxic("latency", lambda fault: {"latency": fault.latency_ms, "jitter": fault.jitter_ms}, True),
+    FaultKind.THROTTLE: _toxic(
+        "bandwidth", lambda fault: {"rate": max(1, fault.bytes_per_second // BYTES_PER_KB)}, True
+    ),
+    FaultKind.SLICE: _toxic(
         "slicer",
         lambda fault: {"average_size": fault.piece_bytes, "size_variation": fault.piece_bytes // 2, "delay": 10},
         True,

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.errors import JobError
-from clonos.io.process.fault_points import Reached
+from clonos.io.process.fault_points import FaultPointReached
 from clonos.status import Status
 from clonos_chaos.real.fault_point_server import Ambush, Trap
-from clonos_chaos.scenario.scenario import FAULT_POINTS, STATUS_POINTS, Fault, Kind, Moment, Pattern, is_fault_point
+from clonos_chaos.scenario.scenario import (
+    FAULT_POINTS,
+    STATUS_POINTS,
+    FaultKind,
+    InjectedFault,
+    Moment,
+    Pattern,
+    is_fault_point,
+)
 from clonos_chaos.scenario.victims import Shape, tasks_of
 from clonos_chaos.sim.targeted_faults import POINTS, is_of_message
 
@@ -24,14 +32,14 @@ OF_THE_DRIVER: Final = ("metadata begun", "metadata written", "committed")
 class Planned:
     """A fault that is still to come, or is being repeated. ``asked_s``: when its moment was first there."""
 
-    fault: Fault
+    fault: InjectedFault
     left: int
     victim: str = ""
     asked_s: float = 0.0
     trap: Trap | None = None
 
     @staticmethod
-    def of(fault: Fault) -> Planned:
+    def of(fault: InjectedFault) -> Planned:
         """One that has not begun. JobError: no real process has such a point."""
         point = fault.at.point
         is_here = point in STATUS_POINTS or point in FAULT_POINTS or is_of_message(point)
@@ -66,7 +74,7 @@ class Look:
     records: int
     slots_usual: int = 0
 
-    def is_calm_for(self, fault: Fault) -> bool:
+    def is_calm_for(self, fault: InjectedFault) -> bool:
         """Whether what a fault waits for is there."""
         has_slots = not fault.settled or len(self.status.slots) >= self.slots_usual
         return has_slots and (self.is_calm or not fault.calm)
@@ -114,7 +122,7 @@ class Moments:
             planned.asked_s = look.now_s
         if look.has_unnoticed:
             return False
-        if fault.at.point == "recovering" or fault.kind is Kind.KILL_DRIVER or look.is_calm_for(fault):
+        if fault.at.point == "recovering" or fault.kind is FaultKind.KILL_DRIVER or look.is_calm_for(fault):
             return True
         return look.now_s - planned.asked_s > PATIENCE_S and is_live(look.status)
 
@@ -134,7 +142,7 @@ class Moments:
         step = at.task or planned.fault.victim
         names = set(tasks_of(shape, step))
 
-        def where(reached: Reached) -> bool:
+        def where(reached: FaultPointReached) -> bool:
             found = self._task_of(reached, names)
             if found and not at.task and not planned.victim:
                 planned.victim = found
@@ -143,7 +151,7 @@ class Moments:
         assert self._ambush is not None, "a scenario with fault points has an ambush"
         return self._ambush.lay(at.point, nth=at.nth, where=where)
 
-    def _task_of(self, reached: Reached, names: Collection[str]) -> str:
+    def _task_of(self, reached: FaultPointReached, names: Collection[str]) -> str:
         """The one of these tasks that has reached a point; a point of a whole slot counts for its task."""
         if reached.task or self._look is None:
             return reached.task if reached.task in names else ""

@@ -21,7 +21,7 @@ from clonos.spark.java import check_java
 from clonos_chaos.real.network_namespaces import HostsRefused
 from clonos_chaos.runs.runner import Where, make_writable, run_once
 from clonos_chaos.runs.runner_simulated import refusal
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario import Scenario
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, read_scenarios
 from clonos_chaos.swarm.environments import Swarm
@@ -59,7 +59,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SuiteTask:
     """One run that is to be made. ``file``: its scenario's."""
 
     file: str
@@ -73,7 +73,7 @@ class Task:
         return self.scenario.name, self.where, self.seed
 
 
-def tasks_of(wanted: Wanted) -> list[Task]:
+def tasks_of(wanted: Wanted) -> list[SuiteTask]:
     """All runs, in order: on processes, in the simulated world, on Spark."""
     found = []
     for where in (Where.PROCESSES, Where.SIMULATED, Where.SPARK):
@@ -81,7 +81,7 @@ def tasks_of(wanted: Wanted) -> list[Task]:
             is_asked = (not wanted.files or path.stem in wanted.files) and path.stem not in wanted.without
             if is_asked and where in wanted.in_worlds:
                 scenarios = (each for each in read_scenarios(path) if _is_of(each, where))
-                found += [Task(path.stem, scenario, where, wanted.seed) for scenario in scenarios]
+                found += [SuiteTask(path.stem, scenario, where, wanted.seed) for scenario in scenarios]
     return found
 
 
@@ -92,7 +92,7 @@ def _is_of(scenario: Scenario, where: Where) -> bool:
     return is_of_spark == (where is Where.SPARK)
 
 
-def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[Record], None]) -> bool:
+def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[RunRecord], None]) -> bool:
     """Runs all; whether nothing was bad. ``say`` shows progress, ``tell`` a run that was bad."""
     file = wanted.folder / RUNS_FILE
     make_writable(file)
@@ -122,7 +122,7 @@ def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[R
     return not any(line["verdict"] == BAD for line in lines)
 
 
-def _run(task: Task, tell: Callable[[Record], None]) -> Line:
+def _run(task: SuiteTask, tell: Callable[[RunRecord], None]) -> Line:
     began_ns = wall_ns()
     line: Line = {
         "file": task.file,

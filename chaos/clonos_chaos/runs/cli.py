@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from clonos_chaos.runs.runner import Where, Wishes, run_scenarios
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_scenarios
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
 
 SEEDS_USUAL = 1_000
@@ -59,14 +59,14 @@ def run(arguments: Sequence[str]) -> int:
     where = parsed.where or Where.PROCESSES
     if where is Where.SIMULATED and parsed.keep is not None:
         parser.error("--keep is of real processes: a simulated world leaves no files, its seed gives it again")
-    wishes = Wishes(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
+    options = ScenarioRunOptions(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
     verdicts: list[bool] = []
 
-    def tell(record: Record) -> None:
+    def tell(record: RunRecord) -> None:
         verdicts.append(record.is_good)
         _tell(record)
 
-    is_good = run_scenarios(scenarios, wishes, tell)
+    is_good = run_scenarios(scenarios, options, tell)
     if len(verdicts) > 1:
         print(f"{sum(verdicts)} of {len(verdicts)} runs came to what they should")
     return GOOD if is_good else BAD
@@ -126,13 +126,13 @@ def soak(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     wanted = Soak(parsed.job, parsed.minutes, parsed.kill_every, not parsed.no_network_faults, parsed.oracle)
     where = Where.SPARK if parsed.spark else Where.PROCESSES
-    wishes = Wishes(where, parsed.seed, 1, parsed.json, parsed.html, parsed.png, parsed.keep)
+    options = ScenarioRunOptions(where, parsed.seed, 1, parsed.json, parsed.html, parsed.png, parsed.keep)
 
-    def tell(record: Record) -> None:
+    def tell(record: RunRecord) -> None:
         record.notes += figures(record)
         _tell(record)
 
-    return GOOD if run_scenarios([scenario_of(wanted)], wishes, tell) else BAD
+    return GOOD if run_scenarios([scenario_of(wanted)], options, tell) else BAD
 
 
 def seeds(arguments: Sequence[str]) -> int:
@@ -173,7 +173,7 @@ def _numbers(parser: argparse.ArgumentParser, text: str | None) -> tuple[int, ..
         parser.error(f"--only-faults takes numbers such as 3,7 or none, not {text!r}")
 
 
-def _tell(record: Record) -> None:
+def _tell(record: RunRecord) -> None:
     seconds = (record.ended_ns - record.began_ns) / 1e9
     word = "good" if record.is_good else "BAD"
     print(f"{word}: {record.scenario.name}, seed {record.seed}, {record.world}, {seconds:.1f} s")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.job.status_view import draw
 from clonos.status import RecoveryState, Status
 from clonos_chaos.checks.verdict import contradictions
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_oracle import Findings
-from clonos_chaos.sim.external_systems import Asked
+from clonos_chaos.sim.external_systems import SimAsked
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ INSTANT, ANSWER = 3, 5
 class Spectator:
     """Fills the record of a run in ``world``."""
 
-    def __init__(self, world: World, record: Record) -> None:
+    def __init__(self, world: World, record: RunRecord) -> None:
         self.world, self.record = world, record
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._known: dict[str, int] = {}  # incarnations
@@ -90,7 +90,7 @@ def findings_of(world: World) -> Findings:
     counted = Counter(row[0] for row in rows)
     expected, copies = world.job.expected(), world.job.copies
     visible = {entry[ANSWER] for _, story, *_ in rows for entry in story}
-    asked: dict[Any, list[Asked]] = {}
+    asked: dict[Any, list[SimAsked]] = {}
     for call in world.job.service.answers:
         asked.setdefault((call.question, call.generation), []).append(call)
     again = [calls for calls in asked.values() if len(calls) > 1]

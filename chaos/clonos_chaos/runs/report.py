@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from clonos_chaos.runs.report_plot import draw
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_oracle import Findings
 
 STYLE = """
@@ -41,7 +41,7 @@ MEANINGS = (
 MUST_BE_NONE = ("lost", "duplicated", "contradicted", "disordered")
 
 
-def write_report(file: Path, records: Sequence[Record]) -> None:
+def write_report(file: Path, records: Sequence[RunRecord]) -> None:
     """One page for all runs."""
     good = sum(record.is_good for record in records)
     word = _verdict(good == len(records), f"{good} of {len(records)} runs came to what they should")
@@ -60,7 +60,7 @@ def _verdict(is_good: bool, text: str) -> str:
     return f'<span class="{"good" if is_good else "bad"}">{escape(text)}</span>'
 
 
-def _overview(records: Sequence[Record]) -> str:
+def _overview(records: Sequence[RunRecord]) -> str:
     rows = []
     for number, record in enumerate(records):
         slowest = max(record.recovery_ms().values(), default=None)
@@ -75,7 +75,7 @@ def _overview(records: Sequence[Record]) -> str:
     return f"<section>{_table(('run', 'seed', 'verdict', '#slowest recovery, ms'), rows)}</section>"
 
 
-def _run(record: Record, number: int) -> str:
+def _run(record: RunRecord, number: int) -> str:
     scenario = record.scenario
     seconds = (record.ended_ns - record.began_ns) / 1e9
     return (
@@ -91,7 +91,7 @@ def _run(record: Record, number: int) -> str:
     )
 
 
-def _checks(record: Record) -> str:
+def _checks(record: RunRecord) -> str:
     rows = [
         (escape(c.name), escape(c.wanted), _verdict(c.is_good, c.found) if not c.is_good else escape(c.found))
         for c in record.checks
@@ -110,7 +110,7 @@ def _findings(findings: Findings | None) -> str:
     return _table(("what", "#count", "meaning"), rows)
 
 
-def _strikes(record: Record) -> str:
+def _strikes(record: RunRecord) -> str:
     rows = []
     for strike in record.strikes:
         rows.append(
@@ -124,7 +124,7 @@ def _strikes(record: Record) -> str:
     return _table(("#s after the start", "fault", "tasks", ""), rows, "fitting")
 
 
-def _remarks(record: Record) -> str:
+def _remarks(record: RunRecord) -> str:
     remarks = [*record.notes, *(f"alarm: {alarm}" for alarm in record.alarms)]
     if record.findings is not None:
         remarks += [f"{what}: {'; '.join(found)}" for what, found in record.findings.examples.items()]

@@ -15,7 +15,7 @@ matplotlib.use("svg")
 
 from matplotlib.figure import Figure
 
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 
 BIN_MS_MIN: Final = 100
 BINS_MAX: Final = 600
@@ -43,7 +43,7 @@ STYLE: Final[dict[Any, Any]] = {
 }
 
 
-def draw(record: Record, number: int) -> str:
+def draw(record: RunRecord, number: int) -> str:
     """The picture as an ``<svg>`` element; ``number`` keeps its ids apart from those of others on the page."""
     written = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"run {number}"}):
@@ -51,13 +51,13 @@ def draw(record: Record, number: int) -> str:
     return _embedded(written.getvalue(), number)
 
 
-def write_png(file: Path, record: Record) -> None:
+def write_png(file: Path, record: RunRecord) -> None:
     """The same picture as a file of its own, small enough for a document."""
     with matplotlib.rc_context(STYLE):
         _figure(record).savefig(file, format="png", dpi=PNG_DPI)
 
 
-def _figure(record: Record) -> Figure:
+def _figure(record: RunRecord) -> Figure:
     rows = record.findings.rows if record.findings is not None else []
     first_ns = min([rows[0][0] if rows else record.ended_ns, *(s.at_ns for s in record.strikes)])
     start_ns = max(record.began_ns, first_ns - 500_000_000)
@@ -131,7 +131,7 @@ def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: 
     axis.set_ylim(bottom=0)
 
 
-def _kept(axis: Any, record: Record, start_ns: int) -> None:
+def _kept(axis: Any, record: RunRecord, start_ns: int) -> None:
     """Logs, replicas and in-flight data; checkpoints take them away."""
     samples = [sample for sample in record.samples if sample.at_ns >= start_ns]
     seconds = [_seconds(sample.at_ns, start_ns) for sample in samples]
@@ -143,7 +143,7 @@ def _kept(axis: Any, record: Record, start_ns: int) -> None:
     axis.set_ylim(bottom=0)
 
 
-def _bars(record: Record, start_ns: int) -> list[tuple[str, list[float]]]:
+def _bars(record: RunRecord, start_ns: int) -> list[tuple[str, list[float]]]:
     found = []
     for strike, recovery in record.recoveries_of_strikes():
         instants = [_seconds(strike.at_ns, start_ns)]
@@ -177,7 +177,7 @@ def _many_recoveries(axis: Any, bars: list[tuple[str, list[float]]]) -> None:
     axis.set_title(f"{len(bars)} recoveries, from the fault until caught up", loc="left", fontsize=10, color=INK)
 
 
-def _mark_faults(axis: Any, record: Record, start_ns: int, names: bool) -> None:
+def _mark_faults(axis: Any, record: RunRecord, start_ns: int, names: bool) -> None:
     for number, strike in enumerate(record.strikes):
         at = _seconds(strike.at_ns, start_ns)
         if strike.until_ns:

@@ -13,7 +13,7 @@ from pathlib import Path
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.real.runner_processes import ProcessRun
 from clonos_chaos.runs.runner_simulated import refusal, run_simulated
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario import Scenario
 
 
@@ -26,7 +26,7 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ScenarioRunOptions:
     """What the command line asked for.
 
     ``png_file``: a picture of the last run. ``keep``: leave input, output and logs of each run in a folder below it.
@@ -41,42 +41,44 @@ class Wishes:
     keep: Path | None = None
 
 
-def run_scenarios(scenarios: Sequence[Scenario], wishes: Wishes, tell: Callable[[Record], None]) -> bool:
+def run_scenarios(
+    scenarios: Sequence[Scenario], options: ScenarioRunOptions, tell: Callable[[RunRecord], None]
+) -> bool:
     """Each as often as wished, each time with the next seed; answers whether all were good.
 
     A long matrix may be stopped: the runs before that are in all reports.
     """
-    if wishes.where is Where.SIMULATED:
+    if options.where is Where.SIMULATED:
         for reason in filter(None, map(refusal, scenarios)):
             raise JobError(reason)
-    for file in (wishes.json_file, wishes.html_file, wishes.png_file):
+    for file in (options.json_file, options.html_file, options.png_file):
         if file is not None:
             make_writable(file)
-    records: list[Record] = []
+    records: list[RunRecord] = []
     try:
         for scenario in scenarios:
-            for number in range(wishes.repeat):
-                record = run_once(scenario, wishes.where, wishes.seed + number, wishes.keep)
+            for number in range(options.repeat):
+                record = run_once(scenario, options.where, options.seed + number, options.keep)
                 records.append(record)
                 tell(record)
-                if wishes.json_file is not None:
+                if options.json_file is not None:
                     lines = ",\n".join(json.dumps(one.data()) for one in records)
-                    wishes.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
+                    options.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
     finally:
         if records:
-            _write_pictures(wishes, records)
+            _write_pictures(options, records)
     return all(record.is_good for record in records)
 
 
-def _write_pictures(wishes: Wishes, records: Sequence[Record]) -> None:
-    if wishes.html_file is not None:
+def _write_pictures(options: ScenarioRunOptions, records: Sequence[RunRecord]) -> None:
+    if options.html_file is not None:
         from clonos_chaos.runs.report import write_report
 
-        write_report(wishes.html_file, records)
-    if wishes.png_file is not None:
+        write_report(options.html_file, records)
+    if options.png_file is not None:
         from clonos_chaos.runs.report_plot import write_png
 
-        write_png(wishes.png_file, records[-1])
+        write_png(options.png_file, records[-1])
 
 
 def make_writable(file: Path) -> None:
@@ -93,7 +95,7 @@ def make_writable(file: Path) -> None:
         ) from None
 
 
-def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = None) -> Record:
+def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = None) -> RunRecord:
     """One run."""
     if where is Where.SIMULATED:
         return run_simulated(scenario, seed)

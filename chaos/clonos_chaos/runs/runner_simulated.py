@@ -18,22 +18,22 @@ from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.runs.observer import Spectator
 from clonos_chaos.runs.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
-from clonos_chaos.scenario.run_record import Check, Record, Strike, judge
+from clonos_chaos.scenario.run_record import Check, RunRecord, Strike, judge
 from clonos_chaos.scenario.scenario import (
     OF_HELPERS,
     STATUS_POINTS,
     TASKLESS,
-    Fault,
-    Kind,
-    Outcome,
+    FaultKind,
+    InjectedFault,
     Pattern,
     Scenario,
+    ScenarioOutcome,
     is_fault_point,
 )
 from clonos_chaos.scenario.scenario_job import pace_of
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
 from clonos_chaos.sim.sim_slot import SimSlot
-from clonos_chaos.sim.targeted_faults import POINTS, Aim, Reached, is_of_message
+from clonos_chaos.sim.targeted_faults import POINTS, Aim, PointReached, is_of_message
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldFailed
 
@@ -54,21 +54,21 @@ POINTS_HERE: Final = {
 }
 """Points of real processes by what they are called here; all others have one name."""
 
-Do = Callable[[World, list[SimSlot], Fault], None]
+Do = Callable[[World, list[SimSlot], InjectedFault], None]
 
 
-def _each(act: Callable[[World, SimSlot, Fault], None]) -> Do:
-    def do(world: World, slots: list[SimSlot], fault: Fault) -> None:
+def _each(act: Callable[[World, SimSlot, InjectedFault], None]) -> Do:
+    def do(world: World, slots: list[SimSlot], fault: InjectedFault) -> None:
         for slot in slots:
             act(world, slot, fault)
 
     return do
 
 
-def _towards_all(act: Callable[[World, SimSlot, SimSlot, Fault], None]) -> Do:
+def _towards_all(act: Callable[[World, SimSlot, SimSlot, InjectedFault], None]) -> Do:
     """For the connections of each slot with all others."""
 
-    def do(world: World, slots: list[SimSlot], fault: Fault) -> None:
+    def do(world: World, slots: list[SimSlot], fault: InjectedFault) -> None:
         for slot in slots:
             for other in world.living():
                 if other is not slot:
@@ -77,12 +77,12 @@ def _towards_all(act: Callable[[World, SimSlot, SimSlot, Fault], None]) -> Do:
     return do
 
 
-def _kill_all(world: World, _slots: list[SimSlot], _fault: Fault) -> None:
+def _kill_all(world: World, _slots: list[SimSlot], _fault: InjectedFault) -> None:
     world.faults.kill_together(world.living())
     world.restart_coordinator(DOWN_MS)
 
 
-def _slow_down(world: World, _slots: list[SimSlot], fault: Fault) -> None:
+def _slow_down(world: World, _slots: list[SimSlot], fault: InjectedFault) -> None:
     """All connections: the simulated network has one delay."""
     usual_ns = world.network.delay_ns_max
 
@@ -93,19 +93,21 @@ def _slow_down(world: World, _slots: list[SimSlot], fault: Fault) -> None:
     world.clock.after(fault.lasts_ms * MILLISECOND_NS, speed_up)
 
 
-DOINGS: Final[dict[Kind, Do]] = {
-    Kind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
-    Kind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
-    Kind.KILL_DRIVER: _kill_all,
-    Kind.PAUSE: _each(lambda world, slot, fault: world.faults.pause(slot, fault.lasts_ms)),
-    Kind.CUT: _towards_all(lambda world, slot, other, fault: world.faults.cut(slot, other, fault.lasts_ms)),
-    Kind.HALF_OPEN: _towards_all(lambda world, slot, other, fault: world.faults.half_open(slot, other, fault.lasts_ms)),
-    Kind.RESET: _towards_all(lambda world, slot, other, _: world.faults.cut(slot, other, 0)),
-    Kind.DELAY: _slow_down,
+DOINGS: Final[dict[FaultKind, Do]] = {
+    FaultKind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
+    FaultKind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
+    FaultKind.KILL_DRIVER: _kill_all,
+    FaultKind.PAUSE: _each(lambda world, slot, fault: world.faults.pause(slot, fault.lasts_ms)),
+    FaultKind.CUT: _towards_all(lambda world, slot, other, fault: world.faults.cut(slot, other, fault.lasts_ms)),
+    FaultKind.HALF_OPEN: _towards_all(
+        lambda world, slot, other, fault: world.faults.half_open(slot, other, fault.lasts_ms)
+    ),
+    FaultKind.RESET: _towards_all(lambda world, slot, other, _: world.faults.cut(slot, other, 0)),
+    FaultKind.DELAY: _slow_down,
 }
 
 
-def run_simulated(scenario: Scenario, seed: int) -> Record:
+def run_simulated(scenario: Scenario, seed: int) -> RunRecord:
     """One world. Faults that it does not know are refused before anything runs."""
     reason = refusal(scenario)
     if reason:
@@ -135,8 +137,8 @@ class _Simulated:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario = scenario
-        self.luck = Random(f"victims of {seed}")
-        self.record = Record(scenario, seed, "simulated")
+        self.rng = Random(f"victims of {seed}")
+        self.record = RunRecord(scenario, seed, "simulated")
         self.total, self.per_second = pace_of(scenario.job_options)
         self.aims = [self._aim(fault) for fault in scenario.faults]
         options_of(scenario)
@@ -150,18 +152,18 @@ class _Simulated:
         named = tuple((plan.task_name(sender), plan.task_name(receiver)) for sender, receiver in edges)
         self.shape = Shape(tuple(plan.task_name(task) for task in plan.tasks), named)
 
-    def _job(self, luck: Random) -> FuzzJob:
+    def _job(self, rng: Random) -> FuzzJob:
         depth = options_of(self.scenario)[0].sharing_depth
-        job = FuzzJob("described", luck, max(10, self.total // SHARE), depth, _build)
+        job = FuzzJob("described", rng, max(10, self.total // SHARE), depth, _build)
         job.plan = with_hot_standbys(self.scenario, job.plan)
         return job
 
-    def _aim(self, fault: Fault) -> Aim:
+    def _aim(self, fault: InjectedFault) -> Aim:
         """Where and when it strikes: a point by its name, records as calls that were answered."""
         at = fault.at
         times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
 
-        def strike(_world: World, reached: Reached) -> None:
+        def strike(_world: World, reached: PointReached) -> None:
             self._strike(fault, reached)
 
         if at.point:
@@ -175,34 +177,34 @@ class _Simulated:
             watched = tasks_of(Shape(TASKS, ()), TWINS.get(step, step))
             nth += len(watched) if point == "start" else 0  # each task has begun once
 
-            def there(world: World, reached: Reached) -> bool:
+            def there(world: World, reached: PointReached) -> bool:
                 return reached.task < 0 or world.plan.task_name(reached.task) in watched
 
             return Aim(point, strike, there, nth=nth, times=times)
         records = at.records if at.records is not None else int((at.seconds or 0.0) * self.per_second)
         wanted = min(records, self.total - SHARE) // SHARE
 
-        def where(world: World, _reached: Reached) -> bool:
+        def where(world: World, _reached: PointReached) -> bool:
             return len(world.job.service.answers) >= wanted
 
         return Aim("called", strike, where, times=times)
 
-    def _strike(self, fault: Fault, reached: Reached) -> None:
+    def _strike(self, fault: InjectedFault, reached: PointReached) -> None:
         world = self.world
         if world.ending is not None:
             return
         is_own = is_fault_point(fault.at.point) and not fault.at.task and not fault.at.point.endswith(" delivered")
         first = world.plan.task_name(reached.task) if reached.task >= 0 and is_own else ""
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
-        tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.luck, first)
+        tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.rng, first)
         slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
         if fault.pattern in OF_HELPERS and tasks:
             placement = world.oracle.view.placements[self._task(tasks[0])]
             helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
             own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
             slots = own | {slot.id: slot for slot in helpers if not slot.is_dead}
-        domains = {slot.domain for slot in slots.values()} if fault.kind is Kind.KILL_DOMAIN else set()
-        is_of_all = fault.kind is Kind.KILL_DRIVER
+        domains = {slot.domain for slot in slots.values()} if fault.kind is FaultKind.KILL_DOMAIN else set()
+        is_of_all = fault.kind is FaultKind.KILL_DRIVER
         struck = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
         incarnations = self.spectator.strikes(struck)
         self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
@@ -211,7 +213,7 @@ class _Simulated:
     def _task(self, name: str) -> TaskId:
         return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)
 
-    def run(self) -> Record:
+    def run(self) -> RunRecord:
         """Runs the world to its end and judges."""
         self._open()
         self.spectator = Spectator(self.world, self.record)
@@ -229,7 +231,7 @@ class _Simulated:
         strikes = sum(fault.count if fault.pattern is Pattern.IN_A_ROW else 1 for fault in self.scenario.faults)
         record.unstruck = max(0, strikes - len(record.strikes))
         judge(record)
-        if wanted is not Outcome.FAILS and not record.failure:
+        if wanted is not ScenarioOutcome.FAILS and not record.failure:
             told = "lost, duplicated, contradicted, out of order, replicas, calls, alarms"
             record.checks.append(Check("the world's oracle", "no complaint", f"no complaint ({told})", True))
         return record

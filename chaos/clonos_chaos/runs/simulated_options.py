@@ -15,7 +15,7 @@ from clonos_chaos.directed.vocabulary import OPTIONS, SETTINGS
 from clonos_chaos.scenario.scenario import Scenario
 from clonos_chaos.scenario.scenario_job import described
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import Settings
+from clonos_chaos.swarm.world import WorldSettings
 
 SHARE: Final = 10
 """The real job has so many times the records, and so many times the room for them."""
@@ -32,7 +32,7 @@ OF_THE_CLUSTER: Final = ("domains", "spare_slots")
 KNOWN: Final = (*LIKE_IT, *IN_THE_PLAN, *SMALLER, *OF_THE_CLUSTER)
 
 
-def options_of(scenario: Scenario) -> tuple[Options, Settings]:
+def options_of(scenario: Scenario) -> tuple[Options, WorldSettings]:
     """The options of the world, and its cluster. Options that no job has are refused as by the job itself."""
     given = scenario.options
     settled = settle_alone(given)

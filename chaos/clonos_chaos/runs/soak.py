@@ -8,8 +8,8 @@ from itertools import cycle
 from statistics import median, quantiles
 from typing import Any, Final
 
-from clonos_chaos.scenario.run_record import Record
-from clonos_chaos.scenario.scenario import Fault, Kind, Limits, Moment, Scenario
+from clonos_chaos.scenario.run_record import RunRecord
+from clonos_chaos.scenario.scenario import FaultKind, InjectedFault, Moment, Scenario, ScenarioLimits
 from clonos_chaos.scenario.scenario_job import SHIPPED
 
 PER_SECOND: Final = 30.0
@@ -20,12 +20,12 @@ END_S: Final = 180.0
 """A run may take so much longer than its faults."""
 
 TROUBLES: Final = (
-    {"kind": Kind.RESET, "lasts_ms": 200},
-    {"kind": Kind.DELAY, "lasts_ms": 3_000, "latency_ms": 80, "jitter_ms": 40},
-    {"kind": Kind.CUT, "lasts_ms": 1_000},
-    {"kind": Kind.SLICE, "lasts_ms": 2_000, "piece_bytes": 64},
-    {"kind": Kind.HALF_OPEN, "lasts_ms": 1_000},
-    {"kind": Kind.THROTTLE, "lasts_ms": 2_000, "bytes_per_second": 50_000},
+    {"kind": FaultKind.RESET, "lasts_ms": 200},
+    {"kind": FaultKind.DELAY, "lasts_ms": 3_000, "latency_ms": 80, "jitter_ms": 40},
+    {"kind": FaultKind.CUT, "lasts_ms": 1_000},
+    {"kind": FaultKind.SLICE, "lasts_ms": 2_000, "piece_bytes": 64},
+    {"kind": FaultKind.HALF_OPEN, "lasts_ms": 1_000},
+    {"kind": FaultKind.THROTTLE, "lasts_ms": 2_000, "bytes_per_second": 50_000},
 )
 """One after the other, each half way between two kills."""
 
@@ -60,24 +60,26 @@ def scenario_of(soak: Soak) -> Scenario:
         options={"checkpoint_every": "2s", "step_records_max": 64},
         job_options=options,
         faults=tuple(_faults(soak, seconds)),
-        limits=Limits(seconds=seconds + END_S, recovery_ms=RECOVERY_MS, stop_after=0.0 if is_shipped else seconds),
+        limits=ScenarioLimits(
+            seconds=seconds + END_S, recovery_ms=RECOVERY_MS, stop_after=0.0 if is_shipped else seconds
+        ),
     )
 
 
-def _faults(soak: Soak, seconds: float) -> Iterator[Fault]:
+def _faults(soak: Soak, seconds: float) -> Iterator[InjectedFault]:
     troubles = cycle(TROUBLES)
     at_s = START_S
     while at_s < seconds:
-        yield Fault(Kind.KILL_WORKER, Moment(seconds=at_s))
+        yield InjectedFault(FaultKind.KILL_WORKER, Moment(seconds=at_s))
         if soak.has_network_faults:
-            yield Fault(at=Moment(seconds=at_s + soak.kill_every_s / 2), **next(troubles))  # type: ignore[arg-type]
+            yield InjectedFault(at=Moment(seconds=at_s + soak.kill_every_s / 2), **next(troubles))  # type: ignore[arg-type]
         at_s += soak.kill_every_s
 
 
-def figures(record: Record) -> list[str]:
+def figures(record: RunRecord) -> list[str]:
     """The run in a few lines."""
     times_ms = sorted(time for time in record.recovery_ms().values() if time >= 0)
-    kills = sum(strike.kind == Kind.KILL_WORKER for strike in record.strikes)
+    kills = sum(strike.kind == FaultKind.KILL_WORKER for strike in record.strikes)
     lines = [f"{kills} kills, {len(record.strikes) - kills} network faults, {record.checkpoints} checkpoints"]
     if len(times_ms) > 1:
         slow_ms = quantiles(times_ms, n=20)[-1]

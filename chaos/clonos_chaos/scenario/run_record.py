@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from clonos.status import RecoveryState, Status
-from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Limits, Outcome, Scenario
+from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Scenario, ScenarioLimits, ScenarioOutcome
 from clonos_chaos.scenario.scenario_oracle import KEYS_MAY_CHANGE, Findings
 
 SAMPLES_MAX = 4_000
@@ -53,7 +53,7 @@ class Check:
 
 
 @dataclass(slots=True)
-class Record:
+class RunRecord:
     """Everything of a run. Instants are the wall clock in ns, or virtual time in a simulated one."""
 
     scenario: Scenario
@@ -85,7 +85,7 @@ class Record:
     def was_rolled_back(self) -> bool:
         """Whether the job was to roll back, or might and did."""
         wanted = self.scenario.expected.outcome
-        return wanted is Outcome.ROLLBACK or (wanted is Outcome.EITHER and len(self.generations) > 1)
+        return wanted is ScenarioOutcome.ROLLBACK or (wanted is ScenarioOutcome.EITHER and len(self.generations) > 1)
 
     def add_sample(self, status: Status, at_ns: int, every_ns: int = 0) -> None:
         """One look at the job; a long run keeps fewer, unless ``every_ns`` says how many."""
@@ -190,7 +190,7 @@ class Record:
         }
 
 
-def judge(record: Record) -> None:
+def judge(record: RunRecord) -> None:
     """Fills ``checks``: what the scenario demands, against what was found."""
     scenario, checks = record.scenario, record.checks
     expected, limits = scenario.expected, scenario.limits
@@ -198,7 +198,7 @@ def judge(record: Record) -> None:
     def demand(name: str, wanted: object, found: object, is_good: bool) -> None:
         checks.append(Check(name, str(wanted), str(found), is_good))
 
-    shall_fail = expected.outcome is Outcome.FAILS
+    shall_fail = expected.outcome is ScenarioOutcome.FAILS
     demand(
         "the job", "fails" if shall_fail else "ends", record.failure or "has ended", bool(record.failure) == shall_fail
     )
@@ -212,7 +212,7 @@ def judge(record: Record) -> None:
         demand("disordered", 0, record.findings.disordered, not record.findings.disordered)
     rollbacks = max(0, len(record.generations) - 1)
     if record.was_rolled_back:
-        if expected.outcome is Outcome.ROLLBACK:
+        if expected.outcome is ScenarioOutcome.ROLLBACK:
             demand("rollbacks", "at least 1", rollbacks, rollbacks > 0)
     else:
         demand("rollbacks", f"at most {limits.rollbacks}", rollbacks, rollbacks <= limits.rollbacks)
@@ -240,7 +240,7 @@ def judge(record: Record) -> None:
     demand("left behind", "nothing", ", ".join(record.left_behind) or "nothing", not record.left_behind)
 
 
-def _judge_calls(record: Record, limits: Limits) -> None:
+def _judge_calls(record: RunRecord, limits: ScenarioLimits) -> None:
     if record.findings is None or not record.findings.calls:
         return
     repeated, most = record.findings.calls_repeated, limits.calls_repeated

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """What goes wrong."""
 
     KILL_WORKER = "kill_worker"  # SIGKILL for the process of a task
@@ -68,7 +68,7 @@ class Pattern(StrEnum):
     ALL = "all"
 
 
-class Outcome(StrEnum):
+class ScenarioOutcome(StrEnum):
     """How it shall end."""
 
     EXACTLY_ONCE = "exactly_once"  # nothing lost, twice or contradicted, and no rollback
@@ -83,21 +83,37 @@ OF_HELPERS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
 COUNTED: Final = (Pattern.AT_ONCE, Pattern.IN_A_ROW)
 """They have a ``count``."""
 
-NETWORK: Final = (Kind.CUT, Kind.HALF_OPEN, Kind.RESET, Kind.DELAY, Kind.THROTTLE, Kind.SLICE)
+NETWORK: Final = (
+    FaultKind.CUT,
+    FaultKind.HALF_OPEN,
+    FaultKind.RESET,
+    FaultKind.DELAY,
+    FaultKind.THROTTLE,
+    FaultKind.SLICE,
+)
 """What goes through Toxiproxy."""
 
-SERVICE: Final = (Kind.SERVICE_ERROR, Kind.SERVICE_SLOW, Kind.SERVICE_HANG, Kind.SERVICE_DOWN)
+SERVICE: Final = (FaultKind.SERVICE_ERROR, FaultKind.SERVICE_SLOW, FaultKind.SERVICE_HANG, FaultKind.SERVICE_DOWN)
 """Their victim is the step whose calls fail; empty: all steps."""
 
-DISK: Final = (Kind.DISK_FULL, Kind.DISK_FAILING, Kind.DISK_SLOW)
-LASTING: Final = (*NETWORK, *SERVICE, *DISK, Kind.PARTITION, Kind.CORRUPT, Kind.PAUSE, Kind.CLOCK_STEP, Kind.ATTACK)
+DISK: Final = (FaultKind.DISK_FULL, FaultKind.DISK_FAILING, FaultKind.DISK_SLOW)
+LASTING: Final = (
+    *NETWORK,
+    *SERVICE,
+    *DISK,
+    FaultKind.PARTITION,
+    FaultKind.CORRUPT,
+    FaultKind.PAUSE,
+    FaultKind.CLOCK_STEP,
+    FaultKind.ATTACK,
+)
 """What ends by itself after ``lasts``."""
 
-VICTIMLESS: Final = (Kind.KILL_DRIVER, Kind.CLOCK_STEP, Kind.ATTACK)
-TASKLESS: Final = (*VICTIMLESS, *SERVICE, Kind.USER_ERROR)
+VICTIMLESS: Final = (FaultKind.KILL_DRIVER, FaultKind.CLOCK_STEP, FaultKind.ATTACK)
+TASKLESS: Final = (*VICTIMLESS, *SERVICE, FaultKind.USER_ERROR)
 """They befall no process."""
 
-LEAVES_ZOMBIES: Final = (Kind.PAUSE, Kind.PARTITION, *NETWORK, Kind.CORRUPT)
+LEAVES_ZOMBIES: Final = (FaultKind.PAUSE, FaultKind.PARTITION, *NETWORK, FaultKind.CORRUPT)
 """After them, a task that was replaced may go on for a moment, and ask the service once more."""
 
 STATUS_POINTS: Final = {
@@ -156,10 +172,10 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InjectedFault:
     """One fault. ``victim``: a step by name, empty for any. What else is given depends on the kind: ``KEYS_OF``."""
 
-    kind: Kind
+    kind: FaultKind
     at: Moment
     victim: str = ""
     pattern: Pattern = Pattern.ONE
@@ -181,7 +197,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ScenarioLimits:
     """What may be taken. Reaching one is a failed scenario."""
 
     seconds: float = 120.0  # for the whole run
@@ -199,7 +215,7 @@ class Limits:
 class Expected:
     """What the oracle shall find."""
 
-    outcome: Outcome = Outcome.EXACTLY_ONCE
+    outcome: ScenarioOutcome = ScenarioOutcome.EXACTLY_ONCE
     lost: int = 0
     duplicated: int = 0
     contradicted: int = 0
@@ -215,8 +231,8 @@ class Scenario:
     oracle: str = ""  # "module:function" of the user's own job
     options: Mapping[str, Any] = field(default_factory=dict)
     job_options: Mapping[str, Any] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
-    limits: Limits = Limits()
+    faults: tuple[InjectedFault, ...] = ()
+    limits: ScenarioLimits = ScenarioLimits()
     expected: Expected = Expected()
 
     @property
@@ -227,41 +243,41 @@ class Scenario:
     @property
     def needs_relay(self) -> bool:
         """Whether bytes are corrupted."""
-        return any(fault.kind is Kind.CORRUPT for fault in self.faults)
+        return any(fault.kind is FaultKind.CORRUPT for fault in self.faults)
 
     @property
     def needs_fault_points(self) -> bool:
         """Whether processes must wait at points."""
-        return any(is_fault_point(fault.at.point) or fault.kind is Kind.DISK_SLOW for fault in self.faults)
+        return any(is_fault_point(fault.at.point) or fault.kind is FaultKind.DISK_SLOW for fault in self.faults)
 
     @property
     def needs_attackers(self) -> bool:
         """Whether processes are attacked."""
-        return any(fault.kind is Kind.ATTACK for fault in self.faults)
+        return any(fault.kind is FaultKind.ATTACK for fault in self.faults)
 
     @property
     def needs_hosts(self) -> bool:
         """Whether a host is cut off."""
-        return any(fault.kind is Kind.PARTITION for fault in self.faults)
+        return any(fault.kind is FaultKind.PARTITION for fault in self.faults)
 
     @property
     def needs_false_clock(self) -> bool:
         """Whether the wall clock is set."""
-        return any(fault.kind is Kind.CLOCK_STEP for fault in self.faults)
+        return any(fault.kind is FaultKind.CLOCK_STEP for fault in self.faults)
 
 
-KEYS_OF: Final[Mapping[str, tuple[Kind, ...]]] = {
+KEYS_OF: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "lasts": LASTING,
-    "latency": (Kind.DELAY, Kind.SERVICE_SLOW, Kind.DISK_SLOW),
-    "jitter": (Kind.DELAY,),
-    "bytes_per_second": (Kind.THROTTLE,),
-    "piece_bytes": (Kind.SLICE,),
-    "every_bytes": (Kind.CORRUPT,),
-    "step": (Kind.CLOCK_STEP,),
-    "again": (Kind.USER_ERROR,),
-    "weapon": (Kind.ATTACK,),
-    "connections": (Kind.ATTACK,),
-    "victim": tuple(kind for kind in Kind if kind not in VICTIMLESS),
-    "pattern": tuple(kind for kind in Kind if kind not in TASKLESS),
+    "latency": (FaultKind.DELAY, FaultKind.SERVICE_SLOW, FaultKind.DISK_SLOW),
+    "jitter": (FaultKind.DELAY,),
+    "bytes_per_second": (FaultKind.THROTTLE,),
+    "piece_bytes": (FaultKind.SLICE,),
+    "every_bytes": (FaultKind.CORRUPT,),
+    "step": (FaultKind.CLOCK_STEP,),
+    "again": (FaultKind.USER_ERROR,),
+    "weapon": (FaultKind.ATTACK,),
+    "connections": (FaultKind.ATTACK,),
+    "victim": tuple(kind for kind in FaultKind if kind not in VICTIMLESS),
+    "pattern": tuple(kind for kind in FaultKind if kind not in TASKLESS),
 }
 """Keys that mean something for these kinds only."""

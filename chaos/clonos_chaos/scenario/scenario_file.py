@@ -26,7 +26,16 @@ from typing import Any, Final, TypeVar
 
 from clonos.config import duration_ns, settle_alone
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos_chaos.scenario.scenario import COUNTED, KEYS_OF, Expected, Fault, Kind, Limits, Moment, Scenario
+from clonos_chaos.scenario.scenario import (
+    COUNTED,
+    KEYS_OF,
+    Expected,
+    FaultKind,
+    InjectedFault,
+    Moment,
+    Scenario,
+    ScenarioLimits,
+)
 
 SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
@@ -154,7 +163,7 @@ def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any])
             )
             for number, fault in enumerate(faults)
         ),
-        limits=reader.fill(Limits, "limits", data.get("limits", {})),
+        limits=reader.fill(ScenarioLimits, "limits", data.get("limits", {})),
         expected=reader.fill(Expected, "expected", data.get("expected", {})),
     )
 
@@ -178,14 +187,14 @@ def _unbundled(reader: _Reader, case: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[str, Any]) -> Fault:
+def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[str, Any]) -> InjectedFault:
     filled = _unbundled(reader, case)
     for key in filled:
         if key in table:
             raise reader.refused(f"{where}.{key}", "is also in [matrix]", "Leave it in one place.")
     table = {**table, **filled}
     if "kind" not in table:
-        raise reader.refused(f"{where}.kind", "is missing", f"The kinds are: {', '.join(Kind)}.")
+        raise reader.refused(f"{where}.kind", "is missing", f"The kinds are: {', '.join(FaultKind)}.")
     moment = table.pop("at", None)
     if moment is None:
         raise reader.refused(
@@ -198,7 +207,7 @@ def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[
     for key in ("nth", "task"):
         if key in moment and not at.point:
             raise reader.refused(f"{where}.at.{key}", "is given without a point", "It belongs to { point = ... }.")
-    fault: Fault = reader.fill(Fault, where, table, {"at": at})
+    fault: InjectedFault = reader.fill(InjectedFault, where, table, {"at": at})
     if "count" in table and fault.pattern not in COUNTED:
         raise reader.refused(f"{where}.count", f"means nothing for {fault.pattern}", "It is of at_once and in_a_row.")
     for key in table:

@@ -51,7 +51,7 @@ class Stumbled(RuntimeError):
     """What user code raises when a fault wants it to."""
 
 
-class Steps:
+class ScenarioSteps:
     """The functions of the job. ``folder``: where a fault leaves word that user code shall raise."""
 
     def __init__(self, folder: Path, url: str) -> None:
@@ -135,7 +135,7 @@ def described(
 ) -> Job:
     """The job, with its outputs in ``folder``. The runner lets in ``records`` at most, so many a second."""
     assert records > 0, per_second
-    steps = Steps(folder, url)
+    steps = ScenarioSteps(folder, url)
     job = Job("described", parallelism=2)
     rows = job.source(Gated(folder), parallelism=1, name="read").map(steps.stamp, parallelism=1)
     asked = rows.key_by(key_of).stateful_map(steps.ask, name="ask")

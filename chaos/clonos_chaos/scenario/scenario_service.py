@@ -34,18 +34,18 @@ ALL_STEPS = "*"
 LOOPBACK = "127.0.0.1"
 
 
-class Service:
+class ScenarioService:
     """Answers, or does what its modes say."""
 
     def __init__(self, log_fd: int) -> None:
         self.is_down = False
-        self.connections: set[Connection] = set()
+        self.connections: set[ServiceConnection] = set()
         self._modes: dict[str, tuple[str, float]] = {}  # by step
         self._said: dict[str, tuple[int, int]] = {}  # status and answer by key
         self._log_fd = log_fd
         self._draw = random.SystemRandom().getrandbits  # noqa: TID251 it plays the outside world, which has no seed
 
-    def ask(self, connection: Connection, question: dict[str, Any]) -> None:
+    def ask(self, connection: ServiceConnection, question: dict[str, Any]) -> None:
         """One question, as the mode of its step has it."""
         mode, late_s = self._modes.get(question["step"], self._modes.get(ALL_STEPS, ("answer", 0.0)))
         status = {"answer": 200, "slow": 200, "error": 500}.get(mode, 0)
@@ -58,7 +58,7 @@ class Service:
         elif status:
             connection.reply(status, {"answer": answer})
 
-    def tell_of(self, connection: Connection, key: str) -> None:
+    def tell_of(self, connection: ServiceConnection, key: str) -> None:
         """What was said under a key."""
         status, answer = self._said.get(key, (404, 0))
         connection.reply(status, {"answer": answer})
@@ -74,10 +74,10 @@ class Service:
                 connection.close_if_waited_for(self.is_down)
 
 
-class Connection(asyncio.Protocol):
+class ServiceConnection(asyncio.Protocol):
     """One caller's connection. Just as much HTTP/1.1 as a GET needs."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ScenarioService) -> None:
         self._service = service
         self._received = b""
         self._transport: asyncio.Transport | None = None
@@ -136,8 +136,8 @@ class Connection(asyncio.Protocol):
 
 async def _serve(log_fd: int, address: str) -> None:
     loop = asyncio.get_running_loop()
-    service = Service(log_fd)
-    server = await loop.create_server(lambda: Connection(service), address, 0, backlog=256)
+    service = ScenarioService(log_fd)
+    server = await loop.create_server(lambda: ServiceConnection(service), address, 0, backlog=256)
     over = asyncio.Event()
 
     def hear() -> None:

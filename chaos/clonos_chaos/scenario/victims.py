@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.scenario.scenario import Fault, Pattern
+from clonos_chaos.scenario.scenario import InjectedFault, Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +34,34 @@ def tasks_of(shape: Shape, step: str) -> list[str]:
     return found
 
 
-def choose(fault: Fault, shape: Shape, luck: Random, first: str = "") -> list[str]:
+def choose(fault: InjectedFault, shape: Shape, rng: Random, first: str = "") -> list[str]:
     """The tasks that are struck together; the first one is the victim (``first``, where that is already known)."""
     victims = tasks_of(shape, fault.victim)
-    victim = first or luck.choice(victims)
+    victim = first or rng.choice(victims)
     others = [task for task in shape.tasks if task != victim]
     match fault.pattern:
         case Pattern.ONE | Pattern.IN_A_ROW | Pattern.WITH_STANDBY | Pattern.STANDBY:
             return [victim]
         case Pattern.LINKED:
-            return [victim, _one(luck, fault, _fed_by(shape, victim) or _feeding(shape, victim))]
+            return [victim, _one(rng, fault, _fed_by(shape, victim) or _feeding(shape, victim))]
         case Pattern.UNLINKED:
             joined = {*_fed_by(shape, victim), *_feeding(shape, victim)}
-            return [victim, _one(luck, fault, [task for task in others if task not in joined])]
+            return [victim, _one(rng, fault, [task for task in others if task not in joined])]
         case Pattern.SIBLINGS:
             same = victim.rpartition("/")[0]
-            return [victim, _one(luck, fault, [task for task in others if task.rpartition("/")[0] == same])]
+            return [victim, _one(rng, fault, [task for task in others if task.rpartition("/")[0] == same])]
         case Pattern.AT_ONCE:
-            return [victim, *luck.sample(others, min(fault.count - 1, len(others)))]
+            return [victim, *rng.sample(others, min(fault.count - 1, len(others)))]
         case Pattern.LAYER:
             return [victim, *(task for task in others if task.rpartition("/")[0] == victim.rpartition("/")[0])]
         case Pattern.ALL:
             return [victim, *others]
 
 
-def _one(luck: Random, fault: Fault, tasks: Sequence[str]) -> str:
+def _one(rng: Random, fault: InjectedFault, tasks: Sequence[str]) -> str:
     if not tasks:
         raise JobError(f"the pattern {fault.pattern} finds no second task beside {fault.victim or 'any victim'!r}.")
-    return luck.choice(tasks)
+    return rng.choice(tasks)
 
 
 def _fed_by(shape: Shape, task: str) -> list[str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from clonos.core.ports.operator_chain import ChainContext
 
 
-class Fenced(Exception):
+class SimFenced(Exception):
     """A later incarnation has registered: (generation, incarnation)."""
 
     def __init__(self, by: tuple[int, int]) -> None:
@@ -48,7 +48,7 @@ class SimOutside:
         That stands until it is passed: whoever has registered first may have died before it could raise the alarm.
         """
         if (generation, incarnation) < self.life:
-            raise Fenced(self.life)
+            raise SimFenced(self.life)
         if generation > self.life[0] > 0:
             if restored_number > self.next_number:
                 self.complaints.append(
@@ -77,7 +77,7 @@ class SimOutside:
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
         """Takes new rows, drops repeated ones; a repeat with other content is an error."""
         if incarnation != self.life[1]:
-            raise Fenced(self.life)
+            raise SimFenced(self.life)
         rows = decode_rows(payload)
         if first_number > self.next_number:
             self.complaints.append(f"{self.task_name}: a gap from {self.next_number} to {first_number}")
@@ -101,7 +101,7 @@ class ServiceDown(Exception):
         self.answer = answer
 
 
-class Asked(NamedTuple):
+class SimAsked(NamedTuple):
     """One call, as the service's own log tells it."""
 
     question: Any
@@ -118,11 +118,11 @@ class Asked(NamedTuple):
 class SimService:
     """Answers each question with a number of its own, or fails with one, and logs it with its key."""
 
-    def __init__(self, luck: Random, failure: float = 0.0) -> None:
-        self._luck = luck
+    def __init__(self, rng: Random, failure: float = 0.0) -> None:
+        self._rng = rng
         self._failure = failure
         self._answer_by_key: dict[str, int] = {}
-        self.answers: list[Asked] = []
+        self.answers: list[SimAsked] = []
         self.never_happened: set[str] = set()  # keys that somebody asked for before there was a call
 
     def ask(
@@ -135,11 +135,11 @@ class SimService:
         is_reconciled: bool = False,
     ) -> int:
         """A fresh random answer every time, so that a call made twice shows."""
-        answer = self._luck.getrandbits(48) + 1
-        fails = self._luck.random() < self._failure
+        answer = self._rng.getrandbits(48) + 1
+        fails = self._rng.random() < self._failure
         self._answer_by_key[key] = -answer if fails else answer
         self.answers.append(
-            Asked(
+            SimAsked(
                 question,
                 key,
                 -answer if fails else answer,

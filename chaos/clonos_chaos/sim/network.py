@@ -8,18 +8,18 @@ from typing import Any
 from clonos.core.model.ids import SlotId
 from clonos.core.wire import codec
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Register,
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     Trigger,
     View,
 )
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, LogLost, Question
-from clonos.core.wire.replication_messages import Keep, Kept
+from clonos.core.wire.recovery_messages import LogLost, LogReply, LogRequest
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, Clockwork
 
 Deliver = Callable[[SlotId, SlotId, Message, Any], None]
@@ -28,8 +28,8 @@ Watch = Callable[[str, SlotId, SlotId, Message], bool]
 
 CONTROL = frozenset(
     {
-        *(Question, Answer, View, Trigger, Completed, Snapshotted, SlotStatus, Keep, Kept),
-        *(Register, LogLost, Accusation, Release),
+        *(LogRequest, LogReply, View, Trigger, Completed, Snapshotted, SlotStatus, AppendLog, AppendAck),
+        *(Register, LogLost, Suspicion, Release),
     }
 )
 """What is repeated until answered, so that any of them may be lost without a connection breaking."""
@@ -74,7 +74,7 @@ class Network:
         if self.watch is not None and self.watch("sent", sender, receiver, message):
             return
         clock = self.clock
-        if self.loss and type(message) in CONTROL and clock.luck.random() < self.loss:
+        if self.loss and type(message) in CONTROL and clock.rng.random() < self.loss:
             return
         if self._is_encoding:
             message = codec.decode_message(codec.encode_message(message), str(sender))

@@ -22,7 +22,7 @@ REFUSALS = 0.05
 LINES_MAX = 5
 
 
-class Connection:
+class ProducerConnection:
     """From a slot to a pusher. Data that is on its way when it ends is lost."""
 
     def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
@@ -49,40 +49,40 @@ class Connection:
         """Both ends see it."""
         if self.is_open:
             self.is_open = False
-            self.host.run(self.host.slot.on_intake_failed, self.task, self.incarnation, error)
+            self.host.run(self.host.slot.on_producer_failed, self.task, self.incarnation, error)
 
 
 class SimPusher:
     """Sends the lines of some offsets. ``_sent``: those that are kept or on their way, in the order of the journal."""
 
-    def __init__(self, task: TaskId, offsets: list[int], luck: Random, goes_back: bool) -> None:
-        self.task, self.offsets, self.luck, self.goes_back = task, offsets, luck, goes_back
+    def __init__(self, task: TaskId, offsets: list[int], rng: Random, goes_back: bool) -> None:
+        self.task, self.offsets, self.rng, self.goes_back = task, offsets, rng, goes_back
         self._sent: list[int] = []
         self._next = 0  # index of what to send next
-        self._told_bytes = 0
+        self._reported_bytes = 0
         self.set_back: list[int] = []  # offsets (bytes) that the job went back to, behind what it had acknowledged
         self._complaints: list[str] = []
-        self.connection: Connection | None = None
+        self.connection: ProducerConnection | None = None
 
     # ------------------------------------------------------------------ the slot's side
 
-    def connect(self, connection: Connection, offset_bytes: int) -> None:
+    def connect(self, connection: ProducerConnection, offset_bytes: int) -> None:
         """A slot connects."""
         clock = connection.host.clock
         clock.after(clock.between(10_000, 2 * MILLISECOND_NS), self._accept, connection, offset_bytes)
 
     def acknowledge(self, offset_bytes: int) -> None:
         """The job says what is kept."""
-        self._told_bytes = max(self._told_bytes, offset_bytes)
+        self._reported_bytes = max(self._reported_bytes, offset_bytes)
 
     # ------------------------------------------------------------------ the pusher's
 
-    def _accept(self, connection: Connection, offset_bytes: int) -> None:
+    def _accept(self, connection: ProducerConnection, offset_bytes: int) -> None:
         host = connection.host
         placement = host.world.oracle.view.placements[self.task]
         if not connection.is_open or host.is_dead or placement.incarnation != connection.incarnation:
             return  # nobody is there any more, or somebody that is over
-        if self.luck.random() < REFUSALS:
+        if self.rng.random() < REFUSALS:
             connection.fail("refused")
             return
         if self.connection is not None:
@@ -96,9 +96,9 @@ class SimPusher:
         if offset_bytes not in ends:
             self._complaints.append(f"pusher {self.task} is to begin at {offset_bytes}, where no line ends: {ends}")
             return
-        if offset_bytes < self._told_bytes:
+        if offset_bytes < self._reported_bytes:
             self.set_back.append(offset_bytes)
-        self._told_bytes = offset_bytes
+        self._reported_bytes = offset_bytes
         kept = ends.index(offset_bytes)
         if self.goes_back:
             self._next -= len(self._sent) - kept
@@ -108,22 +108,22 @@ class SimPusher:
     def _line(offset: int) -> bytes:
         return b"%d\n" % offset
 
-    def _send_later(self, connection: Connection) -> None:
-        connection.host.clock.after(self.luck.randint(10_000, 3 * MILLISECOND_NS), self._send, connection)
+    def _send_later(self, connection: ProducerConnection) -> None:
+        connection.host.clock.after(self.rng.randint(10_000, 3 * MILLISECOND_NS), self._send, connection)
 
-    def _send(self, connection: Connection) -> None:
+    def _send(self, connection: ProducerConnection) -> None:
         if not connection.is_open or connection.host.is_dead:
             return
         if connection.is_held:
             self._send_later(connection)
             return
-        if self.luck.random() < BREAKS:
+        if self.rng.random() < BREAKS:
             connection.fail("reset")
             return
         if self._next == len(self.offsets):
             connection.deliver(END_OF_JOURNAL)
             return
-        offsets = self.offsets[self._next : self._next + self.luck.randint(1, LINES_MAX)]
+        offsets = self.offsets[self._next : self._next + self.rng.randint(1, LINES_MAX)]
         self._next += len(offsets)
         self._sent += offsets
         connection.deliver(b"".join(map(self._line, offsets)))
@@ -156,14 +156,14 @@ class SimIntakes:
 
     def __init__(self, host: SimSlot) -> None:
         self.host = host
-        self._connections: dict[tuple[TaskId, Incarnation], Connection] = {}
+        self._connections: dict[tuple[TaskId, Incarnation], ProducerConnection] = {}
 
     def _pusher(self, task: TaskId) -> SimPusher:
         pusher: SimPusher = self.host.world.job.pushers[task]
         return pusher
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        opened = self._connections[task, incarnation] = Connection(self.host, task, incarnation)
+        opened = self._connections[task, incarnation] = ProducerConnection(self.host, task, incarnation)
         self._pusher(task).connect(opened, offset_bytes)
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:

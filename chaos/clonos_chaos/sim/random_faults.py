@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.wire.messages import Message
-from clonos_chaos.sim.targeted_faults import DRAWN, NOBODY, Aim, Reached, task_of, word_of
+from clonos_chaos.sim.targeted_faults import DRAWN, NOBODY, Aim, PointReached, task_of, word_of
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Struck:
     kind: str
     at_ns: int
     task: int
-    luck: Luck
+    rng: Luck
 
 
 OUTSIDE_IS_SLOW_NS = 10 * MILLISECOND_NS
@@ -51,31 +51,31 @@ HESITATE = "hesitate"
 class Faults:
     """Draws what goes wrong, and does it. Drawn faults are numbered from 0 on."""
 
-    def __init__(self, world: World, luck: Random, only: Mapping[int, Luck] | None = None) -> None:
+    def __init__(self, world: World, rng: Random, only: Mapping[int, Luck] | None = None) -> None:
         """``only``: no other drawn faults strike than these, each with its own luck."""
         self.world = world
-        self.luck = luck
+        self.rng = rng
         self.only = only
         self.struck: dict[int, Struck] = {}
         self.killed = 0
         self.aims: list[Aim] = []
-        self.count = luck.choice(world.settings.fault_counts)
-        self.span_ms = luck.choice(world.settings.fault_span_ms)
+        self.count = rng.choice(world.settings.fault_counts)
+        self.span_ms = rng.choice(world.settings.fault_span_ms)
         self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, strike)
         self.watched: set[str] = set()
 
     def schedule(self) -> None:
         """Sets the faults of this world up."""
         for number in range(self.count):
-            kind = self.luck.choice(self.world.settings.fault_kinds)
+            kind = self.rng.choice(self.world.settings.fault_kinds)
             is_wanted = self.only is None or number in self.only
             strike = partial(self._strike_drawn, number, kind)
-            if self.luck.random() < 0.5:
-                point, nth = self.luck.choice(DRAWN), self.luck.randint(1, 12)
+            if self.rng.random() < 0.5:
+                point, nth = self.rng.choice(DRAWN), self.rng.randint(1, 12)
                 aim = Aim(point, lambda _, reached, strike=strike: strike(reached.task), nth=nth)  # type: ignore[misc]
                 self.aims += [aim] * is_wanted
             else:
-                delay_ns = int(self.luck.random() * self.span_ms * MILLISECOND_NS)
+                delay_ns = int(self.rng.random() * self.span_ms * MILLISECOND_NS)
                 self._timed += [(delay_ns, strike)] * is_wanted
         self._suspect_a_writer()
         self._lose_a_writer()
@@ -90,9 +90,9 @@ class Faults:
         Drawn like the others, and fenced at its outside, it would be one in several hundred. Its luck is its own.
         """
         world, number = self.world, self.count
-        luck = Random(f"suspected writer of {world.seed}")
+        rng = Random(f"suspected writer of {world.seed}")
         is_slow = bool(world.outsides) and world.settings.outside_ns_max > OUTSIDE_IS_SLOW_NS
-        is_drawn = is_slow and number > 0 and "false_suspicion" in world.settings.fault_kinds and luck.random() < 0.5
+        is_drawn = is_slow and number > 0 and "false_suspicion" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
             strike = partial(self._strike_drawn, number, "false_suspicion")
             self.aims.append(
@@ -100,7 +100,7 @@ class Faults:
                     "kept delivered",
                     lambda _, reached: strike(reached.task),
                     lambda _, reached: reached.task in world.outsides,
-                    nth=luck.randint(1, 6),
+                    nth=rng.randint(1, 6),
                 )
             )
 
@@ -110,12 +110,12 @@ class Faults:
         The job goes back behind rows that are in a table. Its luck is its own.
         """
         world, number = self.world, self.count + 1
-        luck = Random(f"lost writer of {world.seed}")
+        rng = Random(f"lost writer of {world.seed}")
         has_tables = any(outside.withdraws for outside in world.outsides.values())
-        is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and luck.random() < 0.5
+        is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
             strike = partial(self._strike_drawn, number, KILL_WITH_KEEPERS)
-            nth = luck.randint(2, 12)
+            nth = rng.randint(2, 12)
             self.aims.append(Aim("outside written", lambda _, reached: strike(reached.task), nth=nth))
 
     def first_view(self) -> None:
@@ -129,14 +129,14 @@ class Faults:
         point = f"{word_of(message)} {what}"
         if point not in self.watched:
             return False
-        return self.reached(Reached(point, task_of(self.world, message), sender, receiver, message))
+        return self.reached(PointReached(point, task_of(self.world, message), sender, receiver, message))
 
-    def reached(self, reached: Reached) -> bool:
+    def reached(self, reached: PointReached) -> bool:
         """Aims that are met strike at the next instant, so in nobody's midst. True: the message is lost."""
         is_lost = False
         if reached.point in self.watched:
             for aim in self.aims:
-                if aim.point == reached.point and aim.meets(self.world, reached):
+                if aim.point == reached.point and aim.satisfies(self.world, reached):
                     is_lost = is_lost or aim.is_loss
                     self._count(f"aimed at {reached.point}")
                     self.world.clock.at(self.world.clock.now_ns, aim.strike, self.world, reached)
@@ -150,16 +150,16 @@ class Faults:
 
     def _victim(self, task: int) -> SimSlot | None:
         living = self.world.living()
-        if task >= 0 and self.luck.random() < 0.8:
+        if task >= 0 and self.rng.random() < 0.8:
             named = self.world.slot_of(TaskId(task))
             if named is not None:
                 return named
-        return self.luck.choice(living) if living else None
+        return self.rng.choice(living) if living else None
 
     def _strike_drawn(self, number: int, kind: str, task: int = NOBODY) -> None:
         if self.only is not None:
-            self.luck.setstate(self.only[number])
-        self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.luck.getstate())
+            self.rng.setstate(self.only[number])
+        self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.rng.getstate())
         self.strike(kind, task)
 
     def strike(self, kind: str, task: int = NOBODY) -> None:
@@ -180,28 +180,28 @@ class Faults:
             self.kill(slot)
             self._kill_neighbour(slot)
         elif kind == "pause":
-            self.pause(slot, self.luck.choice((lease_ms // 3, lease_ms * 2)))
+            self.pause(slot, self.rng.choice((lease_ms // 3, lease_ms * 2)))
         elif kind == HESITATE:
             self.pause(slot, lease_ms // 3)
         elif kind == "cut" and others:
-            self.cut(slot, self.luck.choice(others), self.luck.choice((1, 50, lease_ms * 2)))
+            self.cut(slot, self.rng.choice(others), self.rng.choice((1, 50, lease_ms * 2)))
         elif kind == "reset" and others:
-            self.cut(slot, self.luck.choice(others), 0)
+            self.cut(slot, self.rng.choice(others), 0)
         elif kind == "half_open" and others:
-            self.half_open(slot, self.luck.choice(others), self.luck.choice((5, 50, lease_ms)))
+            self.half_open(slot, self.rng.choice(others), self.rng.choice((5, 50, lease_ms)))
         elif kind == "false_suspicion":
-            self.suspect(slot, self.luck.choice((5, 100, 1_000)))
+            self.suspect(slot, self.rng.choice((5, 100, 1_000)))
         elif kind == "cut_coordinator":
-            self.cut_coordinator(slot, self.luck.choice((1, 50, lease_ms * 2)))
+            self.cut_coordinator(slot, self.rng.choice((1, 50, lease_ms * 2)))
         elif kind == "restart_coordinator":
-            self.world.restart_coordinator(self.luck.choice((1, 50, 500)))
+            self.world.restart_coordinator(self.rng.choice((1, 50, 500)))
 
     def _kill_neighbour(self, slot: SimSlot) -> None:
         for task in slot.slot.hosted:
             for channel in self.world.plan.outputs[task]:
                 other = self.world.slot_of(channel.receiver)
                 if other is not None and other is not slot:
-                    delay = int(self.luck.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.luck.random())
+                    delay = int(self.rng.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.rng.random())
                     self.world.clock.after(delay, self.kill, other)
                     return
 
@@ -240,7 +240,7 @@ class Faults:
         world.note(f"kill slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
         slot.kill()
         for other in world.living():
-            if self.luck.random() < 0.5:
+            if self.rng.random() < 0.5:
                 world.network.break_connection(slot.id, other.id)
             clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.slot.on_peer_gone, slot.id)
         gone = SlotGone(slot.id, "killed", clock.now_ns)

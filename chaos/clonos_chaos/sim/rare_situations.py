@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
 from clonos.core.recovery.recovery_machine import Connecting, Recovering, Replaying, Stalled
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Snapshotted, View
 
@@ -90,5 +90,5 @@ class Situations:
             self.reach(SUBSTITUTE)
 
 
-def _is_successor(hosted: Hosted) -> bool:
+def _is_successor(hosted: HostedTask) -> bool:
     return not hosted.placement.is_fresh

@@ -13,10 +13,10 @@ from clonos.core.coordinator.coordinator_effects import (
     Effect,
     JobDone,
     JobFailed,
+    RecoveryEvent,
     ReleaseSlot,
     RequestSlots,
     Send,
-    Told,
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import (
@@ -121,7 +121,7 @@ class SimCoordinator:
                 world.note(f"{effect}")
                 if self.is_current:
                     world.end(effect)
-            case Told(milestone, _, task, incarnation, cause):
+            case RecoveryEvent(milestone, _, task, incarnation, cause):
                 world.note(f"{milestone} task {task} incarnation {incarnation:x} {cause}")
             case Alarm():
                 world.alarms.append(effect)
@@ -156,7 +156,7 @@ class SimCoordinator:
             self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.TAKEN))
             return
         if world.fails_in_store():
-            if self.clock.luck.random() < 0.5:
+            if self.clock.rng.random() < 0.5:
                 self._make_durable(metadata)  # it is there, but nobody was told
             self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.FAILED, "the simulated store failed"))
             return

@@ -14,7 +14,7 @@ from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.messages import Message
-from clonos_chaos.sim.external_systems import Fenced
+from clonos_chaos.sim.external_systems import SimFenced
 from clonos_chaos.sim.producers import SimIntakes
 from clonos_chaos.sim.rare_situations import FENCED_AT_SINK, HOT_TAKEOVER, WITHDRAWN
 from clonos_chaos.sim.sim_spill import SimSpill
@@ -36,7 +36,7 @@ class SimSlot:
         self._held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self.tasks: dict[tuple[TaskId, Incarnation], SimTask] = {}
         self.spill = SimSpill(self)
-        self.intakes = SimIntakes(self)
+        self.producers = SimIntakes(self)
         self.slot = Slot(slot_id, world.plan, world.options, self)
         self._is_silent = False
         self._inbox_due_ns = 0
@@ -123,16 +123,16 @@ class SimSlot:
             self.world.oracle.started(self, task, self.slot.hosted[task].incarnation)
             self.world.oracle.situations.reach(HOT_TAKEOVER)
 
-    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
-        self.tasks[task, incarnation].kept_to(end_bytes)
+    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+        self.tasks[task, incarnation].replicated_to(end_bytes)
 
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
         self.tasks[task, incarnation].note()
 
-    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
         found = self.tasks.get((task, incarnation))
         if found is not None:
-            found.room.allow(room_bytes, handled_bytes)
+            found.room.allow(budget_bytes, handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
         return self.world.job.new_mirror(self.world.plan.vertex_of[task])
@@ -199,7 +199,7 @@ class SimSlot:
         withdrawn = outside.withdrawn
         try:
             number, superseded = outside.register(generation, incarnation, restored_number)
-        except Fenced as fenced:
+        except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
         if outside.withdrawn > withdrawn:
@@ -215,7 +215,7 @@ class SimSlot:
             superseded,
         )
 
-    def _refused(self, task: TaskId, incarnation: Incarnation, fenced: Fenced) -> None:
+    def _refused(self, task: TaskId, incarnation: Incarnation, fenced: SimFenced) -> None:
         self.world.oracle.situations.reach(FENCED_AT_SINK)
         delay_ns = self.world.settings.outside_ns_max
         self.clock.after(delay_ns, self.run, self.slot.on_outside_fenced, task, incarnation, *fenced.by)
@@ -228,12 +228,12 @@ class SimSlot:
     def _write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
     ) -> None:
-        if self.is_dead and (self._is_silent or self.clock.luck.random() < 0.5):
+        if self.is_dead and (self._is_silent or self.clock.rng.random() < 0.5):
             self._is_silent = True  # died before it left, and so did all behind it
             return
         try:
             number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
-        except Fenced as fenced:
+        except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
         self.world.reach("outside written", task)

@@ -22,26 +22,26 @@ class DiskWeather:
     load_failure: float = 0.0
 
     @staticmethod
-    def draw(luck: Random) -> DiskWeather:
+    def draw(rng: Random) -> DiskWeather:
         """Random weather."""
         return DiskWeather(
-            delay_ns_max=luck.choice((MILLISECOND_NS // 10, 5 * MILLISECOND_NS, 100 * MILLISECOND_NS)),
-            write_failure=luck.choice((0.0, 0.0, 0.1, 0.5)),
-            load_failure=luck.choice((0.0, 0.0, 0.02)),
+            delay_ns_max=rng.choice((MILLISECOND_NS // 10, 5 * MILLISECOND_NS, 100 * MILLISECOND_NS)),
+            write_failure=rng.choice((0.0, 0.0, 0.1, 0.5)),
+            load_failure=rng.choice((0.0, 0.0, 0.02)),
         )
 
 
-def draw_budgets(options: Options, luck: Random) -> Options:
+def draw_budgets(options: Options, rng: Random) -> Options:
     """Every second world's in-flight logs have to spill; in some, soft limits are reached.
 
     Still smaller budgets are filled by the barriers of pending checkpoints alone, and sources would never read.
     """
-    if luck.random() < 0.5:
+    if rng.random() < 0.5:
         return options
     return replace(
         options,
-        spill_policy=luck.choice(tuple(SpillPolicy)),
-        inflight_memory_bytes=luck.choice((6_000, 12_000, options.inflight_memory_bytes)),
+        spill_policy=rng.choice(tuple(SpillPolicy)),
+        inflight_memory_bytes=rng.choice((6_000, 12_000, options.inflight_memory_bytes)),
     )
 
 
@@ -59,7 +59,7 @@ class SimSpill:
         reached[what] = reached.get(what, 0) + 1
 
     def _fails(self, rate: float) -> bool:
-        return rate > 0 and self.clock.luck.random() < rate
+        return rate > 0 and self.clock.rng.random() < rate
 
     def _due_ns(self) -> int:
         start_ns = max(self._free_ns, self.clock.now_ns)

@@ -21,7 +21,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value
 from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity
-from clonos_chaos.sim.external_systems import JOB_ID, Fenced, SimOutside
+from clonos_chaos.sim.external_systems import JOB_ID, SimFenced, SimOutside
 
 TABLE, COLUMNS = "output", {"place": "TEXT", "row": "BLOB"}
 PLACES = 5
@@ -134,7 +134,7 @@ class SimTable(SimOutside):
             pass
         try:
             expected = super().write(incarnation, first_number, count, payload)
-        except Fenced:
+        except SimFenced:
             if answer is not None:
                 self._complain(f"takes output of incarnation {incarnation:x}, which has been replaced")
             raise

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
-from clonos.core.channel.output_budget import Room
+from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, TaskStopped
+from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, TaskStopped
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
@@ -27,7 +27,7 @@ class SimTask:
         self.task, self.incarnation = task, incarnation
         self.commands: deque[Command] = deque()
         self.is_dead = False
-        self.room = Room(lambda: self.put(GateMoved()))
+        self.room = OutputBudget(lambda: self.put(BudgetChanged()))
         self._activation = activation
         self._life: greenlet | None = None
         self._awaited = 0  # number of the wake-up that is waited for
@@ -125,13 +125,13 @@ class SimTask:
         self._is_released = True
         self._stir()
 
-    def kept_to(self, end_bytes: int) -> None:
-        """``await_kept`` may return."""
+    def replicated_to(self, end_bytes: int) -> None:
+        """``await_replicated`` may return."""
         self._kept_bytes = max(self._kept_bytes, end_bytes)
         self._stir()
 
     def note(self) -> None:
-        """``approach`` may return."""
+        """``announce_step`` may return."""
         self._is_noted = True
         self._stir()
 
@@ -158,7 +158,7 @@ class SimTask:
         self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
 
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         return self.room.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
@@ -170,16 +170,16 @@ class SimTask:
         while not self._is_released:
             self._idle(None)
 
-    def await_kept(self, log_end_bytes: int) -> None:
+    def await_replicated(self, log_end_bytes: int) -> None:
         self._reach("intent")
-        self.host.later(self.host.slot.on_await_kept, self.task, self.incarnation, log_end_bytes)
+        self.host.later(self.host.slot.on_await_replicated, self.task, self.incarnation, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
             self._idle(None)
 
-    def approach(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
         self._is_noted = False
         self.approached = (channel, first_seq)
-        self.host.later(self.host.slot.on_approach, self.task, self.incarnation, channel, first_seq)
+        self.host.later(self.host.slot.on_announce_step, self.task, self.incarnation, channel, first_seq)
         while not self._is_noted:
             self._idle(None)
         self.noted = self.approached
@@ -199,7 +199,7 @@ class SimTask:
         return 0
 
     def entropy(self, count: int) -> bytes:
-        return self.clock.luck.randbytes(count)
+        return self.clock.rng.randbytes(count)
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         self._beside(self._ask, number, function, key)

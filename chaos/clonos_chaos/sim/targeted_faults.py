@@ -52,7 +52,7 @@ DRAWN = (
 )
 
 
-class Reached(NamedTuple):
+class PointReached(NamedTuple):
     """A named point has just been reached, by ``task`` or (NOBODY) by the coordinator."""
 
     point: str
@@ -62,16 +62,16 @@ class Reached(NamedTuple):
     message: Message | None = None
 
 
-Where = Callable[["World", Reached], bool]
-Strike = Callable[["World", Reached], None]
+Where = Callable[["World", PointReached], bool]
+Strike = Callable[["World", PointReached], None]
 
 
-def everywhere(_world: World, _reached: Reached) -> bool:
+def everywhere(_world: World, _reached: PointReached) -> bool:
     """Wherever the point is reached."""
     return True
 
 
-def loses(_world: World, _reached: Reached) -> None:
+def loses(_world: World, _reached: PointReached) -> None:
     """Nothing but the message, which is lost: see ``Aim.is_loss``."""
 
 
@@ -91,7 +91,7 @@ class Aim:
     seen: int = 0
     struck: int = 0
 
-    def meets(self, world: World, reached: Reached) -> bool:
+    def satisfies(self, world: World, reached: PointReached) -> bool:
         """Counts; whether it strikes now."""
         if self.struck == self.times or not self.where(world, reached):
             return False

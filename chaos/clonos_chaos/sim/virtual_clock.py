@@ -15,13 +15,13 @@ class Clockwork:
     """Runs events one after another; the world's only clock."""
 
     def __init__(self, seed: int, epoch_ns: int = 1_700_000_000 * SECOND_NS) -> None:
-        self.luck = Random(seed)
+        self.rng = Random(seed)
         self.now_ns = 0
         self.epoch_ns = epoch_ns  # wall clock at virtual instant 0
         self.events_run = 0
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._arrivals = 0
-        self._random = self.luck.random
+        self._random = self.rng.random
 
     @property
     def wall_ns(self) -> int:

@@ -11,7 +11,7 @@ from random import Random
 
 from clonos_chaos.sim.random_faults import KINDS, Luck
 from clonos_chaos.sim.sim_spill import DiskWeather
-from clonos_chaos.swarm.world import Settings, World
+from clonos_chaos.swarm.world import World, WorldSettings
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Swarm:
         return f"--from {seed} --to {seed}{topology}{' --mix' if self.is_mixed else ''}"
 
 
-def mixed_settings(seed: int) -> Settings:
+def mixed_settings(seed: int) -> WorldSettings:
     """Weather in which each world has a cluster and a mix of faults of its own, as swarm testing wants it.
 
     A mix: some kinds of faults and no others, so that two of a kind meet more often than where all kinds are alike.
     """
-    luck = Random(f"mix of {seed}")
+    rng = Random(f"mix of {seed}")
     kinds = sorted(set(KINDS))
-    mix = luck.sample(kinds, luck.choice((1, 2, 3, len(kinds))))
+    mix = rng.sample(kinds, rng.choice((1, 2, 3, len(kinds))))
     return replace(
-        Settings.draw(luck),
-        disk=DiskWeather.draw(luck),
-        tasks_a_slot=luck.choice((1, 1, 2, 3)),
-        spare_slots=luck.choice((0, 1, 2, 4)),
-        domains=luck.choice((2, 3, 5, 20)),
-        fault_counts=(luck.choice((0, 1, 2, 4, 8, 12)),),
-        fault_span_ms=(luck.choice((20, 50, 200, 1_000)),),
+        WorldSettings.draw(rng),
+        disk=DiskWeather.draw(rng),
+        tasks_a_slot=rng.choice((1, 1, 2, 3)),
+        spare_slots=rng.choice((0, 1, 2, 4)),
+        domains=rng.choice((2, 3, 5, 20)),
+        fault_counts=(rng.choice((0, 1, 2, 4, 8, 12)),),
+        fault_span_ms=(rng.choice((20, 50, 200, 1_000)),),
         fault_kinds=tuple(mix),
     )

@@ -74,9 +74,9 @@ def failure_of(world: World) -> Failure | None:
     return None
 
 
-def luck_of_faults(world: World) -> dict[int, Luck]:
+def rng_of_faults(world: World) -> dict[int, Luck]:
     """Of a world that has run: the luck of each fault that has struck."""
-    return {number: struck.luck for number, struck in sorted(world.faults.struck.items())}
+    return {number: struck.rng for number, struck in sorted(world.faults.struck.items())}
 
 
 def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None) -> World:
@@ -88,7 +88,7 @@ def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None)
         return make(None, records)
     whole = make(None, None)
     failure_of(whole)
-    lucks = luck_of_faults(whole)
+    lucks = rng_of_faults(whole)
     unknown = [number for number in faults if number not in lucks]
     if unknown:
         there_are = ", ".join(map(str, sorted(lucks))) or "none"
@@ -106,7 +106,7 @@ class _Shrinking:
         self._make = make
         self._manner = whole.manner
         self._smallest = whole
-        self._lucks = luck_of_faults(whole.world)
+        self._lucks = rng_of_faults(whole.world)
         self._tries = 0
         self._until_s = time.monotonic() + seconds_max
 

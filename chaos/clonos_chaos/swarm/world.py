@@ -34,7 +34,7 @@ from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.sim.sim_tables import Outsides, kind_of
-from clonos_chaos.sim.targeted_faults import NOBODY, Aim, Reached
+from clonos_chaos.sim.targeted_faults import NOBODY, Aim, PointReached
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS, Clockwork
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class WorldFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorldSettings:
     """The weather of a world. ``draw`` takes it from luck."""
 
     step_ns_max: int = 2 * MILLISECOND_NS
@@ -88,23 +88,23 @@ class Settings:
     look_every: int = 64  # messages between two looks at all logs
 
     @staticmethod
-    def draw(luck: Random) -> Settings:
+    def draw(rng: Random) -> WorldSettings:
         """Random weather."""
-        return Settings(
-            step_ns_max=luck.choice((MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 10 * MILLISECOND_NS)),
-            store_ns_max=luck.choice((MILLISECOND_NS, 20 * MILLISECOND_NS, 200 * MILLISECOND_NS)),
-            outside_ns_max=luck.choice((MILLISECOND_NS, 30 * MILLISECOND_NS)),
-            store_failure=luck.choice((0.0, 0.0, 0.1)),
-            network_ns_max=luck.choice(DELAYS_NS),
-            control_loss=luck.choice((0.0, 0.0, 0.02, 0.2)),
-            is_encoding=luck.random() < 0.2,
-            domains=luck.choice((2, 3, 20)),
-            spare_slots=luck.choice((0, 1, 2)),
+        return WorldSettings(
+            step_ns_max=rng.choice((MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 10 * MILLISECOND_NS)),
+            store_ns_max=rng.choice((MILLISECOND_NS, 20 * MILLISECOND_NS, 200 * MILLISECOND_NS)),
+            outside_ns_max=rng.choice((MILLISECOND_NS, 30 * MILLISECOND_NS)),
+            store_failure=rng.choice((0.0, 0.0, 0.1)),
+            network_ns_max=rng.choice(DELAYS_NS),
+            control_loss=rng.choice((0.0, 0.0, 0.02, 0.2)),
+            is_encoding=rng.random() < 0.2,
+            domains=rng.choice((2, 3, 20)),
+            spare_slots=rng.choice((0, 1, 2)),
         )
 
 
 @dataclass
-class Outcome:
+class WorldOutcome:
     """What a world came to."""
 
     seed: int
@@ -117,28 +117,28 @@ class Outcome:
     reached: dict[str, int] = field(default_factory=dict)
 
 
-def draw_hot(plan: Plan, luck: Random) -> Plan:
+def draw_hot(plan: Plan, rng: Random) -> Plan:
     """In every second world some steps are followed hot, of those that may be."""
-    if luck.random() < 0.5:
+    if rng.random() < 0.5:
         return plan
-    drawn = [replace(vertex, is_hot=vertex.may_be_hot and luck.random() < 0.7) for vertex in plan.vertices]
+    drawn = [replace(vertex, is_hot=vertex.may_be_hot and rng.random() < 0.7) for vertex in plan.vertices]
     return replace(plan, vertices=tuple(drawn))
 
 
-def draw_options(luck: Random) -> Options:
+def draw_options(rng: Random) -> Options:
     """Random options of the job."""
     drawn = Options(
-        heartbeat_ms=luck.choice((20, 100)),
-        lease_ms=luck.choice((500, 2_000)),
-        checkpoint_every_ms=luck.choice((30, 100, 300)),
-        standbys=luck.choice((0, 1, 1, 1, 2)),
-        step_records_max=luck.choice((1, 3, 8, 64)),
-        step_records_first=luck.choice((1, 3, 8)),
-        credit_window_bytes=luck.choice((1, 500, 1 << 20)),
-        channel_delay_ms=luck.choice((5, 200)),
-        snapshot_chain_max=luck.choice((1, 3, 16)),
+        heartbeat_ms=rng.choice((20, 100)),
+        lease_ms=rng.choice((500, 2_000)),
+        checkpoint_every_ms=rng.choice((30, 100, 300)),
+        standbys=rng.choice((0, 1, 1, 1, 2)),
+        step_records_max=rng.choice((1, 3, 8, 64)),
+        step_records_first=rng.choice((1, 3, 8)),
+        credit_window_bytes=rng.choice((1, 500, 1 << 20)),
+        channel_delay_ms=rng.choice((5, 200)),
+        snapshot_chain_max=rng.choice((1, 3, 16)),
         failures_per_epoch_max=1_000,
-        clock_tick_ms=luck.choice((0, 0, 0, 5)),
+        clock_tick_ms=rng.choice((0, 0, 0, 5)),
     )
     is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
     return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
@@ -157,7 +157,7 @@ class World:
         seed: int,
         topology: str = "",
         options: Options | None = None,
-        settings: Settings | None = None,
+        settings: WorldSettings | None = None,
         job: Callable[[Random], AnyJob] | None = None,
         aims: Sequence[Aim] | None = None,
         records_max: int | None = None,
@@ -167,18 +167,18 @@ class World:
         smaller than its seed says: of the drawn faults only these strike, each with the luck that is given for it."""
         self.seed = seed
         self.expects_failure = False  # where the job shall fail, its caller judges
-        luck = Random(seed)
-        budget_luck = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
-        self.settings = settings or replace(Settings.draw(luck), disk=DiskWeather.draw(budget_luck))
-        self.options = options or draw_calls_ahead(draw_budgets(draw_options(luck), budget_luck), seed)
-        depth = luck.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
+        rng = Random(seed)
+        budget_rng = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
+        self.settings = settings or replace(WorldSettings.draw(rng), disk=DiskWeather.draw(budget_rng))
+        self.options = options or draw_calls_ahead(draw_budgets(draw_options(rng), budget_rng), seed)
+        depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
         make = _MAKERS.get(topology, draw_job)
-        records = luck.randint(30, 100) if job is None else 0
-        self.job: AnyJob = job(luck) if job else make(topology, luck, min(records, records_max or records), depth)
+        records = rng.randint(30, 100) if job is None else 0
+        self.job: AnyJob = job(rng) if job else make(topology, rng, min(records, records_max or records), depth)
         self.job.plan = with_replicas(self.job.plan, seed, self.options if options or job or depth else None)
         self.plan = draw_hot(self.job.plan, Random(f"hot standbys of {seed}")) if job is None else self.job.plan
-        self.clock = Clockwork(luck.getrandbits(64))
+        self.clock = Clockwork(rng.getrandbits(64))
         self.hub: Any = getcurrent()
         self.store: dict[str, tuple[bytes, ...]] = {}
         self.chain: dict[int, CheckpointMetadata] = {}
@@ -195,10 +195,10 @@ class World:
             self.settings.is_encoding,
         )
         self.oracle = Oracle(self)
-        self.faults = Faults(self, luck, only_faults)
+        self.faults = Faults(self, rng, only_faults)
         if aims is not None:
             self.faults.aims, self.faults.count = list(aims), 0
-        self.outcome = Outcome(seed)
+        self.outcome = WorldOutcome(seed)
         self.crashes: list[BaseException] = []
         self.alarms: list[Alarm] = []  # of the coordinator
         self.warnings: list[tuple[str, dict[str, str | int]]] = []
@@ -211,7 +211,7 @@ class World:
 
     # ------------------------------------------------------------------ running
 
-    def run(self) -> Outcome:
+    def run(self) -> WorldOutcome:
         """Runs the job to its end, lets the oracle look at it, and sees every process end."""
         try:
             return self._run()
@@ -220,7 +220,7 @@ class World:
                 slot.kill()
             self.outsides.close()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> WorldOutcome:
         for _ in range(self.slots_needed):
             self.add_slot()
         self.coordinator.begin(self.slots_needed)
@@ -277,7 +277,7 @@ class World:
         """A fresh slot is born in the domain whose turn it is; the provider of a job that has ended starts none."""
         if self.ending is not None:
             return
-        slot_id = SlotId(self.clock.luck.getrandbits(62) + 1)
+        slot_id = SlotId(self.clock.rng.getrandbits(62) + 1)
         self._domain_turn += 1
         slot = self.slots[slot_id] = SimSlot(self, slot_id, f"domain{self._domain_turn % self.settings.domains}")
         slot.register()
@@ -350,7 +350,7 @@ class World:
 
     def fails_in_store(self) -> bool:
         """Luck of whoever writes or reads."""
-        return self.ending is None and self.clock.luck.random() < self.settings.store_failure
+        return self.ending is None and self.clock.rng.random() < self.settings.store_failure
 
     # ------------------------------------------------------------------ the story
 
@@ -364,7 +364,7 @@ class World:
         """A named point of the protocol has been reached. True: an aimed fault strikes at this instant."""
         if point not in self.faults.watched:
             return False
-        self.faults.reached(Reached(point, task))
+        self.faults.reached(PointReached(point, task))
         return True
 
     def is_unexpected(self, error: BaseException) -> bool:

@@ -25,7 +25,7 @@ from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.values import decode_columns, decode_rows, encode_rows, encode_value
 from clonos.io.process.pickling import pack
 from clonos.job import Job
-from clonos.operators.chain import Form
+from clonos.operators.chain import InputShape
 from clonos.operators.job_image import JobImage
 from clonos.operators.timestamps import from_instant
 from clonos_chaos.user.harness_life import Life, Surroundings
@@ -317,7 +317,7 @@ class Harness:
     # ------------------------------------------------------------------ rows
 
     def _formed(self, rows: list[Any]) -> list[Any]:
-        if self._form is Form.PAIRS:
+        if self._form is InputShape.PAIRS:
             assert self._key is not None
             return [(self._key(row), row) for row in rows]
         return rows

@@ -26,7 +26,7 @@ class Surroundings:
     plan: Plan
     task: TaskId
     options: Options
-    luck: Random
+    rng: Random
     now_ns: int
     new_chain: Callable[[], Chain]
     commands: deque[Command] = field(default_factory=deque)
@@ -91,7 +91,7 @@ class Life:
     def emit(self, emission: Emission) -> None:
         self.emissions.append(emission)
 
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         return UNLIMITED
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
@@ -102,10 +102,10 @@ class Life:
         while not self.may_live:
             self._wait()
 
-    def await_kept(self, log_end_bytes: int) -> None:
+    def await_replicated(self, log_end_bytes: int) -> None:
         pass
 
-    def approach(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
         pass
 
     def open_journal(self) -> None:
@@ -121,7 +121,7 @@ class Life:
         return 0
 
     def entropy(self, count: int) -> bytes:
-        return self.around.luck.randbytes(count)
+        return self.around.rng.randbytes(count)
 
     def perform(self, function: Any, key: str) -> object:
         self.performed += 1

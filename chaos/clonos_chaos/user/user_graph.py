@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clonos.api.graph import AnySink, JobGraph, Step
-from clonos.config import Settings, settle_alone
+from clonos.config import JobSettings, settle_alone
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError
 from clonos.io.process.pickling import pack
@@ -30,7 +30,7 @@ class Ready:
 
     image: JobImage
     packed: bytes
-    settings: Settings
+    settings: JobSettings
     sinks: dict[str, KeptRows | KeptOutside]
     records: int | None
 

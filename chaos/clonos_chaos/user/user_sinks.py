@@ -23,7 +23,7 @@ from clonos.operators.connector_contract import (
     WriterContext,
     forget,
 )
-from clonos_chaos.sim.external_systems import JOB_ID, Fenced, SimOutside
+from clonos_chaos.sim.external_systems import JOB_ID, SimFenced, SimOutside
 
 
 def is_own(sink: object) -> bool:
@@ -147,7 +147,7 @@ class OwnOutside(SimOutside):
         if is_fenced:
             if answer is not None:
                 self._complain("write", "it takes rows of an incarnation that has been replaced")
-            raise Fenced(self.life)
+            raise SimFenced(self.life)
         expected = super().write(incarnation, first_number, count, payload)
         if answer is not None and answer != expected:
             self._complain("write", f"it says that {answer} comes next, and it was given all before {expected}")

@@ -24,7 +24,7 @@ from clonos_chaos.sim.producers import SimPusher
 from clonos_chaos.sim.random_faults import HESITATE, KINDS, Luck
 from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
-from clonos_chaos.swarm.world import Outcome, Settings, World, draw_calls_ahead, draw_options
+from clonos_chaos.swarm.world import World, WorldOutcome, WorldSettings, draw_calls_ahead, draw_options
 from clonos_chaos.user.user_calls import Call, CallWatch, StandIns, WatchedSubmitting
 from clonos_chaos.user.user_graph import Ready
 from clonos_chaos.user.user_sinks import KeptRows, OwnOutside, held_wrongly
@@ -159,16 +159,16 @@ class UserWorld(World):
         is_calm: bool = False,
     ) -> None:
         """``is_calm``: nothing fails; processes only stand still for a while."""
-        luck = Random(f"test world {seed}")
+        rng = Random(f"test world {seed}")
         self.watch = CallWatch(lambda error: self.crashes.append(error))
         self.judging = judging
         self.check_error: Exception | None = None
-        self._commit_luck = Random(f"commits of {seed}")
-        options = draw_calls_ahead(_options(job, luck), seed)
+        self._commit_rng = Random(f"commits of {seed}")
+        options = draw_calls_ahead(_options(job, rng), seed)
         super().__init__(
             seed,
             options=options,
-            settings=_settings(luck, is_calm),
+            settings=_settings(rng, is_calm),
             job=lambda _: UserJob(job, self.watch, options),
             only_faults=only_faults,
         )
@@ -179,14 +179,14 @@ class UserWorld(World):
             self.outsides[task] = outside if own is None else OwnOutside(outside.task_name, own)
         self.clock.at(VIRTUAL_SECONDS_MAX * SECOND_NS, self._last_too_long)
 
-    def run(self) -> Outcome:
+    def run(self) -> WorldOutcome:
         for sink in self._transactional():
             sink.prepare_output(JOB_ID, False, True)
         try:
             with ExitStack() as stack:
                 stack.enter_context(self.judging.stand_ins.answering())
                 stack.enter_context(self.watch.watching())
-                stack.enter_context(_hidden_luck(self.seed))
+                stack.enter_context(_hidden_rng(self.seed))
                 return super().run()
         finally:
             for outside in self.outsides.values():
@@ -224,7 +224,7 @@ class UserWorld(World):
         of_vertex = {entry.vertex: list(entry.parts) for entry in parts}
         for vertex, sink in self._sinks.items():
             if isinstance(sink, (TransactionalSink, SeveralSinks)):
-                for _ in range(self._commit_luck.choice((1, 1, 2))):  # a driver may die before it knows of the first
+                for _ in range(self._commit_rng.choice((1, 1, 2))):  # a driver may die before it knows of the first
                     sink.commit(JOB_ID, checkpoint, of_vertex.get(vertex, []))
         self.committed_up_to = max(self.committed_up_to, checkpoint)
 
@@ -265,7 +265,7 @@ class UserWorld(World):
 
 
 @contextmanager
-def _hidden_luck(seed: int) -> Iterator[None]:
+def _hidden_rng(seed: int) -> Iterator[None]:
     """The module ``random`` begins alike each time, so that a job that uses it fails alike each time."""
     before = random.getstate()
     random.setstate(Random(f"hidden luck of {seed}").getstate())
@@ -275,17 +275,17 @@ def _hidden_luck(seed: int) -> Iterator[None]:
         random.setstate(before)
 
 
-def _options(job: Ready, luck: Random) -> Options:
+def _options(job: Ready, rng: Random) -> Options:
     """What steers the runtime is drawn; what a job promises by an option stays as it says."""
     own, named = job.settings.core, job.settings.origins
-    drawn = draw_budgets(draw_options(luck), luck)
+    drawn = draw_budgets(draw_options(rng), rng)
     records = RECORDS_USUAL if job.records is None else job.records
-    step_records = luck.choice((1, 1, 2, 4, 8)) * max(1, records // STEPS_WANTED)
+    step_records = rng.choice((1, 1, 2, 4, 8)) * max(1, records // STEPS_WANTED)
     return replace(
         drawn,
         step_records_first=step_records,
         step_records_max=step_records,
-        checkpoint_every_ms=luck.choice((10, 20, 20, 50)),
+        checkpoint_every_ms=rng.choice((10, 20, 20, 50)),
         keepers=own.keepers,
         standbys=own.standbys if "standbys" in named else drawn.standbys,
         sharing_depth=own.sharing_depth,
@@ -296,18 +296,18 @@ def _options(job: Ready, luck: Random) -> Options:
     )
 
 
-def _settings(luck: Random, is_calm: bool) -> Settings:
+def _settings(rng: Random, is_calm: bool) -> WorldSettings:
     """Slow steps and a quick store, so that there are checkpoints for a successor to begin from."""
-    mix = luck.sample(sorted(set(KINDS)), luck.choice((1, 2, 4)))
+    mix = rng.sample(sorted(set(KINDS)), rng.choice((1, 2, 4)))
     drawn = replace(
-        Settings.draw(luck),
-        disk=DiskWeather.draw(luck),
+        WorldSettings.draw(rng),
+        disk=DiskWeather.draw(rng),
         look_every=LOOK_EVERY,
-        step_ns_max=luck.choice((5, 10, 20)) * MILLISECOND_NS,
-        store_ns_max=luck.choice((1, 5, 20)) * MILLISECOND_NS,
+        step_ns_max=rng.choice((5, 10, 20)) * MILLISECOND_NS,
+        store_ns_max=rng.choice((1, 5, 20)) * MILLISECOND_NS,
         fault_span_ms=(50, 100, 200, 400),
     )
     if is_calm:
         return replace(drawn, fault_counts=(HESITATIONS,), fault_kinds=(HESITATE,))
-    kinds = luck.choice((KINDS, DEATHS, DEATHS, tuple(mix)))
+    kinds = rng.choice((KINDS, DEATHS, DEATHS, tuple(mix)))
     return replace(drawn, fault_counts=(1, 2, 2, 3, 4, 6, 8), fault_kinds=kinds)

@@ -17,7 +17,7 @@ from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING
 
-from clonos.core.channel.segment import Chunk, Phase, Segment
+from clonos.core.channel.segment import Chunk, Segment, SegmentPhase
 from clonos.core.model.options import Options, SpillPolicy
 
 if TYPE_CHECKING:
@@ -142,19 +142,19 @@ class InflightBudget:
         self._write(segment)
 
     def _write(self, segment: Segment) -> None:
-        segment.phase = Phase.WRITING
+        segment.phase = SegmentPhase.WRITING
         segment.log.writing_count += 1
         self._store.write_segment(segment.id, segment.payloads())
 
     def spilled(self, number: int, stored_bytes: int, error: str) -> bool:
         """A segment is on disk, or could not be written; whether this begins a time in which the disk fails."""
         segment = self._segments.get(number)
-        if segment is None or segment.phase is not Phase.WRITING:
+        if segment is None or segment.phase is not SegmentPhase.WRITING:
             return False  # not needed any more
         segment.log.writing_count -= 1
         if error:
             return self._keep(segment, error)
-        segment.phase = Phase.ON_DISK
+        segment.phase = SegmentPhase.ON_DISK
         segment.stored_bytes = stored_bytes
         self.disk_bytes += stored_bytes
         self.segment_bytes -= segment.memory_bytes
@@ -172,7 +172,7 @@ class InflightBudget:
 
     def _keep(self, segment: Segment, error: str) -> bool:
         is_first = not self.failure
-        segment.phase = Phase.KEPT
+        segment.phase = SegmentPhase.KEPT
         self._kept[segment.id] = segment
         self.failure = error
         self.failures += 1
@@ -199,19 +199,19 @@ class InflightBudget:
         """The chunk of ``segments[at]`` that contains element ``seq``, if it is in memory; else the segment is loaded
         and those that follow it are read ahead."""
         segment = segments[at]
-        if segment.phase in (Phase.WRITING, Phase.KEPT):
+        if segment.phase in (SegmentPhase.WRITING, SegmentPhase.KEPT):
             return segment.chunks[segment.index_of(seq)]
         chunk = None
-        if segment.phase is Phase.LOADED:
+        if segment.phase is SegmentPhase.LOADED:
             index = segment.index_of(seq)
             chunk = segment.chunks[index]
             if segment.is_last(index):
                 self._unload(segment)
-        elif segment.phase is Phase.ON_DISK:
+        elif segment.phase is SegmentPhase.ON_DISK:
             self._ahead.pop(segment.id, None)
             self._wanted[segment.id] = segment
         for following in segments[at + 1 : at + 1 + READ_AHEAD_SEGMENTS]:
-            if following.phase is Phase.ON_DISK and following.id not in self._wanted:
+            if following.phase is SegmentPhase.ON_DISK and following.id not in self._wanted:
                 self._ahead[following.id] = following
         self._load_next()
         return chunk
@@ -227,7 +227,7 @@ class InflightBudget:
                     continue  # it is asked for again when it is needed
             else:
                 return
-            segment.phase = Phase.LOADING
+            segment.phase = SegmentPhase.LOADING
             self._loading[segment.id] = segment
             self._store.load(segment.id)
 
@@ -237,9 +237,9 @@ class InflightBudget:
         segment = self._loading.pop(number, None)
         if segment is not None:
             if payloads is None or not segment.load(payloads):
-                segment.phase = Phase.UNREADABLE
+                segment.phase = SegmentPhase.UNREADABLE
             else:
-                segment.phase = Phase.LOADED
+                segment.phase = SegmentPhase.LOADED
                 self._loaded[number] = segment
                 self._loaded_bytes += segment.memory_bytes
                 self.segment_bytes += segment.memory_bytes
@@ -252,7 +252,7 @@ class InflightBudget:
         del self._loaded[segment.id]
         self._loaded_bytes -= segment.memory_bytes
         self.segment_bytes -= segment.memory_bytes
-        segment.phase = Phase.ON_DISK
+        segment.phase = SegmentPhase.ON_DISK
         segment.chunks = []
 
     # ------------------------------------------------------------------ the end of a segment
@@ -261,14 +261,14 @@ class InflightBudget:
         """A segment is not needed any more: a checkpoint covers it, or its log is over."""
         number = segment.id
         del self._segments[number]
-        if segment.phase is Phase.LOADED:
+        if segment.phase is SegmentPhase.LOADED:
             self._unload(segment)
-        elif segment.phase is Phase.WRITING:
+        elif segment.phase is SegmentPhase.WRITING:
             segment.log.writing_count -= 1
         if segment.is_in_memory:
             self.segment_bytes -= segment.memory_bytes
         for waiting in (self._kept, self._wanted, self._ahead, self._loading):
             waiting.pop(number, None)
-        if segment.phase is not Phase.KEPT:
+        if segment.phase is not SegmentPhase.KEPT:
             self.disk_bytes -= segment.stored_bytes
             self._store.delete(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from clonos.core.channel.receiver import Receiving
+from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.determinants import claims_of
 from clonos.core.model.ids import ChannelId, SlotId
@@ -15,15 +15,15 @@ from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta, Length
 
 if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
 
 
-class Inlets:
+class InputChannels:
     """All inputs of one incarnation, by channel."""
 
-    def __init__(self, hosted: Hosted) -> None:
+    def __init__(self, hosted: HostedTask) -> None:
         self.hosted = hosted
-        self.receivings: dict[ChannelId, Receiving] = {}
+        self.receivings: dict[ChannelId, ChannelReceiver] = {}
 
     def open(self, snapshot: Snapshot | None) -> None:
         """Where to resume, and the claims: what the own log has steps for has certainly been received."""
@@ -34,12 +34,12 @@ class Inlets:
         covered = claims_of(bytes(hosted.logs.replicas[hosted.task].data), len(channels))
         for channel, count in zip(channels, covered, strict=True):
             start = starts.get(channel.id, 0)
-            self.receivings[channel.id] = Receiving(channel, start, start + count, window_bytes_max)
+            self.receivings[channel.id] = ChannelReceiver(channel, start, start + count, window_bytes_max)
 
-    def meet(self, view: View) -> None:
+    def apply_view(self, view: View) -> None:
         """A sender that a view names anew gets a new session."""
         for receiving in self.receivings.values():
-            if receiving.meet(view.placements[receiving.channel.sender].incarnation):
+            if receiving.apply_view(view.placements[receiving.channel.sender].incarnation):
                 self.renew(receiving)
 
     def renew_from(self, slot: SlotId) -> None:
@@ -48,12 +48,12 @@ class Inlets:
             if self.hosted.slot.view.placements[receiving.channel.sender].slot == slot:
                 self.renew(receiving)
 
-    def renew(self, receiving: Receiving) -> None:
+    def renew(self, receiving: ChannelReceiver) -> None:
         """Opens a new session: states where to resume, the claim, and every replica's length."""
         receiving.renew()
         self.state_to(receiving)
 
-    def state_to(self, receiving: Receiving) -> None:
+    def state_to(self, receiving: ChannelReceiver) -> None:
         """Sends the statement as it is now."""
         hosted = self.hosted
         view = hosted.slot.view
@@ -62,14 +62,14 @@ class Inlets:
             lengths = () if receiving.is_confirmed else self._lengths(receiving)
             hosted.shell.send(slot, receiving.statement(view.number, hosted.incarnation, lengths))
 
-    def _lengths(self, receiving: Receiving) -> tuple[Length, ...]:
+    def _lengths(self, receiving: ChannelReceiver) -> tuple[Length, ...]:
         """Of every replica; where sharing stops, of the sender's own log: others seldom ride."""
         logs, sender = self.hosted.logs, receiving.channel.sender
         if self.hosted.coverage is None:
             return logs.lengths()
         return (Length(sender, logs.end_bytes(sender)),) if sender in logs.replicas else ()
 
-    def accepts(self, message: Batch | Position) -> Receiving | None:
+    def accepts(self, message: Batch | Position) -> ChannelReceiver | None:
         """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
         receiving = self.receivings.get(message.channel)
         if receiving is None or message.receiver != self.hosted.incarnation:
@@ -89,7 +89,7 @@ class Inlets:
         skip = receiving.accept(batch, len(payload))
         if skip is not None:
             self.hosted.command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
-            self.hosted.leads.took(batch, skip, payload)
+            self.hosted.shadow_feeds.took(batch, skip, payload)
         if receiving.grant():
             self.state_to(receiving)
 
@@ -99,7 +99,7 @@ class Inlets:
         if receiving is not None and self._take_in(receiving, message):
             receiving.produced_seq = message.produced_seq
 
-    def _take_in(self, receiving: Receiving, message: Batch | Position) -> bool:
+    def _take_in(self, receiving: ChannelReceiver, message: Batch | Position) -> bool:
         """A message is accepted whole or not at all: a gap, in elements or in a log, begins a new session."""
         if receiving.has_gap(message, self.hosted.logs):
             self.renew(receiving)
@@ -108,7 +108,7 @@ class Inlets:
         self._receive_deltas(receiving, message.deltas)
         return True
 
-    def _receive_deltas(self, receiving: Receiving, deltas: Iterable[Delta]) -> None:
+    def _receive_deltas(self, receiving: ChannelReceiver, deltas: Iterable[Delta]) -> None:
         """Appends what is new, before anything of the message is processed; it rides on from here."""
         hosted = self.hosted
         for delta in deltas:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 UNLIMITED = 1 << 60
 
 
-class Room:
+class OutputBudget:
     """Two threads use it: each number is written by one of them, and none is ever taken back."""
 
     __slots__ = ("_allowed_bytes", "_handed_bytes", "_is_awaited", "_wake")
@@ -39,9 +39,9 @@ class Room:
 
     # --- the slot's side
 
-    def allow(self, room_bytes: int, handled_bytes: int) -> None:
+    def allow(self, budget_bytes: int, handled_bytes: int) -> None:
         """There is so much room behind the first ``handled_bytes`` that were handed over."""
-        self._allowed_bytes = handled_bytes + room_bytes
+        self._allowed_bytes = handled_bytes + budget_bytes
         if self._is_awaited and self._allowed_bytes > self._handed_bytes:
             self._is_awaited = False
             self._wake()

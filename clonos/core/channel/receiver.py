@@ -8,7 +8,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import Incarnation, ViewNumber
 from clonos.core.model.plan import Channel
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.log_delta import Length
 
 WINDOW_BYTES_FIRST = 16 << 10
@@ -17,7 +17,7 @@ WINDOW_BYTES_FIRST = 16 << 10
 WINDOW_BYTES_MIN = 256
 
 
-class Receiving:
+class ChannelReceiver:
     """The receiver's end. A new session begins at each meeting of a sender, break of a connection, and gap."""
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Receiving:
         self.is_confirmed = False
         self.produced_seq = None
 
-    def meet(self, sender: Incarnation) -> bool:
+    def apply_view(self, sender: Incarnation) -> bool:
         """A view names the sender's incarnation; whether it is another one."""
         if sender == self.sender:
             return False
@@ -128,11 +128,11 @@ class Receiving:
         self.freed_bytes = self.ticks = 0
         self.was_empty = not self.queued_bytes
 
-    def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> Statement:
+    def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
         """What to tell the sender now; ``lengths`` until the session is confirmed."""
         self.grant()
         self.stated_bytes = self.granted_bytes
-        return Statement(
+        return ChannelHandshake(
             self.channel.id,
             view,
             receiver,

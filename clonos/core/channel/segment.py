@@ -39,7 +39,7 @@ _encode_heads = msgspec.msgpack.Encoder().encode
 _decode_heads = msgspec.msgpack.Decoder(_Heads).decode
 
 
-class Phase(Enum):
+class SegmentPhase(Enum):
     """Where a segment's chunks are."""
 
     WRITING = auto()  # in memory, on their way to disk
@@ -69,7 +69,7 @@ class Segment:
     def __init__(self, number: int, log: InflightLog, chunks: list[Chunk]) -> None:
         self.id = number
         self.log = log
-        self.phase = Phase.WRITING
+        self.phase = SegmentPhase.WRITING
         self.chunks = chunks  # empty when they are not in memory
         self.next_seq = chunks[-1].first_seq + chunks[-1].count
         self.stored_bytes = 0  # on disk

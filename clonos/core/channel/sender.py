@@ -12,11 +12,11 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Channel
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.log_delta import Delta
 
 
-class Sending:
+class ChannelSender:
     """The sender's end. ``session`` is 0 while the receiver has not stated."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Sending:
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
 
-    def meet(self, receiver: Incarnation) -> None:
+    def apply_view(self, receiver: Incarnation) -> None:
         """A view names the receiver's incarnation: the session of an earlier one is over, its claim stands until a
         successor states its own."""
         if receiver != self.receiver:
@@ -68,7 +68,7 @@ class Sending:
             self.session = 0
             self.unsent_bytes = 0
 
-    def open(self, statement: Statement, logs: CausalLogs) -> None:
+    def open(self, statement: ChannelHandshake, logs: CausalLogs) -> None:
         """Takes over what the receiver states; opens a session if it is a new one.
 
         Raises: MessageMalformed, if it asks for what completed checkpoints have.
@@ -131,11 +131,11 @@ class Sending:
         self.unsent_bytes = max(0, self.unsent_bytes - len(chunk.payload))
 
     @property
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         """What may be produced for a live session before its credit is used up; a step while nothing waits to be sent,
         so that the next one is there when credit comes, and barriers that take all of it starve nobody."""
-        room_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
-        return room_bytes if self.unsent_bytes else max(room_bytes, 1)
+        budget_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
+        return budget_bytes if self.unsent_bytes else max(budget_bytes, 1)
 
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
         """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
@@ -144,7 +144,7 @@ class Sending:
         return Position(*head, self.cursor, self.log.next_seq, self.deltas(logs))
 
 
-def forget_output(sendings: dict[ChannelId, Sending], snapshot: Snapshot) -> None:
+def forget_output(sendings: dict[ChannelId, ChannelSender], snapshot: Snapshot) -> None:
     """Nobody asks any more for what left before a snapshot that is complete."""
     for channel, before_seq in snapshot.outputs:
         if channel in sendings:
@@ -152,7 +152,10 @@ def forget_output(sendings: dict[ChannelId, Sending], snapshot: Snapshot) -> Non
 
 
 def compare_claims(
-    positions: dict[ChannelId, int], sendings: dict[ChannelId, Sending], outside_claim: int | None, own_end_bytes: int
+    positions: dict[ChannelId, int],
+    sendings: dict[ChannelId, ChannelSender],
+    outside_claim: int | None,
+    own_end_bytes: int,
 ) -> tuple[tuple[ChannelId, int, int] | None, bool]:
     """What a task's output, and the copies of its own log, are behind: (channel, where it is, what the receiver has) of
     the first one whose receiver lives; and whether some receiver is being replaced, whose successor may claim less."""

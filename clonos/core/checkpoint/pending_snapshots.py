@@ -13,7 +13,7 @@ from clonos.core.wire.control_messages import Snapshotted
 from clonos.core.wire.replication_messages import StandbyUpdate
 
 
-class Unsettled(NamedTuple):
+class PendingSnapshot(NamedTuple):
     """A snapshot whose checkpoint is not over."""
 
     snapshot: Snapshot
@@ -27,14 +27,14 @@ class Unsettled(NamedTuple):
         return StandbyUpdate(taken.task, taken.incarnation, taken.checkpoint, taken.previous, self.objects)
 
 
-class Settling:
+class PendingSnapshots:
     """Which snapshots are stored, acknowledged, and superseded."""
 
     __slots__ = ("_behind_whole", "_parts", "_whole", "objects", "unsettled", "unwritten")
 
     def __init__(self, objects: tuple[str, ...]) -> None:
         self.objects = objects  # the chain that the next snapshot builds on
-        self.unsettled: list[Unsettled] = []
+        self.unsettled: list[PendingSnapshot] = []
         self.unwritten: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._whole = ""  # the object that a new chain is to begin with, once it is stored
         self._behind_whole: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Settling:
         self._behind_whole = (*self._behind_whole, name)
         self.unwritten[name] = (snapshot, more)
         settled = structs.replace(snapshot, changes=b"", position=b"")  # only its positions are asked for
-        self.unsettled.append(Unsettled(settled, self.objects, confirmed_seq))
+        self.unsettled.append(PendingSnapshot(settled, self.objects, confirmed_seq))
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name
 
@@ -63,7 +63,7 @@ class Settling:
         if name == self._whole:
             self.objects = (name, *self._behind_whole)
 
-    def written(self, name: str) -> Unsettled | None:
+    def written(self, name: str) -> PendingSnapshot | None:
         """An object is durable."""
         self.unwritten.pop(name, None)
         return next((entry for entry in self.unsettled if entry.objects[-1] == name), None)

@@ -68,7 +68,7 @@ STANDBY_BYTES_MAX = 256 << 20
 """A longer snapshot is not sent to standbys: they fetch it from the store, when its checkpoint is complete."""
 
 
-class Restored(NamedTuple):
+class RestoredState(NamedTuple):
     """What a chain of snapshots adds up to: the last of them, without its changes, and the state."""
 
     snapshot: Snapshot
@@ -83,7 +83,7 @@ _pieces_decoder = msgspec.msgpack.Decoder(tuple[bytes, ...])
 encode_snapshot = _encoder.encode
 
 
-def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mirror: Mirror) -> Restored:
+def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mirror: Mirror) -> RestoredState:
     """Brings a chain of objects, oldest first, into an empty mirror. Each: its name and its pieces, of which the first
     is a snapshot and the others are further changes."""
     snapshot: Snapshot | None = None
@@ -97,7 +97,7 @@ def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mi
         for changes in rest:
             mirror.apply(changes)
     assert snapshot is not None, "a chain has at least one object"
-    return Restored(structs.replace(snapshot, changes=b"", chain_length=chain_length), mirror)
+    return RestoredState(structs.replace(snapshot, changes=b"", chain_length=chain_length), mirror)
 
 
 def standby_payload(pieces: Sequence[bytes]) -> bytes:

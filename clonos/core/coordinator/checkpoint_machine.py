@@ -93,7 +93,7 @@ State = Collecting | Committing | Publishing | Deposed
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class CheckpointDue:
     """A checkpoint shall begin."""
 
     awake_ns: int
@@ -130,7 +130,7 @@ class Durable:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SnapshotTaken:
     """The chain's number is somebody else's."""
 
     checkpoint: CheckpointId
@@ -154,14 +154,25 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class TimePassed:
     """Time has passed; pending ones older than the timeout are given up."""
 
     awake_ns: int
     timeout_ns: int
 
 
-Event = Due | Acknowledged | Died | Renewed | Durable | Taken | WriteFailed | OutputCommitted | CommitFailed | Passed
+Event = (
+    CheckpointDue
+    | Acknowledged
+    | Died
+    | Renewed
+    | Durable
+    | SnapshotTaken
+    | WriteFailed
+    | OutputCommitted
+    | CommitFailed
+    | TimePassed
+)
 
 # ------------------------------------------------------------------ effects (besides those of the coordinator)
 
@@ -183,7 +194,7 @@ def _stay(state: State, _event: Any) -> Step:
     return state, ()
 
 
-def _begin(state: Collecting | Committing | Publishing, event: Due) -> Step:
+def _begin(state: Collecting | Committing | Publishing, event: CheckpointDue) -> Step:
     ledger = state.ledger
     if len(ledger.pending) >= PENDING_MAX or ledger.drain is not None:
         return state, ()
@@ -277,7 +288,7 @@ def _complete(state: Committing, event: Durable) -> Step:
     return following, (*effects, *more)
 
 
-def _depose(state: Committing, event: Taken) -> Step:
+def _depose(state: Committing, event: SnapshotTaken) -> Step:
     if event.checkpoint != state.metadata.checkpoint:
         return state, ()
     return Deposed(state.ledger), (StoodDown(event.checkpoint),)
@@ -318,7 +329,7 @@ def _finish_publishing(state: Publishing, event: OutputCommitted) -> Step:
     return _advance(Collecting(state.ledger))
 
 
-def _give_up_old(state: Collecting, event: Passed) -> Step:
+def _give_up_old(state: Collecting, event: TimePassed) -> Step:
     ledger = state.ledger
     old = [p for p in ledger.pending if event.awake_ns - p.begun_ns >= event.timeout_ns]
     if not old:
@@ -333,7 +344,7 @@ def _give_up_old(state: Collecting, event: Passed) -> Step:
     return replace(state, ledger=without_pending(ledger, lambda p: p in old)), alarms
 
 
-def _write_again(state: Committing, event: Passed) -> Step:
+def _write_again(state: Committing, event: TimePassed) -> Step:
     if 0 <= state.retry_ns <= event.awake_ns:
         again = replace(state, attempts=state.attempts + 1, retry_ns=-1, asked_ns=event.awake_ns)
         return again, (WriteMetadata(state.metadata),)
@@ -351,7 +362,7 @@ def _write_again(state: Committing, event: Passed) -> Step:
     return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
 
 
-def _publish_again(state: Publishing, event: Passed) -> Step:
+def _publish_again(state: Publishing, event: TimePassed) -> Step:
     if not 0 <= state.retry_ns <= event.awake_ns:
         return state, ()
     again = CommitOutput(state.ledger.completed.checkpoint, parts_by_vertex(state.ledger.plan, state.ledger.completed))
@@ -359,20 +370,20 @@ def _publish_again(state: Publishing, event: Passed) -> Step:
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
-    **{(state, Due): _begin for state in (Collecting, Committing, Publishing)},
+    **{(state, CheckpointDue): _begin for state in (Collecting, Committing, Publishing)},
     **{(state, Acknowledged): _acknowledge for state in (Collecting, Committing, Publishing)},
     **{(state, Died): _forget for state in (Collecting, Committing, Publishing)},
     **{(state, Renewed): _renew for state in (Collecting, Committing, Publishing)},
     (Committing, Durable): _complete,
-    (Committing, Taken): _depose,
+    (Committing, SnapshotTaken): _depose,
     (Committing, WriteFailed): _write_later,
     (Publishing, OutputCommitted): _finish_publishing,
     (Publishing, CommitFailed): _publish_later,
-    (Collecting, Passed): _give_up_old,
-    (Committing, Passed): _write_again,
-    (Publishing, Passed): _publish_again,
+    (Collecting, TimePassed): _give_up_old,
+    (Committing, TimePassed): _write_again,
+    (Publishing, TimePassed): _publish_again,
     # An outcome that comes twice, or after another coordinator was found.
-    **{(state, event): _stay for state in (Collecting, Publishing) for event in (Durable, Taken, WriteFailed)},
+    **{(state, event): _stay for state in (Collecting, Publishing) for event in (Durable, SnapshotTaken, WriteFailed)},
     **{(state, event): _stay for state in (Collecting, Committing) for event in (OutputCommitted, CommitFailed)},
 }
 

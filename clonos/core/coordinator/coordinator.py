@@ -32,12 +32,12 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.coordinator.coordinator_state import (
     Closing,
     CoordinatorState,
-    Forming,
     Idle,
     Listening,
     Over,
     Replaced,
     Running,
+    Starting,
 )
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.coordinator.view_machine import Standing
@@ -46,9 +46,9 @@ from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.slot.authorization import check_itself, check_life, sender_name
-from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
+from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed
 
 
 def _stay(_state: CoordinatorState, _event: Any) -> None:
@@ -56,8 +56,8 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
 
 
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
-OF_ONE_LIFE = (Snapshotted, LogLost, TaskFailed, Approaching)
-REPEATED = (Snapshotted, LogLost, TaskFailed, Approaching, Accusation)
+OF_ONE_LIFE = (Snapshotted, LogLost, TaskFailed, AnnounceStep)
+REPEATED = (Snapshotted, LogLost, TaskFailed, AnnounceStep, Suspicion)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
 SETTLING = (Running, Closing)
@@ -66,15 +66,15 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Idle, Begin): startup.begin,
     (Idle, Ticked): _stay,
     # Forming, and listening to the slots of an earlier coordinator
-    **{(phase, Register): startup.register for phase in (Forming, Listening, Running)},
-    **{(phase, SlotGone): event_handlers.lose_slot for phase in (Forming, Listening, Running)},
-    **{(phase, SlotUnreachable): event_handlers.doubt_slot for phase in (Forming, Listening, Running)},
-    **{(phase, SlotRefused): event_handlers.note_refusal for phase in (Forming, Listening, Running)},
-    **{(phase, StopAsked): startup.stop_early for phase in (Idle, Forming, Listening)},
-    (Forming, Ticked): startup.wait_for_slots,
-    **{(Forming, message): _stay for message in MESSAGES if message is not Register},
-    (Listening, View): startup.hear_view,
-    (Listening, SlotStatus): startup.hear_status,
+    **{(phase, Register): startup.register for phase in (Starting, Listening, Running)},
+    **{(phase, SlotGone): event_handlers.lose_slot for phase in (Starting, Listening, Running)},
+    **{(phase, SlotUnreachable): event_handlers.suspect_slot for phase in (Starting, Listening, Running)},
+    **{(phase, SlotRefused): event_handlers.note_refusal for phase in (Starting, Listening, Running)},
+    **{(phase, StopAsked): startup.stop_early for phase in (Idle, Starting, Listening)},
+    (Starting, Ticked): startup.wait_for_slots,
+    **{(Starting, message): _stay for message in MESSAGES if message is not Register},
+    (Listening, View): startup.on_view_reported,
+    (Listening, SlotStatus): startup.on_status,
     (Listening, Ticked): startup.listen_on,
     **{(Listening, message): _stay for message in REPEATED},
     # Running
@@ -82,15 +82,15 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Running, Snapshotted): event_handlers.take_snapshot,
     (Running, LogLost): event_handlers.take_lost,
     (Running, TaskFailed): event_handlers.take_failure,
-    (Running, Approaching): event_handlers.take_approach,
-    (Running, Accusation): event_handlers.take_accusation,
+    (Running, AnnounceStep): event_handlers.on_announce_step,
+    (Running, Suspicion): event_handlers.on_suspicion,
     (Running, View): event_handlers.take_view,
     (Running, StopAsked): event_handlers.stop,
     (Running, Ticked): event_handlers.tick,
     # Outcomes of what a resume has asked for may come in each of these phases.
     **{
         (phase, event): handler
-        for phase in (Forming, Listening, Running, Closing)
+        for phase in (Starting, Listening, Running, Closing)
         for event, handler in (
             (MetadataWritten, event_handlers.take_outcome),
             (OutputCommitted, event_handlers.take_commit),
@@ -162,14 +162,16 @@ class Coordinator:
         """Hears a slot of this job; a stranger may register or, to a new coordinator, say what it has; else it goes."""
         slot = event.slot
         if slot in state.addresses:
-            state.lives[slot] = failure_detector.step(state.lives[slot], failure_detector.Heard(state.clock.awake_ns))
+            state.lives[slot] = failure_detector.step(
+                state.lives[slot], failure_detector.HeardFrom(state.clock.awake_ns)
+            )
             return True
         if isinstance(state.phase, Replaced):
             return False
         is_unknown = slot not in state.lives
         if isinstance(state.phase, Listening) and is_unknown:
             return True
-        if isinstance(event.message, Register) and is_unknown and isinstance(state.phase, (Forming, Running)):
+        if isinstance(event.message, Register) and is_unknown and isinstance(state.phase, (Starting, Running)):
             return True
         event_handlers.dismiss(state, event)
         return False

@@ -76,7 +76,7 @@ class Milestone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RecoveryEvent:
     """An entry of the recovery timeline. ``incarnation``: the one that failed for DETECTED, else the new one."""
 
     milestone: Milestone
@@ -149,7 +149,7 @@ Effect = (
     | CommitOutput
     | DeleteObjects
     | Alarm
-    | Told
+    | RecoveryEvent
     | JobDone
     | JobFailed
     | SlotsRefused

@@ -9,8 +9,8 @@ import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, SlotId
-from clonos.core.wire.control_messages import Accusation, Register, SlotStatus, Snapshotted, View
-from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
+from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
+from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Begin:
     now_ns: int = 0
 
 
-CoordinatorMessage = Register | SlotStatus | Snapshotted | LogLost | TaskFailed | Approaching | Accusation | View
+CoordinatorMessage = Register | SlotStatus | Snapshotted | LogLost | TaskFailed | AnnounceStep | Suspicion | View
 """What a slot sends to the coordinator. ``View``: to a new coordinator, the one that it has installed."""
 
 

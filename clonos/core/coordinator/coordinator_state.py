@@ -18,11 +18,11 @@ from clonos.core.coordinator.coordinator_effects import (
     JobDone,
     JobFailed,
     Milestone,
+    RecoveryEvent,
     ReleaseSlot,
     Send,
-    Told,
 )
-from clonos.core.coordinator.placement import Seats, wishes_of
+from clonos.core.coordinator.placement import Assignment, replication_targets
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -52,7 +52,7 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
-class Forming:
+class Starting:
     """Waits for slots to register before anything is activated."""
 
     begun_ns: int
@@ -81,7 +81,7 @@ class Replaced:
     """Somebody else is coordinator: silence."""
 
 
-Phase = Idle | Listening | Forming | Running | Closing | Over | Replaced
+Phase = Idle | Listening | Starting | Running | Closing | Over | Replaced
 
 
 class CoordinatorState:
@@ -89,8 +89,8 @@ class CoordinatorState:
 
     def __init__(self, plan: Plan, options: Options) -> None:
         self.plan, self.options = plan, options
-        self.limits = failure_detector.Limits.of(options)
-        self.wishes = wishes_of(plan, options.standbys, options.keepers)
+        self.limits = failure_detector.DetectorLimits.of(options)
+        self.targets = replication_targets(plan, options.standbys, options.keepers)
         self.effects: list[Effect] = []
         self.phase: Phase = Idle()
         self.term, self.job_id = 0, ""
@@ -104,26 +104,28 @@ class CoordinatorState:
         self.statuses: dict[SlotId, SlotStatus] = {}
         self.last_statuses: tuple[SlotStatus, ...] = ()  # of the slots that lived when the job ended
         self.lives: dict[SlotId, failure_detector.Life] = {}
-        self.quarrels = failure_detector.Quarrels()
+        self.mutual_suspicions = failure_detector.MutualSuspicions()
         self.slots_needed = 0
         self.slots_requested = 0  # and not here yet
         self.requested_ns = 0
         self.refusals = 0  # since a slot last registered
         self.refused_ns = 0
         self.refusal = ""
-        self.homeless_ns = -1  # since when there has been a task without a slot
+        self.unplaced_since_ns = -1  # since when there has been a task without a slot
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
-        self.seats: tuple[Seats, ...] = ()  # by the view that stands
+        self.assignment: tuple[Assignment, ...] = ()  # by the view that stands
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view that stands
         self.behind_view: dict[SlotId, None] = {}
         self.behind_completed: dict[SlotId, None] = {}
         self.repeated_ns = 0
         # what the next view shall change
-        self.fallen: dict[TaskId, bool] = {}  # tasks without a living incarnation; True: the successor is cautious
+        self.failed_tasks: dict[
+            TaskId, bool
+        ] = {}  # tasks without a living incarnation; True: the successor is cautious
         self.is_rollback_due = False
         self.is_mending_due = False  # slots or the readiness of riders have changed
-        self.is_mended = False  # every rider sits well, is there once and nothing is left to drop
+        self.is_balanced = False  # every rider sits well, is there once and nothing is left to drop
         # checkpoints
         start = metadata_of_start(plan, "", 0)
         nobody = (NOBODY,) * len(plan.tasks)
@@ -138,7 +140,7 @@ class CoordinatorState:
         # tasks
         self.phases: dict[TaskId, str] = {}
         self.unsettled: dict[TaskId, None] = {}  # neither live nor final
-        self.records: dict[TaskId, failure_policy.Record] = {}
+        self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
         self.rollbacks = 0  # since the last completed checkpoint
         self.backlogs: dict[TaskId, deque[int]] = {}  # what live tasks reported last
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
@@ -197,7 +199,7 @@ class CoordinatorState:
 
     def tell(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
         """An entry of the recovery timeline."""
-        self.emit(Told(milestone, self.now_ns, task, incarnation, cause))
+        self.emit(RecoveryEvent(milestone, self.now_ns, task, incarnation, cause))
 
     def release(self, slot: SlotId, reason: str) -> None:
         """Ends a slot, for good."""
@@ -210,7 +212,7 @@ class CoordinatorState:
         tables = (self.addresses, self.registers, self.statuses, self.behind_view, self.behind_completed)
         for table in (*tables, self.over_soft_limit):
             table.pop(slot, None)
-        self.quarrels = self.quarrels.forget(slot)
+        self.mutual_suspicions = self.mutual_suspicions.forget(slot)
 
     def finish(self, ending: Ending, reason: str) -> None:
         """The job has ended well, or was ended."""

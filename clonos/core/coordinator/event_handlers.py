@@ -22,9 +22,9 @@ from clonos.core.coordinator.failover import (
     end_recoveries,
     fall,
     lose_log,
-    note_approach,
     note_progress,
     raise_in,
+    record_announcement,
     renew_view,
     request_missing,
     update_life,
@@ -33,8 +33,8 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.placement import NOWHERE
 from clonos.core.coordinator.startup import check_slots, refuse
 from clonos.core.model.ids import COORDINATOR, FENCED, ViewNumber, term_of
-from clonos.core.wire.control_messages import Accusation, Hold, Release, SlotStatus, Snapshotted, Trigger, View
-from clonos.core.wire.recovery_messages import Approaching, LogLost, Noted, TaskFailed
+from clonos.core.wire.control_messages import Hold, Release, SlotStatus, Snapshotted, Suspicion, Trigger, View
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, TaskFailed
 
 NUMBERS_AHEAD_MAX = 1 << 20
 """Of checkpoints that an earlier coordinator has begun behind the last one that completed. A slot that knows of more is
@@ -61,7 +61,7 @@ def take_status(state: CoordinatorState, event: Received) -> None:
         state.over_soft_limit[event.slot] = None
     else:
         state.over_soft_limit.pop(event.slot, None)
-    if not state.is_mended and (before is None or _riders(before) != _riders(status)):
+    if not state.is_balanced and (before is None or _backups(before) != _backups(status)):
         state.is_mending_due = True
 
 
@@ -78,7 +78,7 @@ def stand_down(state: CoordinatorState) -> None:
     state.phase = Replaced()
 
 
-def _riders(status: SlotStatus) -> tuple[object, ...]:
+def _backups(status: SlotStatus) -> tuple[object, ...]:
     return status.view, status.standbys, status.keepers
 
 
@@ -119,31 +119,31 @@ def take_failure(state: CoordinatorState, event: Received) -> None:
     raise_in(state, event.message)
 
 
-def take_approach(state: CoordinatorState, event: Received) -> None:
+def on_announce_step(state: CoordinatorState, event: Received) -> None:
     """A cautious task is about to take an element, and waits until that is known."""
     message = event.message
-    assert isinstance(message, Approaching)
+    assert isinstance(message, AnnounceStep)
     if state.is_current(message.task, message.incarnation):
-        note_approach(state, message)
-        noted = Noted(message.task, message.incarnation, message.channel, message.first_seq)
+        record_announcement(state, message)
+        noted = AnnounceAck(message.task, message.incarnation, message.channel, message.first_seq)
         state.emit(Send(event.slot, noted))
 
 
-def take_accusation(state: CoordinatorState, event: Received) -> None:
+def on_suspicion(state: CoordinatorState, event: Received) -> None:
     """A slot cannot reach another one."""
     message = event.message
-    assert isinstance(message, Accusation)
-    if message.accused not in state.addresses or message.accused == event.slot:
+    assert isinstance(message, Suspicion)
+    if message.suspect not in state.addresses or message.suspect == event.slot:
         return
-    state.quarrels = state.quarrels.accuse(event.slot, message.accused, state.awake_ns)
+    state.mutual_suspicions = state.mutual_suspicions.suspect(event.slot, message.suspect, state.awake_ns)
     if message.is_gone:
-        update_life(state, message.accused, failure_detector.Broke(state.awake_ns, event.slot))
+        update_life(state, message.suspect, failure_detector.Broke(state.awake_ns, event.slot))
 
 
 def dismiss(state: CoordinatorState, event: Received) -> None:
     """A slot that was replaced, or that nobody knows, still speaks: it ends. Repeated whenever it speaks."""
     life = state.lives.get(event.slot)
-    reason = life.reason if isinstance(life, failure_detector.Gone) else "this job does not know it"
+    reason = life.reason if isinstance(life, failure_detector.Dead) else "this job does not know it"
     state.emit(Send(event.slot, Release(event.slot, reason)))
 
 
@@ -155,11 +155,11 @@ def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Ended(event.reason), is_certain=True)
     elif event.slot not in state.lives:  # ended before it had registered
-        state.lives[event.slot] = failure_detector.Gone(event.reason)
+        state.lives[event.slot] = failure_detector.Dead(event.reason)
         state.slots_requested = max(0, state.slots_requested - 1)
 
 
-def doubt_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
+def suspect_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
     """The coordinator's own connection broke."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Broke(state.awake_ns, COORDINATOR))
@@ -183,7 +183,7 @@ def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
     if event.outcome is WriteOutcome.DURABLE:
         advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
     elif event.outcome is WriteOutcome.TAKEN:
-        advance_checkpoints(state, checkpoint_machine.Taken(event.checkpoint))
+        advance_checkpoints(state, checkpoint_machine.SnapshotTaken(event.checkpoint))
         if any(isinstance(effect, StoodDown) for effect in state.effects):
             state.phase = Replaced()
     else:
@@ -220,9 +220,9 @@ def stop(state: CoordinatorState, event: StopAsked) -> None:
 def tick(state: CoordinatorState, _event: Ticked) -> None:
     """A heartbeat of the running job."""
     check_slots(state)
-    _settle_quarrels(state)
+    _resolve_mutual_suspicions(state)
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoint_machine.Passed(state.awake_ns, timeout_ns))
+    advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
     if not state.is_running:
         return
     has_begun = _begin_checkpoint_if_due(state)
@@ -236,14 +236,14 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
 def tick_closing(state: CoordinatorState, _event: Ticked) -> None:
     """A heartbeat while only the last output has to be committed."""
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoint_machine.Passed(state.awake_ns, timeout_ns))
+    advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
 
 
-def _settle_quarrels(state: CoordinatorState) -> None:
-    if not state.quarrels.standing:
+def _resolve_mutual_suspicions(state: CoordinatorState) -> None:
+    if not state.mutual_suspicions.standing:
         return
-    state.quarrels = state.quarrels.expire(state.awake_ns, state.limits)
-    loser = state.quarrels.loser(state.limits)
+    state.mutual_suspicions = state.mutual_suspicions.expire(state.awake_ns, state.limits)
+    loser = state.mutual_suspicions.loser(state.limits)
     if loser is not None:
         reason = "it and a peer cannot reach each other, though the coordinator reaches both"
         update_life(state, loser, failure_detector.Ended(reason))
@@ -253,7 +253,7 @@ def _ask_for_slots_again(state: CoordinatorState) -> None:
     wait_ns = state.options.slots_wait_ms * NANOSECONDS
     if state.slots_requested and state.awake_ns - state.requested_ns >= wait_ns:
         state.slots_requested = 0
-    if state.homeless_ns >= 0 and state.awake_ns - state.homeless_ns >= wait_ns:
+    if state.unplaced_since_ns >= 0 and state.awake_ns - state.unplaced_since_ns >= wait_ns:
         refuse(state, len(state.addresses))
         return
     request_missing(state)
@@ -274,7 +274,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
-    if state.unsettled or state.fallen:
+    if state.unsettled or state.failed_tasks:
         if state.postponed_ns < 0:
             state.postponed_ns = state.awake_ns
         if state.awake_ns - state.postponed_ns < interval_ns:
@@ -285,7 +285,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
         state.emit(Alarm(f"above a soft limit: slots {slots}. Sources pause, a checkpoint is taken"))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
-    advance_checkpoints(state, checkpoint_machine.Due(state.awake_ns, state.is_draining))
+    advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))
     if state.ledger.highest == highest:
         return False
     if state.is_draining:
@@ -300,7 +300,7 @@ def _trigger(state: CoordinatorState) -> None:
     pending = state.ledger.pending[-1]
     for task in state.plan.sources:
         placement = state.view.placements[task]
-        if task in pending.acknowledged or task in state.fallen or placement.slot == NOWHERE:
+        if task in pending.acknowledged or task in state.failed_tasks or placement.slot == NOWHERE:
             continue
         trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause)
         state.emit(Send(placement.slot, trigger))
@@ -357,6 +357,6 @@ def settle(state: CoordinatorState, is_tick: bool) -> None:
     finish_if_done(state)
     if not state.is_running:
         return
-    is_urgent = bool(state.fallen) or state.is_rollback_due
-    if is_urgent or (state.is_mending_due and (is_tick or state.homeless_ns >= 0)):
+    is_urgent = bool(state.failed_tasks) or state.is_rollback_due
+    if is_urgent or (state.is_mending_due and (is_tick or state.unplaced_since_ns >= 0)):
         renew_view(state)

@@ -23,11 +23,11 @@ from clonos.core.coordinator.coordinator_effects import (
 )
 from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import NOWHERE, Readiness, Seats, is_settled, place
+from clonos.core.coordinator.placement import NOWHERE, Assignment, Readiness, is_settled, place
 from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.wire.control_messages import TaskStatus, View
-from clonos.core.wire.recovery_messages import Approaching, LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed
 
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
 """After so many refusals so many times the first, at most the second, passes before the provider is asked again."""
@@ -39,7 +39,7 @@ def update_life(state: CoordinatorState, slot: SlotId, event: failure_detector.E
     """One step of a slot's life; if it ends with that, its tasks fall. ``is_certain``: the process has ended."""
     before = state.lives[slot]
     after = state.lives[slot] = failure_detector.step(before, event)
-    if isinstance(after, failure_detector.Gone) and not isinstance(before, failure_detector.Gone):
+    if isinstance(after, failure_detector.Dead) and not isinstance(before, failure_detector.Dead):
         _lose_slot(state, slot, after.reason, is_certain)
 
 
@@ -59,7 +59,7 @@ def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: b
 def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
     """The process of these tasks is gone."""
     for task in tasks:
-        if task in state.fallen or isinstance(state.phase, Over):
+        if task in state.failed_tasks or isinstance(state.phase, Over):
             continue
         name, was_live = state.plan.task_name(task), state.phases.get(task) == "live"
         dead = state.ledger.incarnations[task]
@@ -67,10 +67,10 @@ def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
         _judge(state, task, event, reason)
 
 
-def note_approach(state: CoordinatorState, message: Approaching) -> None:
+def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
     """What a cautious incarnation takes next is known: if it dies now, it may be of that."""
     event = failure_policy.Approached(message.incarnation, message.channel, message.first_seq)
-    record = state.records.get(message.task, failure_policy.Record())
+    record = state.records.get(message.task, failure_policy.RecoveryRecord())
     state.records[message.task], _ = failure_policy.step(record, event)
 
 
@@ -91,14 +91,14 @@ def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
     One that has not said yet that it reached the last completed checkpoint has what it takes to reach it. If not, it
     cannot restore either, and there is one standby less to ask.
     """
-    task, seat = failed.task, state.seats[failed.task]
+    task, seat = failed.task, state.assignment[failed.task]
     said = [(slot, state.statuses[slot].standbys) for slot in seat.standbys if slot in state.statuses]
     holders = [slot for slot, standbys in said if any(known == task and at > 0 for known, at in standbys)]
     if not holders:
         return False
     slots = ", ".join(map(str, holders))
     state.emit(Alarm(f"task {state.plan.task_name(task)} goes on in a standby (of slots {slots}): {failed.error}"))
-    state.seats = (*state.seats[:task], seat._replace(slot=NOWHERE), *state.seats[task + 1 :])
+    state.assignment = (*state.assignment[:task], seat._replace(slot=NOWHERE), *state.assignment[task + 1 :])
     return True
 
 
@@ -106,7 +106,7 @@ def _judge(
     state: CoordinatorState, task: TaskId, event: failure_policy.ProcessDied | failure_policy.Raised, cause: str
 ) -> None:
     dead = state.ledger.incarnations[task]
-    record, verdict = failure_policy.step(state.records.get(task, failure_policy.Record()), event)
+    record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
     state.records[task] = record
     advance_checkpoints(state, checkpoint_machine.Died((task,)))
     state.tell(Milestone.DETECTED, task, dead, cause)
@@ -115,7 +115,7 @@ def _judge(
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
-    state.fallen[task] = verdict.is_cautious
+    state.failed_tasks[task] = verdict.is_cautious
     state.unsettled[task] = None
 
 
@@ -186,10 +186,10 @@ def _announce(state: CoordinatorState) -> None:
         state.emit(Send(slot, completed))
     state.records = {t: r for t, old in state.records.items() if not (r := _next_epoch(old)).is_clean}
     state.rollbacks = 0
-    state.is_mending_due |= not state.is_mended  # standbys have something new to reach
+    state.is_mending_due |= not state.is_balanced  # standbys have something new to reach
 
 
-def _next_epoch(record: failure_policy.Record) -> failure_policy.Record:
+def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.RecoveryRecord:
     return failure_policy.step(record, failure_policy.EpochOver())[0]
 
 
@@ -199,25 +199,25 @@ def _next_epoch(record: failure_policy.Record) -> failure_policy.Record:
 def _issue(state: CoordinatorState) -> None:
     """The next view, if anything has changed."""
     view, domains = state.view, state.domains()
-    seats = seats_for(state, view, domains)
+    assignment = assignment_for(state, view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     if state.is_rollback_due:
-        event: view_machine.Event = view_machine.RollBack(state.completed, seats, addresses)
+        event: view_machine.Event = view_machine.RollBack(state.completed, assignment, addresses)
     else:
-        housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot == NOWHERE != seats[t].slot]
-        reborn = {**dict.fromkeys(housed, False), **state.fallen}
-        if not reborn and addresses == view.slots and seats == state.seats:
+        housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot == NOWHERE != assignment[t].slot]
+        restarted = {**dict.fromkeys(housed, False), **state.failed_tasks}
+        if not restarted and addresses == view.slots and assignment == state.assignment:
             state.is_mending_due = False
             return
-        event = view_machine.Change(reborn, state.completed, seats, addresses)
-        _warn_of_lost_keepers(state, view, [task for task in state.fallen if task in state.plan.kept])
+        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses)
+        _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.kept])
     install_view(state, event)
 
 
-def _warn_of_lost_keepers(state: CoordinatorState, view: View, fallen: list[TaskId]) -> None:
+def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: list[TaskId]) -> None:
     """Whoever dies together with all its keepers has its effects made anew, where no receiver knows of them."""
     names = []
-    for task in fallen if state.options.keepers else ():
+    for task in failed_tasks if state.options.keepers else ():
         placement = view.placements[task]
         ready = {slot for slot, said in state.statuses.items() if (task, placement.incarnation) in said.keepers}
         # One that was there before the dead incarnation has what it began from.
@@ -250,7 +250,7 @@ def renew_view(state: CoordinatorState) -> None:
     GATE[type(state.checkpoints)](state)
 
 
-def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -> tuple[Seats, ...]:
+def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -> tuple[Assignment, ...]:
     """Where everybody sits next, given where they sit in ``view`` and who lives."""
     standbys = {(s, task): at for s, status in state.statuses.items() for task, at in status.standbys}
     # A keeper that was let go has thrown away what it held: only what is said under the view that stands counts.
@@ -260,11 +260,11 @@ def seats_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
     # None that kept for the dead is let go: the successor has gathered nothing yet, and the others may be dead too.
-    reborn = range(len(view.placements)) if state.is_rollback_due else state.fallen
-    incarnations = [NOBODY if p.task in reborn else p.incarnation for p in view.placements]
+    restarted = range(len(view.placements)) if state.is_rollback_due else state.failed_tasks
+    incarnations = [NOBODY if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
-    seats = state.seats or [Seats(p.slot, p.standbys, p.keepers) for p in view.placements]
-    return place(state.wishes, domains, seats, ready, state.hosts())
+    assignment = state.assignment or [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
+    return place(state.targets, domains, assignment, ready, state.hosts())
 
 
 def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
@@ -282,22 +282,24 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
         state.unsettled[placement.task] = None
         if placement.slot != NOWHERE:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
-    state.fallen, state.is_rollback_due, state.is_mending_due = {}, False, False
+    state.failed_tasks, state.is_rollback_due, state.is_mending_due = {}, False, False
     if NOWHERE not in state.hosted:
-        state.homeless_ns = -1
-    elif state.homeless_ns < 0:
-        state.homeless_ns = state.awake_ns
+        state.unplaced_since_ns = -1
+    elif state.unplaced_since_ns < 0:
+        state.unplaced_since_ns = state.awake_ns
     domains = {address.slot: address.domain for address in view.slots}
-    state.seats = seats = tuple(event.seats)
+    state.assignment = assignment = tuple(event.assignment)
     others_exist = len(set(domains.values())) > 1
-    state.is_mended = all(is_settled(w, s, domains, others_exist) for w, s in zip(state.wishes, seats, strict=True))
+    state.is_balanced = all(
+        is_settled(w, s, domains, others_exist) for w, s in zip(state.targets, assignment, strict=True)
+    )
     state.repeated_ns = state.awake_ns
     for slot in domains:
         state.behind_view[slot] = None
         state.emit(Send(slot, view))
-    _say(state, "depth", depth_problem(state.plan, seats, domains) or "")
-    is_survived = state.is_mended and others_exist
-    _say(state, "survival", "" if is_survived else what_is_not_survived(state.plan, state.wishes, seats, domains))
+    _say(state, "depth", depth_problem(state.plan, assignment, domains) or "")
+    is_survived = state.is_balanced and others_exist
+    _say(state, "survival", "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains))
 
 
 def _say(state: CoordinatorState, subject: str, text: str) -> None:

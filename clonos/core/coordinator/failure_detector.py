@@ -29,7 +29,7 @@ NANOSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DetectorLimits:
     """Durations of liveness, in waking ns."""
 
     lease_ns: int
@@ -38,10 +38,10 @@ class Limits:
     gap_ns_max: int  # a longer gap between two ticks is a pause of the coordinator itself
 
     @staticmethod
-    def of(options: Options) -> Limits:
+    def of(options: Options) -> DetectorLimits:
         """From the job's options."""
         heartbeat_ns, lease_ns = options.heartbeat_ms * NANOSECONDS, options.lease_ms * NANOSECONDS
-        return Limits(
+        return DetectorLimits(
             lease_ns=lease_ns,
             grace_ns=min(GRACE_HEARTBEATS * heartbeat_ns, lease_ns),
             standing_ns=max(5 * heartbeat_ns, lease_ns // 4),
@@ -72,7 +72,7 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Doubted:
+class Suspected:
     """A connection to it broke and it has not been heard since."""
 
     heard_ns: int
@@ -81,18 +81,18 @@ class Doubted:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Dead:
     """Its process has ended, or is treated as if it had. For ever: a slot draws its id at birth."""
 
     reason: str
 
 
-Life = Alive | Doubted | Gone
+Life = Alive | Suspected | Dead
 
 # ------------------------------------------------------------------ events of a slot's life
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeardFrom(msgspec.Struct, frozen=True):
     """Any message of it arrived."""
 
     awake_ns: int
@@ -107,11 +107,11 @@ class Broke:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class DetectorTick:
     """Time has passed."""
 
     awake_ns: int
-    limits: Limits
+    limits: DetectorLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Ended:
     reason: str
 
 
-Event = Heard | Broke | Passed | Ended
+Event = HeardFrom | Broke | DetectorTick | Ended
 
 # ------------------------------------------------------------------ handlers
 
@@ -130,57 +130,57 @@ def _stay(state: Life, _event: Any) -> Life:
     return state
 
 
-def _hear(_state: Alive | Doubted, event: Heard) -> Life:
+def _hear(_state: Alive | Suspected, event: HeardFrom) -> Life:
     return Alive(event.awake_ns)
 
 
 def _doubt(state: Alive, event: Broke) -> Life:
-    return Doubted(state.heard_ns, event.awake_ns, event.witness)
+    return Suspected(state.heard_ns, event.awake_ns, event.witness)
 
 
-def _believe_second_witness(state: Doubted, event: Broke) -> Life:
+def _believe_second_witness(state: Suspected, event: Broke) -> Life:
     # Two peers may sit behind one broken switch; the coordinator's own connection must be among the broken ones.
     if event.witness == state.witness or COORDINATOR not in (event.witness, state.witness):
         return state
-    return Gone("its connections to the coordinator and to a peer broke")
+    return Dead("its connections to the coordinator and to a peer broke")
 
 
-def _check_lease(state: Alive, event: Passed) -> Life:
+def _check_lease(state: Alive, event: DetectorTick) -> Life:
     silent_ns = event.awake_ns - state.heard_ns
     if silent_ns < event.limits.lease_ns:
         return state
-    return Gone(f"it has been silent for {silent_ns // NANOSECONDS} ms, its lease")
+    return Dead(f"it has been silent for {silent_ns // NANOSECONDS} ms, its lease")
 
 
-def _check_grace(state: Doubted, event: Passed) -> Life:
+def _check_grace(state: Suspected, event: DetectorTick) -> Life:
     limits = event.limits
     if event.awake_ns - state.since_ns < limits.grace_ns and event.awake_ns - state.heard_ns < limits.lease_ns:
         return state
-    return Gone("a connection to it broke and it has been silent since")
+    return Dead("a connection to it broke and it has been silent since")
 
 
 def _end(_state: Life, event: Ended) -> Life:
-    return Gone(event.reason)
+    return Dead(event.reason)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Life]] = {
-    (Alive, Heard): _hear,
+    (Alive, HeardFrom): _hear,
     (Alive, Broke): _doubt,
-    (Alive, Passed): _check_lease,
+    (Alive, DetectorTick): _check_lease,
     (Alive, Ended): _end,
-    (Doubted, Heard): _hear,
-    (Doubted, Broke): _believe_second_witness,
-    (Doubted, Passed): _check_grace,
-    (Doubted, Ended): _end,
-    (Gone, Heard): _stay,  # a paused process wakes up after its replacement runs
-    (Gone, Broke): _stay,
-    (Gone, Passed): _stay,
-    (Gone, Ended): _stay,
+    (Suspected, HeardFrom): _hear,
+    (Suspected, Broke): _believe_second_witness,
+    (Suspected, DetectorTick): _check_grace,
+    (Suspected, Ended): _end,
+    (Dead, HeardFrom): _stay,  # a paused process wakes up after its replacement runs
+    (Dead, Broke): _stay,
+    (Dead, DetectorTick): _stay,
+    (Dead, Ended): _stay,
 }
 
 
 def step(state: Life, event: Event) -> Life:
-    """The next state of a slot's life; what follows from ``Gone`` is the coordinator's."""
+    """The next state of a slot's life; what follows from ``Dead`` is the coordinator's."""
     handler = HANDLERS.get((type(state), type(event)))
     if handler is None:
         raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event} in {state}")
@@ -192,41 +192,41 @@ def step(state: Life, event: Event) -> Life:
 
 @dataclass(frozen=True, slots=True)
 class Accused:
-    """``accuser`` cannot reach ``accused``: since when, and when it said so last. Waking ns."""
+    """``accuser`` cannot reach ``suspect``: since when, and when it said so last. Waking ns."""
 
     first_ns: int
     last_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Quarrels:
+class MutualSuspicions:
     """Who accuses whom. Both are alive to the coordinator; after a lease of repeated accusation one is replaced."""
 
     standing: dict[tuple[SlotId, SlotId], Accused] = field(default_factory=dict)  # never altered
 
-    def accuse(self, accuser: SlotId, accused: SlotId, awake_ns: int) -> Quarrels:
+    def suspect(self, accuser: SlotId, suspect: SlotId, awake_ns: int) -> MutualSuspicions:
         """After an accusation, or its repetition."""
-        before = self.standing.get((accuser, accused))
+        before = self.standing.get((accuser, suspect))
         first_ns = awake_ns if before is None else before.first_ns
-        return Quarrels({**self.standing, (accuser, accused): Accused(first_ns, awake_ns)})
+        return MutualSuspicions({**self.standing, (accuser, suspect): Accused(first_ns, awake_ns)})
 
-    def forget(self, slot: SlotId) -> Quarrels:
+    def forget(self, slot: SlotId) -> MutualSuspicions:
         """After a slot is gone: its quarrels are over."""
-        return Quarrels({pair: accused for pair, accused in self.standing.items() if slot not in pair})
+        return MutualSuspicions({pair: suspect for pair, suspect in self.standing.items() if slot not in pair})
 
-    def expire(self, awake_ns: int, limits: Limits) -> Quarrels:
+    def expire(self, awake_ns: int, limits: DetectorLimits) -> MutualSuspicions:
         """After time has passed: accusations that are not repeated do not stand any more."""
         fresh = {p: a for p, a in self.standing.items() if awake_ns - a.last_ns <= limits.standing_ns}
-        return self if len(fresh) == len(self.standing) else Quarrels(fresh)
+        return self if len(fresh) == len(self.standing) else MutualSuspicions(fresh)
 
-    def loser(self, limits: Limits) -> SlotId | None:
+    def loser(self, limits: DetectorLimits) -> SlotId | None:
         """Who is to be replaced, if anybody: of those in a ripe quarrel the one accused by most, then the higher id."""
         ripe = [
-            pair for pair, accused in self.standing.items() if accused.last_ns - accused.first_ns >= limits.lease_ns
+            pair for pair, suspect in self.standing.items() if suspect.last_ns - suspect.first_ns >= limits.lease_ns
         ]
         if not ripe:
             return None
         accusers: dict[SlotId, int] = {}
-        for _, accused_slot in self.standing:
-            accusers[accused_slot] = accusers.get(accused_slot, 0) + 1
+        for _, suspected_slot in self.standing:
+            accusers[suspected_slot] = accusers.get(suspected_slot, 0) + 1
         return max((slot for pair in ripe for slot in pair), key=lambda slot: (accusers.get(slot, 0), slot))

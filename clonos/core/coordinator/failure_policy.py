@@ -35,7 +35,7 @@ EPOCHS_REMEMBERED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecoveryRecord:
     """A task's misfortunes. ``incarnations`` are counted since the last completed checkpoint."""
 
     incarnations: int = 0  # that have ended, for whatever reason
@@ -98,12 +98,12 @@ class Replace:
 
 
 Verdict = Replace | JobFailed
-Step = tuple[Record, Verdict]
+Step = tuple[RecoveryRecord, Verdict]
 
 # ------------------------------------------------------------------ handlers
 
 
-def _replace_dead(state: Record, event: ProcessDied) -> Step:
+def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
     incarnation, *place = state.approached
     is_located = incarnation == event.incarnation
     deaths = (*state.deaths[:-1], state.deaths[-1] + (event.was_live or is_located))
@@ -137,14 +137,14 @@ def _poisoned(event: ProcessDied, channel: int, first_seq: int) -> JobFailed:
     )
 
 
-def _approach(state: Record, event: Approached) -> Step:
+def _approach(state: RecoveryRecord, event: Approached) -> Step:
     return replace(state, approached=(event.incarnation, event.channel, event.first_seq)), Replace(False)
 
 
 POISON = "at the same input element in two incarnations: a poison record"
 
 
-def _judge(state: Record, event: Raised) -> Step:
+def _judge(state: RecoveryRecord, event: Raised) -> Step:
     failed = event.failed
     raised = (*state.raised, failed)[-RAISED_MAX:]
     record = replace(state, incarnations=state.incarnations + 1, raised=raised)
@@ -185,23 +185,23 @@ def _failure(event: Raised, why: str) -> JobFailed:
     )
 
 
-def _begin_epoch(state: Record, _event: EpochOver) -> Step:
+def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:
     # What raised is remembered longer: the element may lie behind the barrier of the checkpoint that is complete now.
     # So are deaths for a few epochs, and where one was located.
     deaths = (*state.deaths, 0)[-EPOCHS_REMEMBERED:]
     died_at = state.died_at if any(deaths) else (0, 0, 0)
-    return Record(0, deaths, state.raised, state.approached, died_at), Replace(False)
+    return RecoveryRecord(0, deaths, state.raised, state.approached, died_at), Replace(False)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
-    (Record, ProcessDied): _replace_dead,
-    (Record, Approached): _approach,
-    (Record, Raised): _judge,
-    (Record, EpochOver): _begin_epoch,
+    (RecoveryRecord, ProcessDied): _replace_dead,
+    (RecoveryRecord, Approached): _approach,
+    (RecoveryRecord, Raised): _judge,
+    (RecoveryRecord, EpochOver): _begin_epoch,
 }
 
 
-def step(state: Record, event: ProcessDied | Approached | Raised | EpochOver) -> Step:
+def step(state: RecoveryRecord, event: ProcessDied | Approached | Raised | EpochOver) -> Step:
     """The next state and the verdict. A pair without a row is a bug."""
     handler = HANDLERS.get((type(state), type(event)))
     if handler is None:

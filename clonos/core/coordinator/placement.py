@@ -20,7 +20,7 @@ NOWHERE = SlotId(-1)
 """The slot of a task that waits for one."""
 
 
-class Seats(NamedTuple):
+class Assignment(NamedTuple):
     """Where a task and its riders sit. Riders are kept in the order in which they were named."""
 
     slot: SlotId
@@ -28,7 +28,7 @@ class Seats(NamedTuple):
     keepers: tuple[SlotId, ...] = ()
 
 
-NO_SEATS = Seats(NOWHERE)
+NO_ASSIGNMENT = Assignment(NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ReplicationTargets:
     """How many riders a task shall have; keepers where its effects leave the job, or for ``replicas``."""
 
     standbys: int
@@ -70,16 +70,18 @@ class Loads:
     Loads only grow while it lives, so a stale entry of a heap is too low and is mended when it comes up.
     """
 
-    def __init__(self, domains: Mapping[SlotId, str], seats: Sequence[Seats], hosts: Mapping[str, str]) -> None:
+    def __init__(
+        self, domains: Mapping[SlotId, str], assignment: Sequence[Assignment], hosts: Mapping[str, str]
+    ) -> None:
         self.domains = domains
         self._beside: dict[str, set[str]] = {}
         for domain in domains.values():
             self._beside.setdefault(hosts.get(domain, domain), set()).add(domain)
         self._host_of = hosts
-        tasks = Counter(seat.slot for seat in seats)
-        riders = Counter(chain.from_iterable(seat.standbys + seat.keepers for seat in seats))
+        tasks = Counter(seat.slot for seat in assignment)
+        backups = Counter(chain.from_iterable(seat.standbys + seat.keepers for seat in assignment))
         self.tasks = {slot: tasks[slot] for slot in sorted(domains)}
-        self.total = {slot: TASK_LOAD * count + riders[slot] for slot, count in self.tasks.items()}
+        self.total = {slot: TASK_LOAD * count + backups[slot] for slot, count in self.tasks.items()}
         self._by_domain: dict[str, list[tuple[int, SlotId]]] = {}
         for slot in self.total:
             self._by_domain.setdefault(domains[slot], []).append((self.total[slot], slot))
@@ -122,7 +124,7 @@ class Loads:
         self.tasks[slot] += 1
         self.total[slot] += TASK_LOAD
 
-    def take_rider(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
+    def take_backup(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
         """The least loaded slot in none of these gets one more rider; None when there is none."""
         if len(avoid_domains) >= len(self._by_domain):
             return None
@@ -163,38 +165,40 @@ class Loads:
             heappush(entries, (self.total[slot], slot))
         return found
 
-    def add_rider(self, slot: SlotId) -> None:
+    def add_backup(self, slot: SlotId) -> None:
         """A rider more."""
         self.total[slot] += 1
 
 
 def place(
-    wishes: Sequence[Wishes],
+    targets: Sequence[ReplicationTargets],
     domains: Mapping[SlotId, str],
-    seats: Sequence[Seats],
+    assignment: Sequence[Assignment],
     ready: Readiness,
     hosts: Mapping[str, str],
-) -> tuple[Seats, ...]:
+) -> tuple[Assignment, ...]:
     """New seats for all tasks, given those that were and the slots that live, with their domains and these with hosts.
 
     A task whose slot is not among them gets its readiest standby's, else the slot with the fewest tasks, else waits.
     Riders that are missing or sit badly are named anew, beside the old ones, which go when the new ones are ready.
     """
     others_exist = len(set(domains.values())) > 1
-    unsettled = [task for task, seat in enumerate(seats) if not is_settled(wishes[task], seat, domains, others_exist)]
+    unsettled = [
+        task for task, seat in enumerate(assignment) if not is_settled(targets[task], seat, domains, others_exist)
+    ]
     if not unsettled:
-        return tuple(seats)
-    loads = Loads(domains, seats, hosts)
-    placed = list(seats)
+        return tuple(assignment)
+    loads = Loads(domains, assignment, hosts)
+    placed = list(assignment)
     for task in unsettled:
         if placed[task].slot not in domains:
             placed[task] = placed[task]._replace(slot=_promote(TaskId(task), placed[task], loads, ready))
     for task in reversed(unsettled):  # a sink has nobody behind it who holds its log: its keeper has the choice
-        placed[task] = _mend(TaskId(task), placed[task], wishes[task], loads, ready)
+        placed[task] = _rebalance(TaskId(task), placed[task], targets[task], loads, ready)
     return tuple(placed)
 
 
-def _promote(task: TaskId, seat: Seats, loads: Loads, ready: Readiness) -> SlotId:
+def _promote(task: TaskId, seat: Assignment, loads: Loads, ready: Readiness) -> SlotId:
     candidates = [slot for slot in seat.standbys if slot in loads.domains]
     if not candidates:
         return loads.take_task()
@@ -209,23 +213,23 @@ def _promote(task: TaskId, seat: Seats, loads: Loads, ready: Readiness) -> SlotI
     return slot
 
 
-def _mend(task: TaskId, seat: Seats, wish: Wishes, loads: Loads, ready: Readiness) -> Seats:
+def _rebalance(task: TaskId, seat: Assignment, wish: ReplicationTargets, loads: Loads, ready: Readiness) -> Assignment:
     domains = loads.domains
     living_standbys = tuple(s for s in seat.standbys if s in domains and s != seat.slot)
     living_keepers = tuple(s for s in seat.keepers if s in domains)
     if seat.slot == NOWHERE:
-        return Seats(NOWHERE, living_standbys, living_keepers)
+        return Assignment(NOWHERE, living_standbys, living_keepers)
     own = domains[seat.slot]
-    standbys = _mend_riders(
+    standbys = _rebalance_backups(
         seat.slot, own, living_standbys, wish.standbys, loads, (), lambda slot: ready.has_standby(slot, task)
     )
-    keepers = _mend_riders(
+    keepers = _rebalance_backups(
         seat.slot, own, living_keepers, wish.keepers, loads, standbys, lambda slot: ready.has_keeper(slot, task)
     )
-    return Seats(seat.slot, standbys, keepers)
+    return Assignment(seat.slot, standbys, keepers)
 
 
-def _mend_riders(
+def _rebalance_backups(
     own_slot: SlotId,
     own_domain: str,
     living: tuple[SlotId, ...],
@@ -235,53 +239,53 @@ def _mend_riders(
     is_ready: Callable[[SlotId], bool],
 ) -> tuple[SlotId, ...]:
     domains = loads.domains
-    riders = list(living)
+    backups = list(living)
 
     def sits_well(slot: SlotId) -> bool:
         return domains[slot] != own_domain
 
-    while sum(map(sits_well, riders)) < wanted:
-        has_enough = sum(slot != own_slot for slot in riders) >= wanted
-        found = _another(own_slot, own_domain, riders, loads, preferred, only_elsewhere=has_enough)
+    while sum(map(sits_well, backups)) < wanted:
+        has_enough = sum(slot != own_slot for slot in backups) >= wanted
+        found = _another(own_slot, own_domain, backups, loads, preferred, only_elsewhere=has_enough)
         if found is None:
             break
-        riders.append(found)
-    if len(riders) <= wanted:
-        return tuple(riders)
+        backups.append(found)
+    if len(backups) <= wanted:
+        return tuple(backups)
     # Two phases: the old one goes only when the new one has all, so at no moment is there nobody.
-    best = sorted(riders, key=lambda slot: (not sits_well(slot), slot == own_slot, not is_ready(slot)))[:wanted]
-    return tuple(slot for slot in riders if slot in best) if all(map(is_ready, best)) else tuple(riders)
+    best = sorted(backups, key=lambda slot: (not sits_well(slot), slot == own_slot, not is_ready(slot)))[:wanted]
+    return tuple(slot for slot in backups if slot in best) if all(map(is_ready, best)) else tuple(backups)
 
 
 def _another(
     own_slot: SlotId,
     own_domain: str,
-    riders: list[SlotId],
+    backups: list[SlotId],
     loads: Loads,
     preferred: tuple[SlotId, ...],
     only_elsewhere: bool,
 ) -> SlotId | None:
     """One more slot for a rider: on another host, in a domain that has none of it, in another one, in another slot."""
     domains = loads.domains
-    taken = (own_slot, *riders)
-    own, others = frozenset({own_domain}), frozenset(domains[slot] for slot in riders)
+    taken = (own_slot, *backups)
+    own, others = frozenset({own_domain}), frozenset(domains[slot] for slot in backups)
     avoided = [loads.beside(own | others), own | others, own]
     for avoid in avoided if only_elsewhere else (*avoided, frozenset[str]()):
         for slot in preferred:
             if slot not in taken and domains[slot] not in avoid:
-                loads.add_rider(slot)
+                loads.add_backup(slot)
                 return slot
-        found = loads.take_rider(avoid, taken)
+        found = loads.take_backup(avoid, taken)
         if found is not None:
             return found
     return None
 
 
-def wishes_of(plan: Plan, standbys: int, keepers: int) -> tuple[Wishes, ...]:
+def replication_targets(plan: Plan, standbys: int, keepers: int) -> tuple[ReplicationTargets, ...]:
     """What each task shall have. One that is to be followed hot has a standby."""
     kept, hot, replicas = frozenset(plan.kept), plan.hot, plan.replicas or 0
     return tuple(
-        Wishes(
+        ReplicationTargets(
             max(standbys, 1) if task in hot else standbys,
             max(keepers if task in kept else 0, replicas if task in plan.feeding else 0),
         )
@@ -289,13 +293,13 @@ def wishes_of(plan: Plan, standbys: int, keepers: int) -> tuple[Wishes, ...]:
     )
 
 
-def is_settled(wish: Wishes, seat: Seats, domains: Mapping[SlotId, str], others_exist: bool) -> bool:
+def is_settled(wish: ReplicationTargets, seat: Assignment, domains: Mapping[SlotId, str], others_exist: bool) -> bool:
     """True when a task wants nothing: each rider is there once and, if there is another domain, sits in one."""
     slot, standbys, keepers = seat
     if slot not in domains or len(standbys) != wish.standbys or len(keepers) != wish.keepers:
         return False
     own = domains[slot]
-    for rider in (*standbys, *keepers):
-        if rider not in domains or rider == slot or (others_exist and domains[rider] == own):
+    for backup in (*standbys, *keepers):
+        if backup not in domains or backup == slot or (others_exist and domains[backup] == own):
             return False
     return True

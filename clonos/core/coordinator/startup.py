@@ -19,10 +19,17 @@ from clonos.core.coordinator.coordinator_effects import (
     SlotsRefused,
 )
 from clonos.core.coordinator.coordinator_events import Begin, Received, StopAsked, Ticked
-from clonos.core.coordinator.coordinator_state import Closing, CoordinatorState, Forming, Listening, Running
-from clonos.core.coordinator.failover import fall, install_view, note_progress, request_missing, seats_for, update_life
+from clonos.core.coordinator.coordinator_state import Closing, CoordinatorState, Listening, Running, Starting
+from clonos.core.coordinator.failover import (
+    assignment_for,
+    fall,
+    install_view,
+    note_progress,
+    request_missing,
+    update_life,
+)
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import NO_SEATS, Readiness, place
+from clonos.core.coordinator.placement import NO_ASSIGNMENT, Readiness, place
 from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
 from clonos.core.slot.authorization import fits
 from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
@@ -66,12 +73,12 @@ def begin(state: CoordinatorState, event: Begin) -> None:
 
 def slots_wanted(state: CoordinatorState) -> int:
     """One a task; two at least where a standby or keeper has to sit somewhere else than its task."""
-    has_riders = any(wish.standbys or wish.keepers for wish in state.wishes)
-    return max(len(state.plan.tasks), 2 if has_riders else 1)
+    has_backups = any(wish.standbys or wish.keepers for wish in state.targets)
+    return max(len(state.plan.tasks), 2 if has_backups else 1)
 
 
 def _await_slots(state: CoordinatorState) -> None:
-    state.phase = Forming(state.awake_ns, state.awake_ns)
+    state.phase = Starting(state.awake_ns, state.awake_ns)
     request_missing(state)
     _form_if_ready(state)
 
@@ -89,8 +96,8 @@ def register(state: CoordinatorState, event: Received) -> None:
     if reason:
         state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
-        state.lives[message.slot] = failure_detector.Gone(reason)
-        if isinstance(state.phase, Forming):  # the others will have it too
+        state.lives[message.slot] = failure_detector.Dead(reason)
+        if isinstance(state.phase, Starting):  # the others will have it too
             state.fail(JobFailed(Fault.ENVIRONMENT, reason))
         return
     state.slots_requested = max(0, state.slots_requested - 1)
@@ -101,7 +108,7 @@ def register(state: CoordinatorState, event: Received) -> None:
         message.slot, message.domain, message.data_address, message.control_address, message.public_key
     )
     state.is_mending_due = True
-    if isinstance(state.phase, Forming):
+    if isinstance(state.phase, Starting):
         _form_if_ready(state)
 
 
@@ -130,7 +137,7 @@ def _difference(name: str, found: str, expected: str) -> str:
 
 
 def _form_if_ready(state: CoordinatorState) -> None:
-    assert isinstance(state.phase, Forming)
+    assert isinstance(state.phase, Starting)
     if len(state.addresses) < state.slots_needed or not state.slots_needed:
         return
     if _has_to_spread(state):
@@ -141,11 +148,11 @@ def _form_if_ready(state: CoordinatorState) -> None:
 
 
 def _has_to_spread(state: CoordinatorState) -> bool:
-    wants_others = state.can_spread and any(wish.standbys or wish.keepers for wish in state.wishes)
+    wants_others = state.can_spread and any(wish.standbys or wish.keepers for wish in state.targets)
     return wants_others and len({address.domain for address in state.addresses.values()}) < 2
 
 
-def _ask_elsewhere(state: CoordinatorState, phase: Forming) -> None:
+def _ask_elsewhere(state: CoordinatorState, phase: Starting) -> None:
     """All slots share one domain: surplus ones go, and others are asked for elsewhere."""
     has_asked = phase.asked_elsewhere_ns > phase.begun_ns
     if has_asked and state.awake_ns - phase.asked_elsewhere_ns < ASK_ELSEWHERE_EVERY_MS * NANOSECONDS:
@@ -172,16 +179,16 @@ def _form(state: CoordinatorState) -> None:
     plan = state.plan
     nothing = (CheckpointId(-1),) * len(plan.tasks)
     ready = Readiness({}, {}, nothing, state.ledger.incarnations)
-    seats = place(state.wishes, domains, [NO_SEATS for _ in plan.tasks], ready, state.hosts())
+    assignment = place(state.targets, domains, [NO_ASSIGNMENT for _ in plan.tasks], ready, state.hosts())
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
-    install_view(state, view_machine.Form(state.ledger.generation, state.completed, seats, addresses))
+    install_view(state, view_machine.StartJob(state.ledger.generation, state.completed, assignment, addresses))
 
 
 def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
     """Time passes while slots are awaited."""
-    assert isinstance(state.phase, Forming)
+    assert isinstance(state.phase, Starting)
     check_slots(state)
     waited_ns = state.awake_ns - state.phase.begun_ns
     if waited_ns >= state.options.slots_wait_ms * NANOSECONDS:
@@ -214,7 +221,7 @@ def refuse(state: CoordinatorState, got: int) -> None:
 
 def check_slots(state: CoordinatorState) -> None:
     """Leases by the clock. In the usual case one comparison a slot."""
-    passed = failure_detector.Passed(state.awake_ns, state.limits)
+    passed = failure_detector.DetectorTick(state.awake_ns, state.limits)
     horizon_ns = state.awake_ns - state.limits.lease_ns
     for slot in list(state.addresses):
         life = state.lives[slot]
@@ -230,7 +237,7 @@ def stop_early(state: CoordinatorState, _event: StopAsked) -> None:
 # ------------------------------------------------------------------ a new coordinator (protocol 9)
 
 
-def hear_view(state: CoordinatorState, event: Received) -> None:
+def on_view_reported(state: CoordinatorState, event: Received) -> None:
     """A slot says which view it has installed: the highest one heard is taken as the current one."""
     view, phase = event.message, state.phase
     assert isinstance(view, View)
@@ -248,7 +255,7 @@ def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
     state.lives[address.slot] = failure_detector.Alive(state.awake_ns)
 
 
-def hear_status(state: CoordinatorState, event: Received) -> None:
+def on_status(state: CoordinatorState, event: Received) -> None:
     """What a living slot hosts. Until it has said which view that is by, it is asked, and waited for: a slot answers an
     older view with its own."""
     phase = state.phase
@@ -307,7 +314,7 @@ def _inherit(state: CoordinatorState, heard: View) -> None:
     if not state.is_running:
         return
     domains = state.domains()
-    seats = seats_for(state, heard, domains)
+    assignment = assignment_for(state, heard, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
-    install_view(state, view_machine.Change(dict(state.fallen), state.completed, seats, addresses))
+    install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
     request_missing(state)

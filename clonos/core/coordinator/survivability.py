@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from clonos.core.coordinator.placement import Seats, Wishes
+from clonos.core.coordinator.placement import Assignment, ReplicationTargets
 from clonos.core.model.ids import SlotId
 from clonos.core.model.plan import Partitioning, Plan
 
 
 def what_is_not_survived(
-    plan: Plan, wishes: Sequence[Wishes], seats: Sequence[Seats], domains: Mapping[SlotId, str]
+    plan: Plan, targets: Sequence[ReplicationTargets], assignment: Sequence[Assignment], domains: Mapping[SlotId, str]
 ) -> str:
     """What the death of one domain would cost, in a sentence, and what waits already; empty when nothing."""
     without_standby, without_keeper, held_back, without_replicas = [], [], [], []
     kept, replicas = frozenset(plan.kept), plan.replicas or 0
-    for task, (wish, seat) in enumerate(zip(wishes, seats, strict=True)):
+    for task, (wish, seat) in enumerate(zip(targets, assignment, strict=True)):
         own = domains.get(seat.slot, "")
-        elsewhere = [sum(domains[s] != own for s in riders) for riders in (seat.standbys, seat.keepers)]
+        elsewhere = [sum(domains[s] != own for s in backups) for backups in (seat.standbys, seat.keepers)]
         if elsewhere[0] < wish.standbys:
             without_standby.append(task)
         if task in plan.feeding and len({domains[s] for s in seat.keepers} - {own}) < replicas:
@@ -57,7 +57,7 @@ def _names(plan: Plan, tasks: list[int]) -> str:
     return shown + (", ..." if len(tasks) > 5 else "")
 
 
-def depth_problem(plan: Plan, seats: Sequence[Seats], domains: Mapping[SlotId, str]) -> str | None:
+def depth_problem(plan: Plan, assignment: Sequence[Assignment], domains: Mapping[SlotId, str]) -> str | None:
     """Why the sharing depth is too small for these seats, or None. ``domains``: of the slots that live.
 
     A log survives if no run of depth + 1 consecutive tasks of a path dies while somebody beyond it lives. The tasks of
@@ -65,7 +65,7 @@ def depth_problem(plan: Plan, seats: Sequence[Seats], domains: Mapping[SlotId, s
     """
     if plan.sharing_depth is None:
         return None
-    worst, where = max(_runs_with_somebody_beyond(plan, seats, domains), default=(0, ""))
+    worst, where = max(_runs_with_somebody_beyond(plan, assignment, domains), default=(0, ""))
     if worst <= plan.sharing_depth:
         return None
     return (
@@ -76,15 +76,15 @@ def depth_problem(plan: Plan, seats: Sequence[Seats], domains: Mapping[SlotId, s
 
 
 def _runs_with_somebody_beyond(
-    plan: Plan, seats: Sequence[Seats], domains: Mapping[SlotId, str]
+    plan: Plan, assignment: Sequence[Assignment], domains: Mapping[SlotId, str]
 ) -> list[tuple[int, str]]:
     """(length, domain) of runs inside a domain whose last task feeds another domain.
 
     By dynamic programming in topological order. Where an edge leads from every task to every task only the longest run
     of each (vertex, domain) matters, so that the number of channels does not count.
     """
-    domain_of = [domains.get(seat.slot, "") for seat in seats]
-    runs = [1] * len(seats)
+    domain_of = [domains.get(seat.slot, "") for seat in assignment]
+    runs = [1] * len(assignment)
     longest: list[dict[str, int]] = []
     found: list[tuple[int, str]] = []
     for vertex in range(len(plan.vertices)):

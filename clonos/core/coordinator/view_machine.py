@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator.placement import Seats
+from clonos.core.coordinator.placement import Assignment
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
@@ -45,22 +45,22 @@ State = Unformed | Standing
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class StartJob:
     """The job starts, or resumes: every task begins with the generation, at ``completed``."""
 
     generation: int
     completed: CheckpointMetadata
-    seats: Sequence[Seats]
+    assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Some tasks begin a new incarnation (``reborn``: True for the cautious ones); riders and slots may differ."""
+class ViewChange:
+    """Some tasks begin a new incarnation (``restarted``: True for the cautious ones); riders and slots may differ."""
 
-    reborn: dict[TaskId, bool]
+    restarted: dict[TaskId, bool]
     completed: CheckpointMetadata
-    seats: Sequence[Seats]
+    assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
 
 
@@ -69,40 +69,40 @@ class RollBack:
     """A log is lost: the next generation begins at ``completed``, every task with it."""
 
     completed: CheckpointMetadata
-    seats: Sequence[Seats]
+    assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
 
 
-Event = Form | Change | RollBack
+Event = StartJob | ViewChange | RollBack
 
 # ------------------------------------------------------------------ handlers
 
 
-def _form(state: Unformed, event: Form) -> State:
+def _form(state: Unformed, event: StartJob) -> State:
     number = view_number(state.term, 1)
-    placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.seats))
+    placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.assignment))
     return Standing(View(number, event.generation, state.job_id, event.addresses, placements))
 
 
-def _inherit(state: Unformed, event: Change) -> State:
+def _inherit(state: Unformed, event: ViewChange) -> State:
     assert state.inherited is not None, "a change needs a view to change"
     return Standing(_changed(state.inherited, view_number(state.term, 1), event))
 
 
-def _change(state: Standing, event: Change) -> State:
+def _change(state: Standing, event: ViewChange) -> State:
     return Standing(_changed(state.view, _following(state.view), event))
 
 
-def _changed(view: View, number: ViewNumber, event: Change) -> View:
+def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
     placements = tuple(
         _with_keepers_since(
-            _begun(number, task, seat, event.completed, False, event.reborn[TaskId(task)]),
+            _begun(number, task, seat, event.completed, False, event.restarted[TaskId(task)]),
             number,
             view.placements[task],
         )
-        if task in event.reborn
-        else _reseated(view.placements[task], seat, number)
-        for task, seat in enumerate(event.seats)
+        if task in event.restarted
+        else _reassigned(view.placements[task], seat, number)
+        for task, seat in enumerate(event.assignment)
     )
     return View(number, view.generation, view.job_id, event.addresses, placements)
 
@@ -111,7 +111,7 @@ def _roll_back(state: Standing, event: RollBack) -> State:
     view, number = state.view, _following(state.view)
     placements = tuple(
         _with_keepers_since(_begun(number, t, seat, event.completed, True, False), number, view.placements[t])
-        for t, seat in enumerate(event.seats)
+        for t, seat in enumerate(event.assignment)
     )
     return Standing(View(number, number, view.job_id, event.addresses, placements))
 
@@ -121,7 +121,7 @@ def _following(view: View) -> ViewNumber:
 
 
 def _begun(
-    number: ViewNumber, task: int, seat: Seats, completed: CheckpointMetadata, is_fresh: bool, is_cautious: bool
+    number: ViewNumber, task: int, seat: Assignment, completed: CheckpointMetadata, is_fresh: bool, is_cautious: bool
 ) -> Placement:
     entry = completed.tasks[task]
     return Placement(
@@ -145,19 +145,19 @@ def _with_keepers_since(placement: Placement, number: ViewNumber, before: Placem
     return msgspec.structs.replace(placement, keepers_since=since)
 
 
-def _reseated(placement: Placement, seat: Seats, number: ViewNumber) -> Placement:
+def _reassigned(placement: Placement, seat: Assignment, number: ViewNumber) -> Placement:
     """The same incarnation; only its riders may differ."""
     assert placement.slot == seat.slot, f"task {placement.task} was moved without a new incarnation"
     if placement.standbys == seat.standbys and placement.keepers == seat.keepers:
         return placement
-    reseated = msgspec.structs.replace(placement, standbys=seat.standbys, keepers=seat.keepers)
-    return _with_keepers_since(reseated, number, placement)
+    reassigned = msgspec.structs.replace(placement, standbys=seat.standbys, keepers=seat.keepers)
+    return _with_keepers_since(reassigned, number, placement)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], State]] = {
-    (Unformed, Form): _form,
-    (Unformed, Change): _inherit,
-    (Standing, Change): _change,
+    (Unformed, StartJob): _form,
+    (Unformed, ViewChange): _inherit,
+    (Standing, ViewChange): _change,
     (Standing, RollBack): _roll_back,
 }
 

@@ -10,7 +10,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.replication_messages import Keep, Kept
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
 Requirement = dict[TaskId, int]
 """Per log, the length that keepers must have acknowledged."""
@@ -27,22 +27,22 @@ class KeeperLink:
         self.acknowledged: dict[TaskId, int] = {}
         self.shipped: dict[TaskId, int] = {}
         self.dirty: dict[TaskId, None] = {}
-        self.is_ready = False  # has acknowledged a whole ``Keep``, so holds all that its task held then
+        self.is_ready = False  # has acknowledged a whole ``AppendLog``, so holds all that its task held then
         self.is_awaited = False  # a message is on its way
         self.ordinal = 0  # of the next message
 
     def message(
         self, task: TaskId, incarnation: Incarnation, is_whole: bool, logs: CausalLogs, journal_start_bytes: int = 0
-    ) -> Keep:
+    ) -> AppendLog:
         """What has not been shipped yet, as the next message."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
-        return Keep(task, incarnation, is_whole, self.deltas(logs), journal_start_bytes, ordinal)
+        return AppendLog(task, incarnation, is_whole, self.deltas(logs), journal_start_bytes, ordinal)
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What has not been shipped yet."""
         return tuple(logs.take_unshipped(self.dirty, self.shipped))
 
-    def acknowledge(self, kept: Kept) -> None:
+    def acknowledge(self, kept: AppendAck) -> None:
         """Takes an acknowledgement in."""
         self.is_ready = kept.is_ready
         if not kept.is_ready:
@@ -58,7 +58,7 @@ class KeeperLink:
                 self.shipped[task] = self.acknowledged.get(task, -1)
                 self.dirty[task] = None
 
-    def meets(self, requirement: Requirement) -> bool:
+    def satisfies(self, requirement: Requirement) -> bool:
         """Whether all that is required has been acknowledged."""
         return self.is_ready and all(
             self.acknowledged.get(task, -1) >= end or self._is_held_elsewhere(task, end)
@@ -71,7 +71,7 @@ class KeeperLink:
         return coverage is not None and task != coverage.task and coverage.covered.get(task, 0) >= end_bytes
 
 
-class OutsideEnd:
+class ExternalOutput:
     """The sender's end of the channel to the outside: released in order, kept until confirmed."""
 
     __slots__ = ("claim", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
@@ -112,7 +112,7 @@ class OutsideEnd:
 
     def _is_free(self, entry: tuple[int, Requirement], links: list[KeeperLink]) -> bool:
         end, requirement = entry
-        return end <= self.confirmed_seq or all(link.meets(requirement) for link in links)
+        return end <= self.confirmed_seq or all(link.satisfies(requirement) for link in links)
 
     def confirm(self, next_number: int) -> None:
         """The outside has everything below ``next_number``."""

@@ -6,7 +6,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.wire.log_delta import Delta, Length
-from clonos.core.wire.replication_messages import Keep, Kept
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
 
 class Keeper:
@@ -21,7 +21,7 @@ class Keeper:
         self.next_ordinal = 0
         self.logs = CausalLogs()
 
-    def meet(self, incarnation: Incarnation) -> None:
+    def apply_view(self, incarnation: Incarnation) -> None:
         """A view names the task's incarnation; only it is acknowledged from now on."""
         if incarnation != self.incarnation:
             self.incarnation = incarnation
@@ -34,7 +34,7 @@ class Keeper:
         if journal is not None:
             self.logs.begin(journal_of(self.task), journal.start_bytes, bytes(journal.data))
 
-    def keep(self, message: Keep, slot: SlotId) -> Kept | None:
+    def keep(self, message: AppendLog, slot: SlotId) -> AppendAck | None:
         """Appends and acknowledges; None for a message of another incarnation.
 
         A keeper that is new to the incarnation takes a whole message first, and so does one that has missed a message:
@@ -51,13 +51,13 @@ class Keeper:
         self.logs.truncate(journal_of(self.task), message.journal_start_bytes)
         self.is_ready = True
         lengths = tuple([Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas])
-        return Kept(self.task, self.incarnation, slot, True, lengths)
+        return AppendAck(self.task, self.incarnation, slot, True, lengths)
 
     def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
         """To the task's successor all that is kept: its causes too, which nobody else may have; to others theirs."""
         asked = plan.asked_for(asker)
         return self.logs.deltas(dict.fromkeys((*asked, *self.logs.replicas)) if asker == self.task else asked)
 
-    def kept(self, slot: SlotId) -> Kept:
+    def kept(self, slot: SlotId) -> AppendAck:
         """All lengths."""
-        return Kept(self.task, self.incarnation, slot, self.is_ready, self.logs.lengths())
+        return AppendAck(self.task, self.incarnation, slot, self.is_ready, self.logs.lengths())

@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING
 
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.external.external_output import KeeperLink, OutsideEnd, Requirement
-from clonos.core.external.source_journal import Journal
+from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
+from clonos.core.external.source_journal import SourceJournal
 from clonos.core.model.ids import SlotId, TaskId, journal_of, view_name
 from clonos.core.ports.task_port import Output
 from clonos.core.recovery import recovery_machine
-from clonos.core.wire.replication_messages import Kept
+from clonos.core.wire.replication_messages import AppendAck
 
 if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
 
 
-class Effects:
+class OutputGate:
     """The outside's end, the links to the keepers, and the calls that wait for them."""
 
-    def __init__(self, hosted: Hosted) -> None:
+    def __init__(self, hosted: HostedTask) -> None:
         self.hosted = hosted
-        self.outside: OutsideEnd | None = None
+        self.outside: ExternalOutput | None = None
         self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
         self.keepers: dict[SlotId, KeeperLink] = {}
         self.calls: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect that wait
-        self.journal = Journal(hosted) if hosted.plan.is_journalled(hosted.task) else None
+        self.journal = SourceJournal(hosted) if hosted.plan.is_journalled(hosted.task) else None
 
     # ------------------------------------------------------------------ the outside
 
     def open(self, log: InflightLog) -> None:
         """The task has a channel to the outside: registers."""
         hosted, view = self.hosted, self.hosted.slot.view
-        self.outside = OutsideEnd(log)
+        self.outside = ExternalOutput(log)
         self.completed_seq = log.next_seq
         hosted.shell.open_outside(hosted.task, hosted.incarnation, view.generation, view.job_id, log.next_seq)
 
@@ -94,7 +94,7 @@ class Effects:
 
     def on_fenced(self, generation: int, incarnation: int) -> None:
         """The outside has registered a later life: this one lets nothing out any more."""
-        self.hosted.advance(recovery_machine.Fenced(generation, incarnation))
+        self.hosted.advance(recovery_machine.SinkFencedOff(generation, incarnation))
 
     def on_confirmed(self, next_number: int) -> None:
         """The outside has taken output in."""
@@ -111,7 +111,7 @@ class Effects:
 
     # ------------------------------------------------------------------ the keepers
 
-    def meet(self, slots: tuple[SlotId, ...]) -> None:
+    def apply_view(self, slots: tuple[SlotId, ...]) -> None:
         """A view names the keepers: a new one beside the old gets all since the last checkpoint."""
         self.keepers = {
             slot: self.keepers.get(slot) or KeeperLink(slot, self.hosted.coverage) for slot in slots if slot > 0
@@ -177,13 +177,13 @@ class Effects:
         if link.dirty or not link.is_ready or self.journal is not None:
             self._keep(link, is_whole=True)
 
-    def tell_keepers(self) -> None:
+    def send_to_keepers(self) -> None:
         """Where the journal begins now."""
         for link in self.keepers.values():
             if link.is_ready:
                 self._keep(link, is_whole=False)
 
-    def on_kept(self, kept: Kept) -> None:
+    def on_kept(self, kept: AppendAck) -> None:
         """A keeper has acknowledged."""
         link = self.keepers.get(kept.slot)
         if link is not None and kept.incarnation == self.hosted.incarnation:
@@ -203,7 +203,7 @@ class Effects:
                 hosted.task, hosted.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
             )
 
-    def on_await_kept(self, end_bytes: int) -> None:
+    def on_await_replicated(self, end_bytes: int) -> None:
         """A call with an effect waits until the keepers hold its causes."""
         self.calls.append((end_bytes, self.requirement()))
         self.pump()
@@ -212,8 +212,8 @@ class Effects:
         links = list(self.keepers.values())
         if not links and self.hosted.slot.options.keepers:
             return
-        while self.calls and all(link.meets(self.calls[0][1]) for link in links):
-            self.hosted.shell.kept_to(self.hosted.task, self.hosted.thread, self.calls.pop(0)[0])
+        while self.calls and all(link.satisfies(self.calls[0][1]) for link in links):
+            self.hosted.shell.replicated_to(self.hosted.task, self.hosted.thread, self.calls.pop(0)[0])
 
     # ------------------------------------------------------------------ heartbeat and end
 

@@ -21,17 +21,17 @@ from clonos.core.wire.log_delta import Delta
 
 if TYPE_CHECKING:
     from clonos.core.external.external_output import KeeperLink
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
 
 
-INTAKE_PATIENCE_MS = 30_000
+PRODUCER_TIMEOUT_MS = 30_000
 """How long an intake may fail, tried again at each heartbeat, before the job fails."""
 
 
 NO_CHANNEL = ChannelId(-1)
 
 
-class IntakeFailed(EnvironmentFault):
+class ProducerConnectionFailed(EnvironmentFault):
     """A source that cannot be re-read was not reached for too long."""
 
     def __init__(self, task: str, patience_ms: int, error: str) -> None:
@@ -44,10 +44,10 @@ class IntakeFailed(EnvironmentFault):
         return f"the source {self.task} has had no connection for {self.patience_ms / 1000:g} s: {self.error}"
 
 
-class Journal:
+class SourceJournal:
     """The slot's end, of one incarnation: what has come in, up to where it is kept, and the intake."""
 
-    def __init__(self, hosted: Hosted) -> None:
+    def __init__(self, hosted: HostedTask) -> None:
         self.hosted = hosted
         self.id = journal_of(hosted.task)
         self.found_bytes = 0  # what keepers had of it when this incarnation began: the task has it, for replay
@@ -128,7 +128,7 @@ class Journal:
         """The incarnation is over. What was found or released stays for a successor in this slot, should no keeper
         live; but not when a view was skipped, by which it may have lived, and received other bytes, elsewhere."""
         hosted, slot = self.hosted, self.hosted.slot
-        hosted.shell.intakes.close(hosted.task, hosted.incarnation)
+        hosted.shell.producers.close(hosted.task, hosted.incarnation)
         slot.journals.pop(hosted.task, None)
         is_succeeded_here = slot.view.placements[hosted.task].slot == slot.id and slot.view.number == self.met + 1
         if is_succeeded_here and self.given_bytes > self.start_bytes:
@@ -156,7 +156,7 @@ class Journal:
         given_bytes, self.released_bytes = self.given_bytes, kept_bytes
         if kept_bytes >= self.found_bytes:
             self.hosted.command(Journalled(self._between(given_bytes, kept_bytes)))
-            self.hosted.shell.intakes.acknowledge(self.hosted.task, self.hosted.incarnation, kept_bytes)
+            self.hosted.shell.producers.acknowledge(self.hosted.task, self.hosted.incarnation, kept_bytes)
             self.open_if_due()
 
     def read(self, read_bytes: int) -> None:
@@ -168,7 +168,7 @@ class Journal:
         """A completed checkpoint has what lies before: that is as good as kept."""
         self._release_to(offset_bytes)
         self.hosted.logs.truncate(self.id, offset_bytes)
-        self.hosted.effects.tell_keepers()
+        self.hosted.effects.send_to_keepers()
 
     # ------------------------------------------------------------------ the intake
 
@@ -187,27 +187,29 @@ class Journal:
         hosted = self.hosted
         if self.is_wanted and not (self.is_open or self.is_waiting or self.is_stopping):
             self.is_open, self._opened_ns = True, hosted.shell.now_ns()
-            hosted.shell.intakes.open(hosted.task, hosted.incarnation, self.released_bytes)
+            hosted.shell.producers.open(hosted.task, hosted.incarnation, self.released_bytes)
             if self.is_held:
-                hosted.shell.intakes.hold(hosted.task, hosted.incarnation, True)
+                hosted.shell.producers.hold(hosted.task, hosted.incarnation, True)
 
     def update_hold(self) -> None:
         """Nothing more is taken in while the task cannot read, or has too much to read."""
         hosted = self.hosted
-        held = hosted.is_gated or self.is_stopping or self.unread_bytes > hosted.slot.options.credit_window_bytes
+        held = (
+            hosted.is_out_of_budget or self.is_stopping or self.unread_bytes > hosted.slot.options.credit_window_bytes
+        )
         if held != self.is_held:
             self.is_held = held
             if self.is_open:
-                hosted.shell.intakes.hold(hosted.task, hosted.incarnation, held)
+                hosted.shell.producers.hold(hosted.task, hosted.incarnation, held)
 
     def on_failed(self, error: str) -> None:
         """The connection broke, or there was none: tried again at the next heartbeat, but not for ever."""
         hosted, now_ns = self.hosted, self.hosted.shell.now_ns()
         self.is_open = False
-        patience_ns = INTAKE_PATIENCE_MS * 1_000_000
+        patience_ns = PRODUCER_TIMEOUT_MS * 1_000_000
         if self._failing_ns is None or now_ns - self._opened_ns > patience_ns:
             self._failing_ns = now_ns
         if now_ns - self._failing_ns > patience_ns and hosted.failed is None:
-            fault = IntakeFailed(hosted.plan.task_name(hosted.task), INTAKE_PATIENCE_MS, error)
+            fault = ProducerConnectionFailed(hosted.plan.task_name(hosted.task), PRODUCER_TIMEOUT_MS, error)
             hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
-            hosted.slot.tell_coordinator(hosted.failed)
+            hosted.slot.send_to_coordinator(hosted.failed)

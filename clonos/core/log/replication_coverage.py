@@ -42,7 +42,7 @@ class Coverage:
         """Where sharing stops; None where it goes on."""
         return None if plan.replicas is None else Coverage(task, slot, plan.replicas)
 
-    def meet(self, view: View) -> None:
+    def apply_view(self, view: View) -> None:
         """A view says what dies together."""
         self.domains = {address.slot: address.domain for address in view.slots}
         self.domain = self.domains.get(self.slot, "")

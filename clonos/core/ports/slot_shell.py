@@ -30,7 +30,7 @@ class SpillStore(Protocol):
         """It is not needed any more, even if it is just being written or loaded; no answer counts any more."""
 
 
-class Intakes(Protocol):
+class ProducerConnections(Protocol):
     """The connections of a slot's journalled sources, one for each incarnation that has one. Nothing here blocks.
 
     What comes in goes to ``Slot.on_journal(task, incarnation, data)``, whole records at a time.
@@ -58,7 +58,7 @@ class SlotShell(Protocol):
         """Its local disk; there from the start."""
 
     @property
-    def intakes(self) -> Intakes:
+    def producers(self) -> ProducerConnections:
         """Its sources that cannot be re-read; there from the start."""
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
@@ -73,14 +73,14 @@ class SlotShell(Protocol):
     def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
         """Releases a task blocked in ``TaskPort.go_live``."""
 
-    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
-        """Releases a task blocked in ``TaskPort.await_kept`` up to ``end_bytes``."""
+    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+        """Releases a task blocked in ``TaskPort.await_replicated`` up to ``end_bytes``."""
 
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
-        """Releases a task blocked in ``TaskPort.approach``."""
+        """Releases a task blocked in ``TaskPort.announce_step``."""
 
-    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
-        """What ``TaskPort.room_bytes`` is to answer behind the first ``handled_bytes`` of cost that were emitted."""
+    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+        """What ``TaskPort.budget_bytes`` is to answer behind the first ``handled_bytes`` of cost that were emitted."""
 
     def new_mirror(self, task: TaskId) -> Mirror:
         """An empty image of the state of the task's chain."""

@@ -75,7 +75,7 @@ class Finished(NamedTuple):
     outcome: bytes
 
 
-class Followed(NamedTuple):
+class ReplayExtended(NamedTuple):
     """Slot to a shadow: its task's log goes on. ``is_all``: the task is dead, this is the end of its log, and the
     shadow is the next incarnation."""
 
@@ -88,11 +88,11 @@ class Stopped(NamedTuple):
     """Slot to task: this incarnation is over; nothing it does counts any more."""
 
 
-class GateMoved(NamedTuple):
+class BudgetChanged(NamedTuple):
     """Shell to task: there may be room for a step again."""
 
 
-Command = Delivered | Triggered | Journalled | Finished | Followed | Stopped | GateMoved
+Command = Delivered | Triggered | Journalled | Finished | ReplayExtended | Stopped | BudgetChanged
 
 
 class Activation(NamedTuple):
@@ -126,9 +126,9 @@ class TaskPort(Protocol):
     def emit(self, emission: Emission) -> None:
         """Hands over without waiting."""
 
-    def room_bytes(self) -> int:
-        """How much the next step may add to a channel, as credit counts; no step where it is 0 or less: ``GateMoved``
-        comes when there is room again."""
+    def budget_bytes(self) -> int:
+        """How much the next step may add to a channel, as credit counts. No step where it is 0 or less:
+        ``BudgetChanged`` comes when there is room again."""
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Replay waits until all elements below ``next_seq`` are there: grant credit until then."""
@@ -137,10 +137,10 @@ class TaskPort(Protocol):
         """The log has ended at these output positions: returns when new determinants may be recorded; blocks while a
         receiver's claim is unknown; raises ``TaskStopped`` when the log is lost."""
 
-    def await_kept(self, log_end_bytes: int) -> None:
+    def await_replicated(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log (and what this task holds) up to here."""
 
-    def approach(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
         """Blocks until the coordinator knows which element a cautious task is about to take (-1: of a source)."""
 
     def open_journal(self) -> None:

@@ -14,7 +14,7 @@ from clonos.core.model.ids import SlotId, TaskId, ViewNumber
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.recovery_messages import LogReply
 
 
 class Holder(NamedTuple):
@@ -69,7 +69,7 @@ def ask_again(state: Gathering, before: Gathering) -> Gathering:
     return Gathering(state.view, state.waiting_for, before.answers)
 
 
-def check_answer(plan: Plan, answer: Answer, base_bytes: int) -> None:
+def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
     """Raises ``MessageMalformed`` for a copy of the asker's log that begins behind the checkpoint that it restores: no
     holder has dropped so much. Where sharing stops, copies are pieces, which begin anywhere."""
     for delta in answer.replicas if plan.replicas is None else ():
@@ -78,7 +78,7 @@ def check_answer(plan: Plan, answer: Answer, base_bytes: int) -> None:
             raise MessageMalformed(f"slot {answer.slot}", said)
 
 
-def collect_answer(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:
+def collect_reply(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:
     """Takes an answer in, unless it belongs to an earlier question or has been had."""
     if view != state.view or holder not in state.waiting_for:
         return state

@@ -99,14 +99,14 @@ class LogEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class SinkFencedOff:
     """The outside refuses this incarnation: it has registered a later one, of this generation or of a later."""
 
     generation: int
     incarnation: int
 
 
-Event = Gathered | Restored | Stated | LogEnded | Fenced
+Event = Gathered | Restored | Stated | LogEnded | SinkFencedOff
 
 # ------------------------------------------------------------------ effects
 
@@ -183,7 +183,7 @@ def _compare_again(state: Stalled, _event: Stated) -> Step:
     return state, (Compare(state.positions),)
 
 
-def _fence(_state: Connecting | Replaying | Stalled | Live, event: Fenced) -> Step:
+def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff) -> Step:
     # A view that ends this incarnation is on its way. If nobody alive knows of one, only the coordinator can help.
     return Lost(FENCED, event.generation, event.incarnation), (ReportLost(),)
 
@@ -202,8 +202,8 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Live, LogEnded): _stay,
     (Lost, Stated): _stay,
     (Lost, LogEnded): _stay,  # it was fenced in mid-replay
-    **{(state, Fenced): _fence for state in (Connecting, Replaying, Stalled, Live)},
-    (Lost, Fenced): _stay,
+    **{(state, SinkFencedOff): _fence for state in (Connecting, Replaying, Stalled, Live)},
+    (Lost, SinkFencedOff): _stay,
 }
 
 

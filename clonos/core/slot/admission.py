@@ -14,13 +14,13 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.slot.authorization import sender_name
-from clonos.core.wire.channel_messages import Batch, Position, Statement
-from clonos.core.wire.control_messages import Accusation, Completed, Register, SlotStatus, Snapshotted, Trigger, View
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
+from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
 from clonos.core.wire.log_delta import COUNT_MAX, Delta
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 
 def check_for_slot(plan: Plan, sender: SlotId, message: Message) -> None:
@@ -104,33 +104,33 @@ def _asked_under(view: int) -> None:
         raise _Wrong(f"view {view}, and the first one is 1")
 
 
-def _statement(plan: Plan, statement: Statement) -> None:
+def _statement(plan: Plan, statement: ChannelHandshake) -> None:
     _asked_under(statement.view)
     _channel(plan, statement.channel)
     _tasks(plan, [length.task for length in statement.lengths])
 
 
-def _question(plan: Plan, question: Question) -> None:
+def _question(plan: Plan, question: LogRequest) -> None:
     _asked_under(question.view)
     _tasks(plan, (question.task, question.holder))
 
 
-def _answer(plan: Plan, answer: Answer) -> None:
+def _answer(plan: Plan, answer: LogReply) -> None:
     _tasks(plan, (answer.task, answer.holder))
     _deltas(plan, answer.replicas, journal_of(answer.task))
 
 
-def _keep(plan: Plan, keep: Keep) -> None:
+def _keep(plan: Plan, keep: AppendLog) -> None:
     _tasks(plan, (keep.task,))
     _deltas(plan, keep.deltas, journal_of(keep.task))
 
 
-def _kept(plan: Plan, kept: Kept) -> None:
+def _kept(plan: Plan, kept: AppendAck) -> None:
     _tasks(plan, (kept.task,))
     _tasks(plan, [length.task for length in kept.lengths], journal_of(kept.task))
 
 
-def _follow(plan: Plan, follow: Follow) -> None:
+def _follow(plan: Plan, follow: FeedShadow) -> None:
     _tasks(plan, (follow.task,))
     _elements(follow.first_seq, follow.count)
     _deltas(plan, follow.deltas)
@@ -159,18 +159,18 @@ def _one_task(plan: Plan, message: Any) -> None:
 _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Batch: _batch,
     Position: _position,
-    Statement: _statement,
-    Question: _question,
-    Answer: _answer,
-    Keep: _keep,
-    Kept: _kept,
+    ChannelHandshake: _statement,
+    LogRequest: _question,
+    LogReply: _answer,
+    AppendLog: _keep,
+    AppendAck: _kept,
     StandbyUpdate: _one_task,
-    Follow: _follow,
-    Following: _one_task,
+    FeedShadow: _follow,
+    FeedAck: _one_task,
     View: _view,
     Trigger: _one_task,
     Completed: _completed,
-    Noted: _one_task,
+    AnnounceAck: _one_task,
 }
 
 
@@ -187,7 +187,7 @@ def _anything(_plan: Plan, _message: object) -> None:
     """It names nothing of the plan."""
 
 
-_SPEAKS_FOR_ITSELF: Final = (Register, SlotStatus, Accusation)
+_SPEAKS_FOR_ITSELF: Final = (Register, SlotStatus, Suspicion)
 
 _FOR_COORDINATORS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Register: _anything,
@@ -195,7 +195,7 @@ _FOR_COORDINATORS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Snapshotted: _one_task,
     LogLost: _one_task,
     TaskFailed: _one_task,
-    Approaching: _one_task,
-    Accusation: _anything,
+    AnnounceStep: _one_task,
+    Suspicion: _anything,
     View: _view,
 }

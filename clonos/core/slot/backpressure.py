@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.channel.budgets import Level, LimitExceeded, SegmentUnreadable, Use, fullest
 from clonos.core.channel.inflight_budget import InflightBudget
-from clonos.core.channel.segment import Phase
+from clonos.core.channel.segment import SegmentPhase
 from clonos.core.model.ids import OUTSIDE, ChannelId
 from clonos.core.ports.task_failure import failure_of
 
@@ -42,14 +42,14 @@ class Pressure:
         self._held_until_ns = self.slot.shell.now_ns() + HOLD_HEARTBEATS * self.slot.options.heartbeat_ms * 1_000_000
         if not self.is_held:
             self.is_held = True
-            self._move_gates()
+            self._update_output_budgets()
 
     def tick(self, now_ns: int) -> None:
         """A heartbeat."""
         self.budget.try_again()
         if self.is_held and now_ns >= self._held_until_ns:
             self.is_held = False
-            self._move_gates()
+            self._update_output_budgets()
         self.check()
 
     def check(self) -> None:
@@ -70,7 +70,7 @@ class Pressure:
                 used_bytes=use.used_bytes,
             )
         slot.status_is_due = True
-        self._move_gates()
+        self._update_output_budgets()
 
     def _use(self) -> Use | None:
         """What is above a soft limit, if anything is."""
@@ -85,9 +85,9 @@ class Pressure:
         self.log_bytes = log_bytes
         return fullest(slot.options, budget.memory_bytes, budget.disk_bytes, log_bytes)
 
-    def _move_gates(self) -> None:
+    def _update_output_budgets(self) -> None:
         for hosted in self.slot.hosted.values():
-            hosted.update_gate()
+            hosted.update_output_budget()
 
     def _fail_aloud(self, use: Use) -> None:
         """One of the tasks here fails for all; of a slot that only keeps logs, one that it keeps for."""
@@ -97,10 +97,10 @@ class Pressure:
             hosted = slot.hosted[min(slot.hosted)]
             if hosted.failed is None or not hosted.failed.is_fatal:  # it is repeated at the heartbeat
                 hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
-                slot.tell_coordinator(hosted.failed)
+                slot.send_to_coordinator(hosted.failed)
         elif slot.keepers:
             keeper = slot.keepers[min(slot.keepers)]
-            slot.tell_coordinator(
+            slot.send_to_coordinator(
                 failure_of(keeper.task, keeper.incarnation, fault, is_fatal=True, with_traceback=False)
             )
 
@@ -124,16 +124,16 @@ class Pressure:
             return
         channel = segment.channel
         hosted = self.slot.hosted[self.slot.plan.channels[channel].sender]
-        if segment.phase is Phase.UNREADABLE:
+        if segment.phase is SegmentPhase.UNREADABLE:
             if hosted.failed is None:
                 fault = SegmentUnreadable(
                     self._channel_name(channel), error or "it holds other elements than were stored"
                 )
                 hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=False, with_traceback=False)
-                self.slot.tell_coordinator(hosted.failed)
+                self.slot.send_to_coordinator(hosted.failed)
         elif channel in hosted.sendings:
             hosted.pump(hosted.sendings[channel])
-            hosted.update_gate()
+            hosted.update_output_budget()
         else:
             hosted.effects.pump()
 

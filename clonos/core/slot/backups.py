@@ -16,15 +16,15 @@ from clonos.core.slot.authorization import check_life, sender_name
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.control_messages import Placement, View
-from clonos.core.wire.replication_messages import Keep, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow
+from clonos.core.wire.replication_messages import AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedShadow
 
 if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
     from clonos.core.slot.slot import Slot
 
 
-class Riders(ABC):
+class Backups(ABC):
     """The part of a ``Slot`` that has riders: installed with each view, fed by the slots of their tasks."""
 
     id: SlotId
@@ -32,7 +32,7 @@ class Riders(ABC):
     options: Options
     shell: SlotShell
     view: View
-    hosted: dict[TaskId, Hosted]
+    hosted: dict[TaskId, HostedTask]
 
     def __init__(self) -> None:
         self.standbys: dict[TaskId, Standby] = {}
@@ -47,7 +47,7 @@ class Riders(ABC):
 
     # ------------------------------------------------------------------ messages
 
-    def _on_keep(self, sender: SlotId, message: Keep, _payload: object) -> None:
+    def _on_keep(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
         check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
         kept = keeper.keep(message, self.id) if keeper is not None else None
@@ -65,7 +65,7 @@ class Riders(ABC):
         if shadow is not None:
             shadow.on_update(update)
 
-    def _on_follow(self, sender: SlotId, message: Follow, payload: bytes | memoryview) -> None:
+    def _on_feed(self, sender: SlotId, message: FeedShadow, payload: bytes | memoryview) -> None:
         check_life(sender, message.task, message.incarnation, self.view)
         shadow = self.shadows.get(message.task)
         if shadow is None or message.incarnation != shadow.incarnation:
@@ -75,7 +75,7 @@ class Riders(ABC):
             if message.channel not in channels or message.kind > Kind.END:
                 what = f"elements of kind {message.kind} of channel {message.channel} for task {message.task}"
                 raise MessageMalformed(sender_name(sender), f"{what}, which takes in {channels}")
-        shadow.on_follow(message, payload)
+        shadow.on_feed(message, payload)
 
     # ------------------------------------------------------------------ views
 
@@ -88,7 +88,7 @@ class Riders(ABC):
             for keeper in self.keepers.values():
                 keeper.begin_generation()
         for placement in named:
-            self.keepers[placement.task].meet(placement.incarnation)
+            self.keepers[placement.task].apply_view(placement.incarnation)
 
     def _install_standbys(self, view: View) -> None:
         # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
@@ -97,10 +97,10 @@ class Riders(ABC):
             task = placement.task
             if self.id in placement.standbys:
                 kept[task] = self.standbys.get(task) or self._new_standby(placement)
-                kept[task].meet(placement.incarnation, placement.restore)
+                kept[task].apply_view(placement.incarnation, placement.restore)
             elif placement.slot == self.id and task in self.standbys and task not in self.hosted:
                 kept[task] = self.standbys[task]
-                kept[task].meet(placement.incarnation, placement.restore)
+                kept[task].apply_view(placement.incarnation, placement.restore)
         self.standbys = kept
 
     def _new_standby(self, placement: Placement) -> Standby:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clonos.core.channel.inflight_log import InflightLog
-from clonos.core.channel.input_channels import Inlets
+from clonos.core.channel.input_channels import InputChannels
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.channel.sender import Sending, compare_claims, forget_output
-from clonos.core.checkpoint.pending_snapshots import Settling, Unsettled
+from clonos.core.channel.sender import ChannelSender, compare_claims, forget_output
+from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.external.output_gate import Effects
+from clonos.core.external.output_gate import OutputGate
 from clonos.core.external.source_journal import NO_CHANNEL
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
@@ -30,19 +30,19 @@ from clonos.core.recovery import gathering as gather
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering, recovered_logs
 from clonos.core.slot.task_start import start
-from clonos.core.standby.shadow_feed import Leads
-from clonos.core.standby.takeover import inherit, take_over
-from clonos.core.wire.channel_messages import Statement
+from clonos.core.standby.shadow_feed import ShadowFeeds
+from clonos.core.standby.takeover import adopt_shadow, take_over
+from clonos.core.wire.channel_messages import ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Question, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
 
 if TYPE_CHECKING:
     from clonos.core.slot.slot import Slot
     from clonos.core.standby.shadow import Shadow
 
 
-class Hosted:
+class HostedTask:
     """An incarnation that lives in this slot."""
 
     def __init__(self, slot: Slot, placement: Placement) -> None:
@@ -50,25 +50,25 @@ class Hosted:
         self.placement = placement
         self.task, self.incarnation = placement.task, placement.incarnation
         self.thread = self.incarnation  # the number of its thread: another one if that has begun as a shadow's
-        self.heir: Shadow | None = None  # that it goes on from
-        self.followed_bytes = 0  # end of the log that the shadow was given
-        self.leads = Leads(self)
+        self.promoted_shadow: Shadow | None = None  # that it goes on from
+        self.fed_bytes = 0  # end of the log that the shadow was given
+        self.shadow_feeds = ShadowFeeds(self)
         self.logs = CausalLogs()
         self.coverage = Coverage.wanted(self.plan, self.task, slot.id)
         self.found_bytes = 0  # how far the furthest copy of the own log reached
-        self.sendings: dict[ChannelId, Sending] = {}
-        self.inlets, self.effects = Inlets(self), Effects(self)
-        self.sharers: dict[TaskId, list[Sending]] = {}
-        self.settling = Settling(placement.objects)
+        self.sendings: dict[ChannelId, ChannelSender] = {}
+        self.inputs, self.effects = InputChannels(self), OutputGate(self)
+        self.sharers: dict[TaskId, list[ChannelSender]] = {}
+        self.pending = PendingSnapshots(placement.objects)
         self.snapshot: Snapshot | None = None
         self.mirror: Mirror | None = None
         self.handle: TaskHandle | None = None
         self.queued: list[Command] = []  # until the task has a handle
-        self.statements: dict[ChannelId, Statement] = {}  # stated before this incarnation could use them
+        self.handshakes: dict[ChannelId, ChannelHandshake] = {}  # stated before this incarnation could use them
         self.asked: Triggered | None = None  # the highest barrier asked of a source before it was started
         self.failed: TaskFailed | None = None
-        self.approaching: Approaching | None = None  # what a cautious task waits to have noted
-        self.is_final = self.is_gated = False
+        self.announced_step: AnnounceStep | None = None  # what a cautious task waits to have noted
+        self.is_final = self.is_out_of_budget = False
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.counters: dict[str, int] = {}
         self.state: recovery_machine.State = recovery_machine.Recovering(
@@ -79,9 +79,9 @@ class Hosted:
 
     def begin(self) -> None:
         """Asks the holders, restores the state."""
-        inherit(self)
+        adopt_shadow(self)
         self.ask_holders()
-        if self.placement.objects and self.heir is None:
+        if self.placement.objects and self.promoted_shadow is None:
             self.slot.restore(self)
         if isinstance(self.state, recovery_machine.Recovering):
             self.advance(recovery_machine.Gathered(self.state.gathering))
@@ -109,7 +109,7 @@ class Hosted:
         if isinstance(self.state, recovery_machine.Recovering):
             view = self.state.gathering.view
             for holder in sorted(self.state.gathering.waiting_for):
-                question = Question(self.task, self.incarnation, view, holder.task, holder.is_keeper)
+                question = LogRequest(self.task, self.incarnation, view, holder.task, holder.is_keeper)
                 self.shell.send(holder.slot, question)
 
     def gather_again(self, view: View) -> None:
@@ -120,12 +120,12 @@ class Hosted:
             self.ask_holders()
             self.advance(recovery_machine.Gathered(self.state.gathering))
 
-    def on_answer(self, answer: Answer) -> None:
+    def on_log_reply(self, answer: LogReply) -> None:
         """A holder has answered."""
         if isinstance(self.state, recovery_machine.Recovering):
             gather.check_answer(self.plan, answer, self.placement.log_offset_bytes)
             holder = Holder(answer.holder, answer.is_keeper, answer.slot)
-            gathering = gather.collect_answer(self.state.gathering, answer.view, holder, answer.replicas)
+            gathering = gather.collect_reply(self.state.gathering, answer.view, holder, answer.replicas)
             if gathering is not self.state.gathering:
                 self.advance(recovery_machine.Gathered(gathering))
 
@@ -139,16 +139,16 @@ class Hosted:
         found, self.found_bytes = recovered_logs(gathering, self.plan, self.task, self.placement.log_offset_bytes)
         self.adopt_logs(found)
         self._open_channels()
-        if self.heir is not None:
+        if self.promoted_shadow is not None:
             take_over(self)
         elif self.snapshot is not None and self.snapshot.final:
-            self.settling.unsettled.append(Unsettled(self.snapshot, self.placement.objects, 0))
+            self.pending.unsettled.append(PendingSnapshot(self.snapshot, self.placement.objects, 0))
             self.is_final = True
-        self.meet(self.slot.view)
-        for statement in self.statements.values():
+        self.apply_view(self.slot.view)
+        for statement in self.handshakes.values():
             with suppress(MessageMalformed):  # whose connection it came by is not known any more
-                self.on_statement(statement)
-        self.statements.clear()
+                self.on_handshake(statement)
+        self.handshakes.clear()
         self.stated()
 
     def adopt_logs(self, found: dict[TaskId, Delta]) -> None:
@@ -170,34 +170,34 @@ class Hosted:
                 self.coverage.grew(task)
 
     def _open_channels(self) -> None:
-        self.inlets.open(self.snapshot)
+        self.inputs.open(self.snapshot)
         nexts = dict(self.snapshot.outputs) if self.snapshot else {}
         for channel in self.plan.outputs[self.task]:
-            if self.heir is not None:
-                log = self.heir.outputs[channel.id]
+            if self.promoted_shadow is not None:
+                log = self.promoted_shadow.outputs[channel.id]
             else:
                 log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
             if channel.receiver == OUTSIDE:
                 self.effects.open(log)
                 continue
             shared = () if self.coverage is not None else self.plan.shared_on[channel.id]
-            sending = self.sendings[channel.id] = Sending(channel, log, shared, self.coverage)
+            sending = self.sendings[channel.id] = ChannelSender(channel, log, shared, self.coverage)
             for task in sending.shared:
                 self.sharers.setdefault(task, []).append(sending)
 
-    def meet(self, view: View) -> None:
+    def apply_view(self, view: View) -> None:
         """Takes over whom a view names at the other ends, and the keepers."""
         self.placement = view.placements[self.task]
         if isinstance(self.state, recovery_machine.Recovering):
             return
         if self.coverage is not None:
-            self.coverage.meet(view)
+            self.coverage.apply_view(view)
         for sending in self.sendings.values():
-            sending.meet(view.placements[sending.channel.receiver].incarnation)
-        self.inlets.meet(view)
-        self.effects.meet(self.placement.keepers)
-        self.leads.meet(self.placement.standbys)
-        self.update_gate()
+            sending.apply_view(view.placements[sending.channel.receiver].incarnation)
+        self.inputs.apply_view(view)
+        self.effects.apply_view(self.placement.keepers)
+        self.shadow_feeds.apply_view(self.placement.standbys)
+        self.update_output_budget()
 
     def stated(self) -> None:
         """A claim has come, or a receiver has been replaced: the table decides."""
@@ -223,7 +223,7 @@ class Hosted:
     def report_lost(self) -> None:
         """Tells the coordinator; repeated at the heartbeat."""
         if isinstance(lost := self.state, recovery_machine.Lost):
-            self.slot.tell_coordinator(LogLost(self.task, self.incarnation, lost.channel, lost.position, lost.claim))
+            self.slot.send_to_coordinator(LogLost(self.task, self.incarnation, lost.channel, lost.position, lost.claim))
 
     # ------------------------------------------------------------------ receiving
 
@@ -232,7 +232,7 @@ class Hosted:
         for sending in self.sharers.get(task, ()):
             sending.dirty[task] = None
         self.effects.grown(task)
-        self.leads.grown(task)
+        self.shadow_feeds.grown(task)
 
     def command(self, command: Command) -> None:
         """To the task, or for it until it is started."""
@@ -241,29 +241,29 @@ class Hosted:
         else:
             self.handle.put(command)
 
-    def restate(self) -> None:
+    def compare_again(self) -> None:
         """A view has been installed: a receiver that was replaced may let a stalled task go on, or hold it."""
         if not isinstance(self.state, recovery_machine.Recovering):
             self.stated()
 
     # ------------------------------------------------------------------ sending
 
-    def on_statement(self, statement: Statement) -> None:
+    def on_handshake(self, statement: ChannelHandshake) -> None:
         """A receiver states: resume where it says."""
         sending = self.sendings.get(statement.channel)
         if sending is None:
-            self.statements[statement.channel] = statement
+            self.handshakes[statement.channel] = statement
             return
         if statement.sender != self.incarnation or statement.receiver != sending.receiver:
             return
         was_missing = sending.claim is None or not sending.session
         sending.open(statement, self.logs)
         self.pump(sending)
-        self.update_gate()
+        self.update_output_budget()
         if was_missing:
             self.stated()
 
-    def pump(self, sending: Sending) -> None:
+    def pump(self, sending: ChannelSender) -> None:
         """Sends what credit allows."""
         slot = self.slot.view.placements[sending.channel.receiver].slot
         if slot > 0:
@@ -276,7 +276,7 @@ class Hosted:
             if self.coverage is not None:
                 self.coverage.grew(self.task)
             self.grown(self.task)
-        touched: dict[ChannelId, Sending] = {}
+        touched: dict[ChannelId, ChannelSender] = {}
         for output in emission.outputs:
             sending = self.sendings.get(output.channel)
             if sending is None:
@@ -285,28 +285,28 @@ class Hosted:
                 sending.append(output.kind, output.count, output.checkpoint, output.payload)
                 touched[output.channel] = sending
         for consumed in emission.consumed:
-            self.inlets.processed(*consumed)
+            self.inputs.processed(*consumed)
         if emission.snapshot is not None:
             self.take_snapshot(emission.snapshot, emission.prepared, emission.more, emission.whole)
         for sending in touched.values():
             self.pump(sending)
         self.effects.pump()
-        self.leads.on_emission(emission)
+        self.shadow_feeds.on_emission(emission)
         if self.effects.journal is not None:
             self.effects.journal.read(emission.journal_read_bytes)
         if emission.records_in:  # not told in mid-step
             self.counters["records_in"] = emission.records_in
         self.handled_bytes += emission.cost_bytes
-        self.update_gate()
+        self.update_output_budget()
 
-    def update_gate(self) -> None:
+    def update_output_budget(self) -> None:
         """No new step while the credit of a live session is used up; sources stop at the soft limit too."""
-        room_bytes = min((each.room_bytes for each in self.sendings.values() if each.session), default=UNLIMITED)
+        budget_bytes = min((each.budget_bytes for each in self.sendings.values() if each.session), default=UNLIMITED)
         if self.slot.pressure.pauses_sources and not self.plan.inputs[self.task]:
-            room_bytes = 0
-        self.shell.set_room(self.task, self.thread, room_bytes, self.handled_bytes)
-        if self.is_gated != (room_bytes <= 0):
-            self.is_gated = room_bytes <= 0
+            budget_bytes = 0
+        self.shell.set_output_budget(self.task, self.thread, budget_bytes, self.handled_bytes)
+        if self.is_out_of_budget != (budget_bytes <= 0):
+            self.is_out_of_budget = budget_bytes <= 0
             if self.effects.journal is not None:
                 self.effects.journal.update_hold()
 
@@ -318,15 +318,15 @@ class Hosted:
         """A barrier's snapshot is to be stored under this incarnation, whatever its thread began as."""
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
-        name = self.settling.take(snapshot, parts, self.effects.position_in(snapshot), more)
+        name = self.pending.take(snapshot, parts, self.effects.position_in(snapshot), more)
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot, more)
         if whole is not None:
-            self.shell.write_whole(*self.settling.begin_whole(snapshot), whole)
+            self.shell.write_whole(*self.pending.begin_whole(snapshot), whole)
 
     def on_snapshot_written(self, name: str, payload: bytes) -> None:
         """Durable: the standbys get it, the coordinator hears of it."""
-        entry = self.settling.written(name)
+        entry = self.pending.written(name)
         if entry is not None:
             for slot in self.placement.standbys:
                 if slot > 0:
@@ -335,14 +335,14 @@ class Hosted:
 
     def acknowledge_snapshots(self) -> None:
         """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
-        for message in self.settling.acknowledgements(self.task, self.incarnation, self.effects.confirmed_seq):
-            self.slot.tell_coordinator(message)
+        for message in self.pending.acknowledgements(self.task, self.incarnation, self.effects.confirmed_seq):
+            self.slot.send_to_coordinator(message)
 
     def on_completed(self, completed: Completed) -> None:
         """Logs, replicas and in-flight logs before the checkpoint go."""
         for task, _, offset_bytes in completed.tasks:
             self.logs.truncate(task, offset_bytes)
-        snapshot = self.settling.complete(completed.checkpoint)
+        snapshot = self.pending.complete(completed.checkpoint)
         if snapshot is None:
             return
         forget_output(self.sendings, snapshot)
@@ -365,17 +365,17 @@ class Hosted:
         """Whatever wants an answer is repeated."""
         self.ask_holders()
         self.report_lost()
-        for report in (self.failed, self.approaching):
+        for report in (self.failed, self.announced_step):
             if report is not None:
-                self.slot.tell_coordinator(report)
+                self.slot.send_to_coordinator(report)
         for sending in self.sendings.values():
             if sending.session:
                 slot = self.slot.view.placements[sending.channel.receiver].slot
                 if slot > 0:
                     self.shell.send(slot, sending.position(self.logs, self.incarnation))
-        self.inlets.tick()
+        self.inputs.tick()
         self.effects.tick()
-        self.leads.tick()
+        self.shadow_feeds.tick()
         self.acknowledge_snapshots()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import Restored, Snapshot
+from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
@@ -21,18 +21,18 @@ from clonos.core.ports.task_port import Triggered
 from clonos.core.slot.admission import check_for_slot
 from clonos.core.slot.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.slot.backpressure import Pressure
-from clonos.core.slot.backups import Riders
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.backups import Backups
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
-from clonos.core.wire.channel_messages import Batch, Position, Statement
-from clonos.core.wire.control_messages import Accusation, Completed, Hold, Release, SlotStatus, Trigger, View
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
+from clonos.core.wire.control_messages import Completed, Hold, Release, SlotStatus, Suspicion, Trigger, View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Noted, Question
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 EARLY_MESSAGES_MAX = 10_000
 """Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
@@ -42,7 +42,7 @@ Token = tuple[str, int, int]
 number of its session)."""
 
 
-class Slot(LocalEvents, Riders):
+class Slot(LocalEvents, Backups):
     """One process of the job."""
 
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
@@ -50,7 +50,7 @@ class Slot(LocalEvents, Riders):
         self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
-        self.hosted: dict[TaskId, Hosted] = {}
+        self.hosted: dict[TaskId, HostedTask] = {}
         self.journals: dict[TaskId, Delta] = {}  # left by an incarnation for its successor here
         self.pressure = Pressure(self)
         self.status_is_due = False
@@ -61,21 +61,21 @@ class Slot(LocalEvents, Riders):
         self._handlers_of_slots: dict[type, Callable[[SlotId, Any, Any], None]] = {
             Batch: self._on_batch,
             Position: self._on_position,
-            Statement: self._on_statement,
-            Question: self._on_question,
-            Answer: self._on_answer,
-            Keep: self._on_keep,
-            Kept: self._on_kept,
+            ChannelHandshake: self._on_handshake,
+            LogRequest: self._on_log_request,
+            LogReply: self._on_log_reply,
+            AppendLog: self._on_keep,
+            AppendAck: self._on_kept,
             StandbyUpdate: self._on_standby_update,
-            Follow: self._on_follow,
-            Following: self._on_following,
+            FeedShadow: self._on_feed,
+            FeedAck: self._on_feed_ack,
         }
         self._handlers_of_coordinator: dict[type, Callable[[SlotId, Any, Any], None]] = {
             View: self._on_view,
             Trigger: self._on_trigger,
             Completed: self._on_completed,
             Release: self._on_release,
-            Noted: self._on_noted,
+            AnnounceAck: self._on_noted,
             Hold: lambda *_: self.pressure.hold(),
         }
 
@@ -93,18 +93,18 @@ class Slot(LocalEvents, Riders):
         check_for_slot(self.plan, sender, message)
         handler(sender, message, payload)
         if self.status_is_due:
-            self.tell_status()
+            self.send_status()
 
-    def tell_coordinator(self, message: Message) -> None:
+    def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
         self.shell.send(COORDINATOR, message)
 
-    def life(self, task: TaskId, incarnation: int) -> Hosted | None:
+    def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
         """This incarnation, if it lives here."""
         hosted = self.hosted.get(task)
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
 
-    def thread(self, task: TaskId, number: int) -> Hosted | Shadow | None:
+    def thread(self, task: TaskId, number: int) -> HostedTask | Shadow | None:
         """Whose thread has this number."""
         for life in (self.hosted.get(task), self.shadows.get(task)):
             if life is not None and life.thread == number:
@@ -126,21 +126,21 @@ class Slot(LocalEvents, Riders):
             raise MessageMalformed(sender_name(sender), f"kind {batch.kind} with checkpoint {batch.checkpoint}")
         hosted = self.hosted.get(channel.receiver)
         if hosted is not None:
-            hosted.inlets.on_batch(batch, payload)
+            hosted.inputs.on_batch(batch, payload)
 
     def _on_position(self, sender: SlotId, position: Position, _payload: object) -> None:
         channel = self._channel(sender, position.channel)
         check_life(sender, channel.sender, position.sender, self.view)
         hosted = self.hosted.get(channel.receiver)
         if hosted is not None:
-            hosted.inlets.on_position(position)
+            hosted.inputs.on_position(position)
 
-    def _is_early(self, sender: SlotId, message: Statement | Question) -> bool:
+    def _is_early(self, sender: SlotId, message: ChannelHandshake | LogRequest) -> bool:
         """Keeps what is said under a later view, of each sender the latest on a subject."""
         if message.view <= self.view.number:
             return False
         key: tuple[int, ...] = (sender,)
-        if isinstance(message, Statement):
+        if isinstance(message, ChannelHandshake):
             key += (message.channel,)
         else:
             key += (message.task, message.holder, message.is_keeper)
@@ -148,7 +148,7 @@ class Slot(LocalEvents, Riders):
             self._early[key] = sender, message
         return True
 
-    def _on_statement(self, sender: SlotId, statement: Statement, _payload: object) -> None:
+    def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
         channel = self._channel(sender, statement.channel)
         check_lengths(sender, statement.lengths, self.plan)
         if self._is_early(sender, statement):
@@ -156,9 +156,9 @@ class Slot(LocalEvents, Riders):
         check_life(sender, channel.receiver, statement.receiver, self.view)
         hosted = self.life(channel.sender, statement.sender)
         if hosted is not None:
-            hosted.on_statement(statement)
+            hosted.on_handshake(statement)
 
-    def _on_question(self, sender: SlotId, question: Question, _payload: object) -> None:
+    def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
         if self._is_early(sender, question):
             return
@@ -176,7 +176,7 @@ class Slot(LocalEvents, Riders):
             if holder is not None:
                 replicas = holder.question(question.task)
         if replicas is not None:
-            answer = Answer(
+            answer = LogReply(
                 question.task,
                 question.incarnation,
                 question.view,
@@ -187,38 +187,38 @@ class Slot(LocalEvents, Riders):
             )
             self.shell.send(placement.slot, answer)
 
-    def _on_answer(self, sender: SlotId, answer: Answer, _payload: object) -> None:
+    def _on_log_reply(self, sender: SlotId, answer: LogReply, _payload: object) -> None:
         check_itself(sender, answer.slot)
         hosted = self.life(answer.task, answer.incarnation)
         if hosted is not None:
-            hosted.on_answer(answer)
+            hosted.on_log_reply(answer)
 
-    def _on_kept(self, sender: SlotId, message: Kept, _payload: object) -> None:
+    def _on_kept(self, sender: SlotId, message: AppendAck, _payload: object) -> None:
         check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.effects.on_kept(message)
 
-    def _on_following(self, sender: SlotId, message: Following, _payload: object) -> None:
+    def _on_feed_ack(self, sender: SlotId, message: FeedAck, _payload: object) -> None:
         check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
-            hosted.leads.on_following(message)
+            hosted.shadow_feeds.on_feed_ack(message)
 
     def _on_trigger(self, _sender: SlotId, trigger: Trigger, _payload: object) -> None:
         hosted = self.life(trigger.task, trigger.incarnation)
         if hosted is not None:
             hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
 
-    def _on_noted(self, _sender: SlotId, noted: Noted, _payload: object) -> None:
+    def _on_noted(self, _sender: SlotId, noted: AnnounceAck, _payload: object) -> None:
         hosted = self.life(noted.task, noted.incarnation)
-        told = None if hosted is None else hosted.approaching
+        told = None if hosted is None else hosted.announced_step
         if (
             hosted is not None
             and told is not None
             and (told.channel, told.first_seq) == (noted.channel, noted.first_seq)
         ):
-            hosted.approaching = None
+            hosted.announced_step = None
             self.shell.noted(noted.task, hosted.thread)
 
     def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
@@ -232,7 +232,7 @@ class Slot(LocalEvents, Riders):
         """Installs a view: stops what it no longer has here, then starts what it has; slots may skip views."""
         if view.number <= self.view.number:
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
-                self.tell_coordinator(self.view)
+                self.send_to_coordinator(self.view)
             return
         installed, self.view = self.view, view
         self.status_is_due = True
@@ -243,9 +243,9 @@ class Slot(LocalEvents, Riders):
         begun = self._begin_tasks(view)
         for hosted in list(self.hosted.values()):
             if hosted not in begun:
-                hosted.meet(view)
+                hosted.apply_view(view)
                 hosted.gather_again(view)
-                hosted.restate()
+                hosted.compare_again()
         early, self._early = self._early, {}
         for speaker, message in early.values():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
@@ -259,11 +259,11 @@ class Slot(LocalEvents, Riders):
                 del self.hosted[task]
                 hosted.close()
 
-    def _begin_tasks(self, view: View) -> list[Hosted]:
+    def _begin_tasks(self, view: View) -> list[HostedTask]:
         begun = []
         for placement in view.placements:
             if placement.slot == self.id and placement.task not in self.hosted:
-                hosted = Hosted(self, placement)
+                hosted = HostedTask(self, placement)
                 self.hosted[placement.task] = hosted
                 begun.append(hosted)
         for hosted in begun:
@@ -272,7 +272,7 @@ class Slot(LocalEvents, Riders):
 
     # ------------------------------------------------------------------ state
 
-    def restore(self, hosted: Hosted) -> None:
+    def restore(self, hosted: HostedTask) -> None:
         """Brings the standby here to exactly the checkpoint that the view names, or fetches it from the store."""
         placement = hosted.placement
         standby = self.standbys.pop(hosted.task, None)
@@ -284,7 +284,7 @@ class Slot(LocalEvents, Riders):
                 return
         self.shell.read_objects(("task", hosted.task, hosted.incarnation), placement.objects)
 
-    def on_objects_read(self, token: Token, restored: Restored | None, error: str) -> None:
+    def on_objects_read(self, token: Token, restored: RestoredState | None, error: str) -> None:
         """Snapshots have come from the store; if they could not be read, they are asked for again."""
         kind, task, incarnation = token
         if kind == "shadow":
@@ -305,7 +305,7 @@ class Slot(LocalEvents, Riders):
                 return  # read again when the next checkpoint completes
             if restored.snapshot.checkpoint > standby.checkpoint:
                 standby.adopt(restored)
-        self.tell_status_if_due()
+        self.send_status_if_due()
 
     def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
         """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
@@ -331,7 +331,7 @@ class Slot(LocalEvents, Riders):
     def on_spilled(self, segment: int, stored_bytes: int, error: str) -> None:
         """A segment of an in-flight log is on disk, or could not be written."""
         self.pressure.on_spilled(segment, stored_bytes, error)
-        self.tell_status_if_due()
+        self.send_status_if_due()
 
     def on_segment_loaded(self, segment: int, payloads: list[bytes] | None, error: str) -> None:
         """A segment has come from disk, or cannot be read."""
@@ -341,13 +341,13 @@ class Slot(LocalEvents, Riders):
         """A connection broke: the coordinator hears of it at once."""
         if any(address.slot == slot for address in self.view.slots):
             self._gone[slot] = None
-            self.tell_coordinator(Accusation(self.id, slot, self.view.number, True))
+            self.send_to_coordinator(Suspicion(self.id, slot, self.view.number, True))
 
     def on_peer_back(self, slot: SlotId) -> None:
         """A connection is there again: what was on its way is lost, so its channels begin new sessions."""
         self._gone.pop(slot, None)
         for hosted in self.hosted.values():
-            hosted.inlets.renew_from(slot)
+            hosted.inputs.renew_from(slot)
 
     def on_tick(self, now_ns: int) -> None:
         """The heartbeat, if it is time."""
@@ -369,20 +369,20 @@ class Slot(LocalEvents, Riders):
         if self._gone:
             present = {address.slot for address in self.view.slots}
             for slot in [slot for slot in self._gone if slot in present]:
-                self.tell_coordinator(Accusation(self.id, slot, self.view.number, True))
-        self.tell_status()
+                self.send_to_coordinator(Suspicion(self.id, slot, self.view.number, True))
+        self.send_status()
 
-    def tell_status_if_due(self) -> None:
+    def send_status_if_due(self) -> None:
         """At once where something has changed that others wait for."""
         if self.status_is_due:
-            self.tell_status()
+            self.send_status()
 
-    def tell_status(self) -> None:
+    def send_status(self) -> None:
         """What is installed here, so that the coordinator repeats only what is missing."""
         self.status_is_due = False
         if not self.view.number:
             return
-        self.tell_coordinator(
+        self.send_to_coordinator(
             SlotStatus(
                 self.id,
                 self.view.number,

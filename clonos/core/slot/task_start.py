@@ -8,16 +8,16 @@ from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.standby.takeover import hand_rest
 
 if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
 
 
-def start(hosted: Hosted) -> None:
+def start(hosted: HostedTask) -> None:
     """All that it needs is there."""
     if hosted.handle is None:
         hosted.handle = _start_thread(hosted)
     else:
         hand_rest(hosted)
-    hosted.update_gate()
+    hosted.update_output_budget()
     for command in hosted.queued:
         hosted.handle.put(command)
     hosted.queued.clear()
@@ -25,7 +25,7 @@ def start(hosted: Hosted) -> None:
         hosted.handle.put(hosted.asked)
 
 
-def _start_thread(hosted: Hosted) -> TaskHandle:
+def _start_thread(hosted: HostedTask) -> TaskHandle:
     own, journal, view = hosted.logs.replicas[hosted.task], hosted.effects.journal, hosted.slot.view
     activation = Activation(
         hosted.snapshot,

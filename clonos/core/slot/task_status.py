@@ -8,10 +8,10 @@ from clonos.core.recovery import recovery_machine
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
 
 if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
 
 
-def status_of(hosted: Hosted) -> TaskStatus:
+def status_of(hosted: HostedTask) -> TaskStatus:
     """What the slot tells the coordinator about a task."""
     is_live = isinstance(hosted.state, recovery_machine.Live)
     phase = "final" if hosted.is_final and is_live else recovery_machine.phase_name(hosted.state)
@@ -26,11 +26,11 @@ def status_of(hosted: Hosted) -> TaskStatus:
     return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *hosted.counters.items()))
 
 
-def _backlog(hosted: Hosted) -> tuple[tuple[str, int], ...]:
+def _backlog(hosted: HostedTask) -> tuple[tuple[str, int], ...]:
     """What waits in the task's inputs, if it is known."""
     if isinstance(hosted.state, recovery_machine.Recovering):
         return ()
     if hosted.effects.journal is not None:
         return ((BACKLOG_BYTES, hosted.effects.journal.unread_bytes),)
-    backlog = hosted.inlets.backlog
+    backlog = hosted.inputs.backlog
     return () if backlog is None else ((BACKLOG_ELEMENTS, backlog),)

@@ -10,37 +10,37 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.external.source_journal import Journal
+from clonos.core.external.source_journal import SourceJournal
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission
-from clonos.core.slot.hosted_task import Hosted
+from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.standby.shadow import Shadow
-from clonos.core.standby.takeover import disinherit
+from clonos.core.standby.takeover import drop_shadow
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Approaching, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, TaskFailed
 
 
 class LocalEvents(ABC):
     """The part of a ``Slot`` that task threads, outside threads and intakes call, all in the slot's own thread."""
 
-    hosted: dict[TaskId, Hosted]
+    hosted: dict[TaskId, HostedTask]
     failed_writes: dict[str, tuple[Snapshot, Pieces | None]]
 
     @abstractmethod
-    def life(self, task: TaskId, incarnation: int) -> Hosted | None:
+    def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
         """This incarnation, if it lives here."""
 
     @abstractmethod
-    def thread(self, task: TaskId, number: int) -> Hosted | Shadow | None:
+    def thread(self, task: TaskId, number: int) -> HostedTask | Shadow | None:
         """Whose thread has this number."""
 
     @abstractmethod
-    def tell_status_if_due(self) -> None:
+    def send_status_if_due(self) -> None:
         """At once where something has changed that others wait for."""
 
     @abstractmethod
-    def tell_coordinator(self, message: Message) -> None:
+    def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
 
     def on_emission(self, task: TaskId, incarnation: Incarnation, emission: Emission) -> None:
@@ -52,30 +52,30 @@ class LocalEvents(ABC):
     def on_log_end(self, task: TaskId, incarnation: Incarnation, positions: dict[ChannelId, int]) -> None:
         """A task needs a determinant beyond its log."""
         hosted = self.thread(task, incarnation)
-        if isinstance(hosted, Hosted):
+        if isinstance(hosted, HostedTask):
             hosted.end_log(positions)
-            self.tell_status_if_due()
+            self.send_status_if_due()
 
     def on_needs(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, next_seq: int) -> None:
         """A replaying task waits for elements."""
         life = self.thread(task, incarnation)
-        if isinstance(life, Hosted):
-            life.inlets.on_needs(channel, next_seq)
+        if isinstance(life, HostedTask):
+            life.inputs.on_needs(channel, next_seq)
         elif life is not None:
             life.on_needs(channel, next_seq)
 
-    def on_await_kept(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+    def on_await_replicated(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         """A call with an effect waits for the keepers."""
         hosted = self.thread(task, incarnation)
-        if isinstance(hosted, Hosted):
-            hosted.effects.on_await_kept(end_bytes)
+        if isinstance(hosted, HostedTask):
+            hosted.effects.on_await_replicated(end_bytes)
 
-    def on_approach(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, first_seq: int) -> None:
+    def on_announce_step(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, first_seq: int) -> None:
         """A cautious task is about to take an element."""
         hosted = self.thread(task, incarnation)
-        if isinstance(hosted, Hosted):
-            hosted.approaching = Approaching(task, hosted.incarnation, channel, first_seq)
-            self.tell_coordinator(hosted.approaching)
+        if isinstance(hosted, HostedTask):
+            hosted.announced_step = AnnounceStep(task, hosted.incarnation, channel, first_seq)
+            self.send_to_coordinator(hosted.announced_step)
 
     def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
         """A source is live and takes in more."""
@@ -89,7 +89,7 @@ class LocalEvents(ABC):
         if journal is not None:
             journal.on_data(data)
 
-    def on_intake_failed(self, task: TaskId, incarnation: Incarnation, error: str) -> None:
+    def on_producer_failed(self, task: TaskId, incarnation: Incarnation, error: str) -> None:
         """The connection that they come from broke, or could not be made."""
         journal = self._journal(task, incarnation)
         if journal is not None:
@@ -100,23 +100,23 @@ class LocalEvents(ABC):
         hosted = self.life(task, incarnation)
         if hosted is not None:
             hosted.lose_journal()
-            self.tell_status_if_due()
+            self.send_status_if_due()
 
-    def _journal(self, task: TaskId, incarnation: Incarnation) -> Journal | None:
+    def _journal(self, task: TaskId, incarnation: Incarnation) -> SourceJournal | None:
         hosted = self.life(task, incarnation)
         return hosted.effects.journal if hosted is not None else None
 
     def on_raised(self, failed: TaskFailed) -> None:
         """A task's thread has raised: the coordinator decides. A shadow's: its standby goes on without."""
         life = self.thread(failed.task, failed.incarnation)
-        if isinstance(life, Hosted):
+        if isinstance(life, HostedTask):
             life.failed = msgspec.structs.replace(failed, incarnation=life.incarnation)
-            self.tell_coordinator(life.failed)
+            self.send_to_coordinator(life.failed)
         elif life is not None:
             life.on_raised(failed)
             successor = self.life(failed.task, life.incarnation)
             if successor is not None:  # that would have gone on from it
-                disinherit(successor)
+                drop_shadow(successor)
 
     def on_outside_opened(
         self, task: TaskId, incarnation: Incarnation, next_number: int, superseded_next: int | None
@@ -125,14 +125,14 @@ class LocalEvents(ABC):
         hosted = self.life(task, incarnation)
         if hosted is not None:
             hosted.effects.on_opened(next_number, superseded_next)
-            self.tell_status_if_due()
+            self.send_status_if_due()
 
     def on_outside_fenced(self, task: TaskId, incarnation: Incarnation, generation: int, by: int) -> None:
         """An outside refuses a sink's incarnation: it has registered another one, ``by``, of some generation."""
         hosted = self.life(task, incarnation)
         if hosted is not None:
             hosted.effects.on_fenced(generation, by)
-            self.tell_status_if_due()
+            self.send_status_if_due()
 
     def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
         """An outside has everything below ``next_number``."""
@@ -143,10 +143,10 @@ class LocalEvents(ABC):
     def on_snapshot_written(self, name: str, payload: bytes, error: str) -> None:
         """An object is durable, or the store has given up for now: it is tried again at the heartbeat."""
         hosted = self.hosted.get(_task_of(name))
-        if hosted is None or name not in hosted.settling.unwritten:
+        if hosted is None or name not in hosted.pending.unwritten:
             return
         if error:
-            self.failed_writes[name] = hosted.settling.unwritten[name]
+            self.failed_writes[name] = hosted.pending.unwritten[name]
         else:
             hosted.on_snapshot_written(name, payload)
 
@@ -154,7 +154,7 @@ class LocalEvents(ABC):
         """All of a task's state is durable as one object: its next snapshots build on that."""
         hosted = self.hosted.get(_task_of(name))
         if hosted is not None:
-            hosted.settling.whole_written(name)
+            hosted.pending.whole_written(name)
 
 
 def _task_of(name: str) -> TaskId:

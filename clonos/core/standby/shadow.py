@@ -16,17 +16,17 @@ import msgspec
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import InflightLog
-from clonos.core.channel.receiver import Receiving
-from clonos.core.checkpoint.snapshot import Restored, Snapshot
+from clonos.core.channel.receiver import ChannelReceiver
+from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId
 from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.task_port import Activation, Delivered, Emission, Followed, TaskHandle
+from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.wire.control_messages import Completed, Placement
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 if TYPE_CHECKING:
     from clonos.core.slot.slot import Slot
@@ -53,15 +53,15 @@ class Shadow:
         self.base = CheckpointId(0)
         self.is_reading = False
         self.logs = CausalLogs()
-        self.waiting: list[tuple[Follow, bytes | memoryview]] = []  # elements, until there is a thread for them
+        self.waiting: list[tuple[FeedShadow, bytes | memoryview]] = []  # elements, until there is a thread for them
         self.skipped_bytes = 0  # of what came and was not needed
         self.thread = Incarnation(0)  # number that its thread has instead of an incarnation; 0: there is none
         self.handle: TaskHandle | None = None
         self.fed_bytes = 0  # end of the log that the thread has been given
-        self.receivings: dict[ChannelId, Receiving] = {}
+        self.receivings: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
         self.worked_bytes = self.handled_bytes = self.records_in = 0
-        self.told_bytes = 0  # of what was worked off
+        self.reported_bytes = 0  # of what was worked off
         self.outputs: dict[ChannelId, InflightLog] = {}
         self.reached: dict[CheckpointId, Snapshot] = {}  # at each barrier since the last completed checkpoint
         self.more: dict[CheckpointId, Pieces] = {}  # further pieces of some of them
@@ -71,9 +71,9 @@ class Shadow:
     def ask(self) -> None:
         """For a session, or says how far this one is; repeated at the heartbeat."""
         if not self.is_refused and not self.is_sealed and self.leader > 0:
-            self.told_bytes = self.worked_bytes
+            self.reported_bytes = self.worked_bytes
             worked_bytes = self.worked_bytes + self.skipped_bytes
-            message = Following(self.task, self.incarnation, self.slot.id, self.session, worked_bytes)
+            message = FeedAck(self.task, self.incarnation, self.slot.id, self.session, worked_bytes)
             self.shell.send(self.leader, message)
 
     def renew(self) -> None:
@@ -82,7 +82,7 @@ class Shadow:
         self._begin()
         self.ask()
 
-    def on_follow(self, message: Follow, payload: bytes | memoryview) -> None:
+    def on_feed(self, message: FeedShadow, payload: bytes | memoryview) -> None:
         """What the task has decided and taken in: taken in whole, in order, or not at all."""
         if message.session != self.session or self.is_refused or self.is_sealed:
             return
@@ -117,7 +117,7 @@ class Shadow:
             token = ("shadow", self.task, self.session)
             self.shell.read_objects(token, self._objects[self.base])
 
-    def on_objects_read(self, session: int, restored: Restored | None) -> None:
+    def on_objects_read(self, session: int, restored: RestoredState | None) -> None:
         """The state at the barrier where the session began."""
         if session != self.session or not self.is_reading or self.is_sealed:
             return
@@ -127,13 +127,13 @@ class Shadow:
             return
         self._start(restored, bytes(own.data[restored.snapshot.log_offset_bytes - own.start_bytes :]))
 
-    def _start(self, restored: Restored, log: bytes) -> None:
+    def _start(self, restored: RestoredState, log: bytes) -> None:
         (snapshot, mirror), slot = restored, self.slot
         window_bytes = slot.options.credit_window_bytes
         starts, nexts = dict(snapshot.inputs), dict(snapshot.outputs)
         for channel in self.plan.inputs[self.task]:
             start = starts.get(channel.id, 0)
-            self.receivings[channel.id] = Receiving(channel, start, start, window_bytes)
+            self.receivings[channel.id] = ChannelReceiver(channel, start, start, window_bytes)
         for channel in self.plan.outputs[self.task]:
             self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), slot.pressure.budget)
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
@@ -157,10 +157,10 @@ class Shadow:
         if own.start_bytes > self.fed_bytes:
             self.renew()
         elif own.end_bytes > self.fed_bytes:
-            self.handle.put(Followed(bytes(own.data[self.fed_bytes - own.start_bytes :])))
+            self.handle.put(ReplayExtended(bytes(own.data[self.fed_bytes - own.start_bytes :])))
             self.fed_bytes = own.end_bytes
 
-    def _feed(self, message: Follow, payload: bytes | memoryview) -> None:
+    def _feed(self, message: FeedShadow, payload: bytes | memoryview) -> None:
         receiving = self.receivings[message.channel]
         end = message.first_seq + message.count
         cost = cost_bytes(message.count, len(payload))
@@ -194,7 +194,7 @@ class Shadow:
             if emission.more is not None:
                 self.more[emission.snapshot.checkpoint] = emission.more
             self._truncate()
-        if self.worked_bytes - self.told_bytes >= self.slot.options.credit_window_bytes:
+        if self.worked_bytes - self.reported_bytes >= self.slot.options.credit_window_bytes:
             self.ask()
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:

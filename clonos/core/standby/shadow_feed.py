@@ -21,16 +21,16 @@ from clonos.core.ports.task_port import Emission
 from clonos.core.recovery.recovery_machine import Live
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import Hosted
+    from clonos.core.slot.hosted_task import HostedTask
 
 LAG_PERCENT = 25
 """Of the memory budget for in-flight logs: so much may be on its way to a shadow, or wait there to be worked off."""
 
 
-class Taken(NamedTuple):
+class FedElements(NamedTuple):
     """Elements that the task has taken in, and may not have worked off. The first ``skip`` it had before."""
 
     channel: ChannelId
@@ -47,10 +47,10 @@ class Taken(NamedTuple):
         return self.first_seq + self.length
 
 
-NOTHING = Taken(ChannelId(0), 0, 0, 0, 0, CheckpointId(0), b"")
+NOTHING = FedElements(ChannelId(0), 0, 0, 0, 0, CheckpointId(0), b"")
 
 
-class Lead:
+class ShadowFeed:
     """One session with one hot standby. It has begun when ``base`` is not 0."""
 
     __slots__ = ("base", "dirty", "is_let_go", "ordinal", "sent_bytes", "session", "shipped", "slot", "worked_bytes")
@@ -65,7 +65,7 @@ class Lead:
         self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
         self.is_let_go = False
 
-    def deltas(self, hosted: Hosted, done_bytes: int) -> tuple[Delta, ...]:
+    def deltas(self, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
         """What this session has not carried; of the own log up to ``done_bytes``."""
         found = []
         for task in self.dirty:
@@ -83,42 +83,42 @@ class Lead:
         return tuple(found)
 
 
-class Leads:
+class ShadowFeeds:
     """All sessions of one incarnation with its hot standbys."""
 
-    def __init__(self, hosted: Hosted) -> None:
+    def __init__(self, hosted: HostedTask) -> None:
         self.hosted = hosted
-        self.leads: dict[SlotId, Lead] = {}
+        self.shadow_feeds: dict[SlotId, ShadowFeed] = {}
         self.is_hot = hosted.task in hosted.plan.hot
-        self._taken: dict[ChannelId, deque[Taken]] = {}  # not worked off yet, per input channel
+        self._taken: dict[ChannelId, deque[FedElements]] = {}  # not worked off yet, per input channel
         self._done_bytes = 0  # end of the own log behind the last step that the task is through with
 
-    def on_following(self, message: Following) -> None:
+    def on_feed_ack(self, message: FeedAck) -> None:
         """A hot standby asks for a session, or says how far it is."""
         if not self.is_hot or message.slot not in self.hosted.placement.standbys:
             return
-        lead = self.leads.get(message.slot)
+        lead = self.shadow_feeds.get(message.slot)
         if lead is None or message.session > lead.session:
-            self.leads[message.slot] = Lead(message.slot, message.session)
+            self.shadow_feeds[message.slot] = ShadowFeed(message.slot, message.session)
         elif message.session == lead.session:
             lead.worked_bytes = max(lead.worked_bytes, message.worked_bytes)
 
-    def meet(self, standbys: tuple[SlotId, ...]) -> None:
+    def apply_view(self, standbys: tuple[SlotId, ...]) -> None:
         """A view names the standbys."""
-        self.leads = {slot: lead for slot, lead in self.leads.items() if slot in standbys}
+        self.shadow_feeds = {slot: lead for slot, lead in self.shadow_feeds.items() if slot in standbys}
 
     def grown(self, task: TaskId) -> None:
         """A log that the task holds has grown."""
-        for lead in self.leads.values():
+        for lead in self.shadow_feeds.values():
             lead.dirty[task] = None
 
     def took(self, batch: Batch, skip: int, payload: bytes | memoryview) -> None:
         """Elements were accepted, their causes before them."""
         if not self.is_hot:
             return
-        taken = Taken(batch.channel, batch.first_seq, batch.kind, batch.count, skip, batch.checkpoint, payload)
+        taken = FedElements(batch.channel, batch.first_seq, batch.kind, batch.count, skip, batch.checkpoint, payload)
         self._taken.setdefault(batch.channel, deque()).append(taken)
-        for lead in self.leads.values():
+        for lead in self.shadow_feeds.values():
             if lead.base and not lead.is_let_go:
                 self._send(lead, taken)
 
@@ -135,7 +135,7 @@ class Leads:
             return  # in mid-step
         hosted = self.hosted
         self._done_bytes = hosted.logs.end_bytes(hosted.task)
-        for lead in self.leads.values():
+        for lead in self.shadow_feeds.values():
             if lead.base:
                 lead.dirty[hosted.task] = None
                 if not lead.is_let_go and lead.shipped.get(hosted.task, -1) < self._done_bytes:
@@ -149,12 +149,12 @@ class Leads:
             return False
         for channel, next_seq in snapshot.inputs:
             taken = self._taken.get(channel)
-            first_seq = taken[0].first_seq if taken else self.hosted.inlets.receivings[channel].next_seq
+            first_seq = taken[0].first_seq if taken else self.hosted.inputs.receivings[channel].next_seq
             if first_seq > next_seq:
                 return False
         return True
 
-    def _begin(self, lead: Lead, base: CheckpointId, nexts: dict[ChannelId, int]) -> None:
+    def _begin(self, lead: ShadowFeed, base: CheckpointId, nexts: dict[ChannelId, int]) -> None:
         """From the barrier ``base`` on: whole logs first, then what has come behind it."""
         lead.base = base
         lead.dirty = dict.fromkeys(self.hosted.logs.replicas)
@@ -163,10 +163,10 @@ class Leads:
             for taken in waiting:
                 self._send(lead, taken._replace(skip=max(taken.skip, nexts[channel] - taken.first_seq)))
 
-    def _send(self, lead: Lead, taken: Taken) -> None:
+    def _send(self, lead: ShadowFeed, taken: FedElements) -> None:
         hosted = self.hosted
         deltas = lead.deltas(hosted, self._done_bytes)
-        message = Follow(
+        message = FeedShadow(
             hosted.task,
             hosted.incarnation,
             lead.session,
@@ -190,7 +190,7 @@ class Leads:
 
     def tick(self) -> None:
         """At the heartbeat: a lost tail is noticed. To one that was let go it looks as if something had been lost."""
-        for lead in self.leads.values():
+        for lead in self.shadow_feeds.values():
             if lead.base:
                 lead.ordinal += lead.is_let_go
                 self._send(lead, NOTHING)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from clonos.core.checkpoint.snapshot import Restored, Snapshot, pieces_of_payload, restore_from
+from clonos.core.checkpoint.snapshot import RestoredState, Snapshot, pieces_of_payload, restore_from
 from clonos.core.model.errors import EnvironmentFault, PeerError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror
@@ -31,7 +31,7 @@ class Standby:
         """What it could restore at once; 0 for nothing."""
         return self.applied.checkpoint if self.applied else CheckpointId(0)
 
-    def meet(self, incarnation: Incarnation, restore: CheckpointId) -> None:
+    def apply_view(self, incarnation: Incarnation, restore: CheckpointId) -> None:
         """A view names another incarnation: it builds on ``restore``, later changes of the dead one count no more."""
         if incarnation != self.incarnation:
             self.incarnation = incarnation
@@ -79,10 +79,10 @@ class Standby:
             return False
         if (snapshot.task, snapshot.checkpoint) != (self.task, update.checkpoint):
             return False
-        self.adopt(Restored(structs.replace(snapshot, chain_length=len(update.objects)), mirror))
+        self.adopt(RestoredState(structs.replace(snapshot, chain_length=len(update.objects)), mirror))
         return True
 
-    def adopt(self, restored: Restored) -> None:
+    def adopt(self, restored: RestoredState) -> None:
         """What was made of one more snapshot, or of a chain that was fetched from the store."""
         self.applied, self.mirror = restored
 

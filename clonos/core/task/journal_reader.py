@@ -6,7 +6,7 @@ from clonos.core.ports.operator_chain import JournalledChain
 from clonos.core.ports.task_port import TaskPort
 
 
-class JournalReading:
+class JournalReader:
     """The task's end: what its chain has been fed, and what it has read of it."""
 
     __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes", "is_released")

@@ -31,7 +31,7 @@ def _culprit(rows: list[Any], error: ValueUnsupported) -> str:
         return f"<its repr raised {type(raised).__name__}>"
 
 
-class Outlet:
+class OutputPort:
     """One edge of the plan at its sending task: gathers a step's output, then partitions and encodes it."""
 
     __slots__ = ("_claim", "_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
@@ -133,7 +133,7 @@ class Outlet:
         return outputs
 
 
-class Outputs:
+class TaskOutputs:
     """All outlets of one incarnation, and the output positions where its current step began."""
 
     __slots__ = ("_by_port", "_outlets", "_positions", "are_columnar")
@@ -143,13 +143,13 @@ class Outputs:
         by_edge: dict[int, list[Channel]] = {}
         for channel in plan.outputs[task]:
             by_edge.setdefault(channel.edge, []).append(channel)
-        self._outlets: list[Outlet] = []
-        self._by_port: dict[int, list[Outlet]] = {}
+        self._outlets: list[OutputPort] = []
+        self._by_port: dict[int, list[OutputPort]] = {}
         for number, channels in by_edge.items():
             edge = plan.edges[number]
             next_seqs = [restored.get(channel.id, 0) for channel in channels]
             claim = outside_claim if edge.partitioning is Partitioning.OUTSIDE else 0
-            outlet = Outlet(edge, channels, next_seqs, plan.max_parallelism, claim)
+            outlet = OutputPort(edge, channels, next_seqs, plan.max_parallelism, claim)
             self._outlets.append(outlet)
             self._by_port.setdefault(edge.port, []).append(outlet)
         self._positions: dict[ChannelId, int] = {}
@@ -191,7 +191,7 @@ class Outputs:
 class StepCollector:
     """What user code gives in a step (``clonos.core.ports.operator_chain.Collector``)."""
 
-    def __init__(self, outputs: Outputs, log: TaskLog) -> None:
+    def __init__(self, outputs: TaskOutputs, log: TaskLog) -> None:
         self._outputs, self._log = outputs, log
         self._parts: list[bytes] = []
 

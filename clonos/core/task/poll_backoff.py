@@ -12,26 +12,26 @@ STEPS = 40
 NS_MAX = 4_000_000
 """A step that takes less than it may is followed by the next one after so many times what it cost, at most so late."""
 
-CRUMB = 4
+SMALL_READ = 4
 """A read gives a crumb when another has given more than so many times as much."""
 
-CRUMBS = 8
+SMALL_READS_MAX = 8
 """So many in a row are no end of a piece."""
 
 READS_BETWEEN_TRIALS = 64
 """Then one is not waited for, to see what it gives."""
 
 
-class Linger:
+class PollBackoff:
     """Of one incarnation. Nothing of it is logged: how much was read, is."""
 
-    __slots__ = ("_crumbs", "_has_waited", "_is_on", "_most", "_reads", "_without", "until_ns")
+    __slots__ = ("_small_reads", "_has_waited", "_is_on", "_most", "_reads", "_without", "until_ns")
 
     def __init__(self) -> None:
         self.until_ns = 0
         self._is_on = False
         self._most = 0  # records of a read
-        self._crumbs = 0  # in a row
+        self._small_reads = 0  # in a row
         self._has_waited = False  # before the read that comes next
         self._without = 0  # records of the last read that was not waited for
         self._reads = 0  # since one was not
@@ -45,14 +45,14 @@ class Linger:
         """A step that began at ``now_ns`` has taken so many records where it could have taken ``limit``."""
         if not self._is_on:
             self._most = max(self._most, count)
-            self._crumbs = self._crumbs + 1 if count < limit and count * CRUMB < self._most else 0
-            self._is_on, self._has_waited = self._crumbs == CRUMBS, False
+            self._small_reads = self._small_reads + 1 if count < limit and count * SMALL_READ < self._most else 0
+            self._is_on, self._has_waited = self._small_reads == SMALL_READS_MAX, False
             if not self._is_on:
                 return
         if not self._has_waited:
             self._without, self._reads = count, 0
         elif count < 2 * self._without or count >= limit:
-            self._is_on, self._most, self._crumbs = False, count, 0
+            self._is_on, self._most, self._small_reads = False, count, 0
             return
         self._reads += 1
         self._has_waited = count < limit and self._reads < READS_BETWEEN_TRIALS

@@ -252,7 +252,7 @@ class TaskLog:
         if entry is None:
             if key[1]:
                 # Its causes may have been found with a holder downstream only: the keepers need not have had them.
-                self._port.await_kept(self._end_bytes)
+                self._port.await_replicated(self._end_bytes)
             if not self._calls_ahead:
                 self._calls_ahead_ns = self._port.now_ns()
             outcome = self._perform(service, key[0], perform, in_doubt if key[1] else None, is_in_doubt=key[1])
@@ -302,7 +302,7 @@ class TaskLog:
             return idempotency_key(self._key_space, place, entry[3]), self.peek() is None
         self.append(d.blob(d.INTENT, digest))
         self.flush()
-        self._port.await_kept(self._end_bytes)
+        self._port.await_replicated(self._end_bytes)
         return idempotency_key(self._key_space, place, digest), False
 
     def _perform(

@@ -9,8 +9,8 @@ from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Vertex
 from clonos.core.ports.operator_chain import JournalledChain, WatchingChain
-from clonos.core.task.journal_reader import JournalReading
-from clonos.core.task.poll_backoff import Linger
+from clonos.core.task.journal_reader import JournalReader
+from clonos.core.task.poll_backoff import PollBackoff
 
 if TYPE_CHECKING:
     from clonos.core.task.task import Task
@@ -19,19 +19,19 @@ POLL_AGAIN_NS = 5_000_000
 """How long a source waits that found nothing to read."""
 
 
-class Reading:
+class SourceReader:
     """The input of one incarnation of a source task."""
 
     def __init__(self, task: Task, vertex: Vertex, snapshot: Snapshot | None) -> None:
         self.task = task
         self.is_paused = False
         self.has_read_all = False
-        self._linger = Linger()
+        self._poll_backoff = PollBackoff()
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
-        self.journal: JournalReading | None = None
+        self.journal: JournalReader | None = None
         if vertex.is_journalled:
             offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
-            self.journal = JournalReading(cast(JournalledChain, task.chain), task.port, offset_bytes)
+            self.journal = JournalReader(cast(JournalledChain, task.chain), task.port, offset_bytes)
 
     @property
     def journal_end_bytes(self) -> int:
@@ -73,7 +73,7 @@ class Reading:
             return False
         return True
 
-    def live_step(self, room_bytes: int) -> None:
+    def live_step(self, budget_bytes: int) -> None:
         """Takes what is there, up to the limit of a step."""
         task = self.task
         if self.is_paused or self.has_read_all:
@@ -86,23 +86,23 @@ class Reading:
         if self.watch is not None and (splits := self.watch.look(now_ns)):
             task.log.append(d.blob(d.SPLITS, splits))
             self.watch.learn(splits)
-        if now_ns < self._linger.until_ns:
-            task.take(task.port.receive(self._linger.until_ns))
+        if now_ns < self._poll_backoff.until_ns:
+            task.take(task.port.receive(self._poll_backoff.until_ns))
             return
         began_ns = task.pace.begin()
         is_released = self.journal is None or self.journal.is_released
-        limit = task.pace.limit(room_bytes, task.log.open_calls.room) if is_released else 0
+        limit = task.pace.limit(budget_bytes, task.log.open_calls.room) if is_released else 0
         found = task.chain.poll(limit) if limit else None
         if found is None:
             if limit and self.watch is None:
-                self._linger.found_nothing()
+                self._poll_backoff.found_nothing()
             due_ns = task.chain.next_timer_ns()
             again_ns = now_ns + POLL_AGAIN_NS
             task.take(task.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
             return
         split, count = found
         if split >= 0:
-            task.pace.approach(ChannelId(-1), task.records_in)
+            task.pace.announce_step(ChannelId(-1), task.records_in)
         task.log.begin_step()
         if split < 0:
             task.log.append(d.numbers(d.END))
@@ -110,7 +110,7 @@ class Reading:
         else:
             task.log.append(d.numbers(d.READ, split, count))
             self._read(split, count, is_begun=True)
-            self._linger.gave(count, limit, now_ns, task.pace.begin() - began_ns)
+            self._poll_backoff.gave(count, limit, now_ns, task.pace.begin() - began_ns)
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task

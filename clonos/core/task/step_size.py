@@ -23,7 +23,7 @@ CAUTIOUS_NS_MAX = 1_000_000_000
 """Elements, and a time, after which it is one in any case: what has piled up would take minutes one by one."""
 
 
-class Pace:
+class StepSize:
     """Of one incarnation. Nothing of it is logged: how long a step was, is."""
 
     def __init__(self, options: Options, port: TaskPort, is_cautious: bool) -> None:
@@ -37,9 +37,9 @@ class Pace:
         self._last = 0  # limit
         self.is_columnar = False  # it takes or gives columns
 
-    def limit(self, room_bytes: int, calls_room: int) -> int:
-        """How many elements the next step may take: its output shall fit into ``room_bytes``, and each may ask for one
-        of ``calls_room`` asynchronous calls."""
+    def limit(self, budget_bytes: int, calls_room: int) -> int:
+        """How many elements the next step may take: its output shall fit into ``budget_bytes``, and each may ask for
+        one of ``calls_room`` asynchronous calls."""
         options = self._options
         if self._is_cautious:
             return min(1, calls_room)
@@ -49,7 +49,7 @@ class Pace:
             limit = min(max(1, int(aim_ns / self._cost_ns)), options.step_records_max)
         if self._output_bytes:
             # What is left of the room makes no tiny step: it may be passed by half a step.
-            limit = min(limit, max(1, self._last // 2, int(room_bytes / self._output_bytes)))
+            limit = min(limit, max(1, self._last // 2, int(budget_bytes / self._output_bytes)))
         self._last = limit
         return min(limit, calls_room)
 
@@ -67,12 +67,12 @@ class Pace:
         output_bytes = cost_bytes / count
         self._output_bytes = output_bytes if not self._output_bytes else 0.7 * self._output_bytes + 0.3 * output_bytes
 
-    def approach(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
         """Tells, while it is cautious, what may be the task's end."""
         if self._is_cautious:
             if not self._approached:
                 self._approached_first_ns = self._port.now_ns()
-            self._port.approach(channel, first_seq)
+            self._port.announce_step(channel, first_seq)
             self._approached += 1
             cautious_ns = self._port.now_ns() - self._approached_first_ns
             self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX and cautious_ns < CAUTIOUS_NS_MAX

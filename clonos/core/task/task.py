@@ -21,16 +21,16 @@ from clonos.core.ports.task_port import (
     Delivered,
     Emission,
     Finished,
-    Followed,
     Journalled,
+    ReplayExtended,
     TaskPort,
     Triggered,
 )
 from clonos.core.task.inputs import InputQueue, open_inputs
-from clonos.core.task.outputs import Outputs, StepCollector
+from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.record_or_replay import TaskLog
-from clonos.core.task.source import Reading
-from clonos.core.task.step_size import Pace
+from clonos.core.task.source import SourceReader
+from clonos.core.task.step_size import StepSize
 
 
 class _Taken(NamedTuple):
@@ -62,13 +62,13 @@ class Task:
         snapshot = activation.snapshot
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
-        self.pace = Pace(options, port, activation.is_cautious)
+        self.pace = StepSize(options, port, activation.is_cautious)
         name = plan.task_name(task)
         self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.calls = dict(snapshot.calls) if snapshot else {}
-        self.outputs = Outputs(plan, task, snapshot, activation.outside_claim)
+        self.outputs = TaskOutputs(plan, task, snapshot, activation.outside_claim)
         self.collected = StepCollector(self.outputs, self.log)
         self.log.positions = self.outputs.positions
         self.inputs = open_inputs(plan, task, snapshot)
@@ -79,7 +79,7 @@ class Task:
         self._previous: int = snapshot.checkpoint if snapshot else -1
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
-        self.reading = Reading(self, vertex, snapshot) if vertex.is_source else None
+        self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
@@ -184,24 +184,24 @@ class Task:
         self.log.open_calls.begin()
         while (command := self.port.receive(0)) is not None:
             self.take(command)
-        room_bytes = self.port.room_bytes()
-        if room_bytes <= 0:
+        budget_bytes = self.port.budget_bytes()
+        if budget_bytes <= 0:
             self.take(self.port.receive(None))
             return
         if self._take_finished() or self._fire_if_due():
             return
         if self.reading is not None:
-            self.reading.live_step(room_bytes)
+            self.reading.live_step(budget_bytes)
             return
         for offset in range(len(self.inputs)):
             index = (self._turn + offset) % len(self.inputs)
             queue = self.inputs[index]
             if queue.pieces and queue.blocked_by is None:
-                limit = self.pace.limit(room_bytes, self.log.open_calls.room)
+                limit = self.pace.limit(budget_bytes, self.log.open_calls.room)
                 if queue.pieces[0].kind < Kind.BARRIER:
                     if not limit:
                         continue
-                    self.pace.approach(queue.channel, queue.next_seq)
+                    self.pace.announce_step(queue.channel, queue.next_seq)
                 self._turn = index + 1
                 count = queue.run_length(max(limit, 1))
                 self.log.begin_step()
@@ -225,10 +225,10 @@ class Task:
         elif isinstance(command, Journalled):
             assert self.reading is not None, self.task
             self.reading.feed(command.data)
-        elif isinstance(command, Followed):
+        elif isinstance(command, ReplayExtended):
             self.log.extend(command.log, command.is_all)
             if command.is_cautious:
-                self.pace = Pace(self.options, self.port, True)
+                self.pace = StepSize(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
         elif isinstance(command, Triggered) and self.reading is not None:

@@ -203,7 +203,10 @@ def _as_dicts(cells: Sequence[Any], depth: int) -> Column | None:
 def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
     """Objects of one registered class. None: it is none, or one of them needs a closer look."""
     record = type_registry.by_type.get(type(cells[0]))
-    if not isinstance(record, type_registry.Record) or not 0 < len(record.fields) <= value_limits.COLUMNS_WIDTH_MAX:
+    if (
+        not isinstance(record, type_registry.RegisteredRecord)
+        or not 0 < len(record.fields) <= value_limits.COLUMNS_WIDTH_MAX
+    ):
         return None
     try:
         columns = record.columns(cells)

@@ -79,7 +79,7 @@ def lower(value: object, plain: Plain, depth: int) -> object:
     if lowering is not None:
         return lowering(value, plain, depth)
     entry = type_registry.by_type.get(cls)
-    if isinstance(entry, type_registry.Record):
+    if isinstance(entry, type_registry.RegisteredRecord):
         return _lower_record(value, entry, plain, depth)
     if isinstance(entry, type_registry.Choice):
         return _lower_choice(value, entry, plain, depth)
@@ -190,7 +190,7 @@ def lower_zone(zone: tzinfo | None) -> object:
     )
 
 
-def _lower_record(value: object, record: type_registry.Record, plain: Plain, depth: int) -> object:
+def _lower_record(value: object, record: type_registry.RegisteredRecord, plain: Plain, depth: int) -> object:
     extras = record.extras((value,))
     if extras:
         name = type_registry.class_name(record.cls)

@@ -28,7 +28,7 @@ NEVER_STATE = frozenset({"__orig_class__"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class RegisteredRecord:
     """How objects of a class with named fields are taken apart and put together."""
 
     name: str
@@ -73,7 +73,7 @@ class Choice:
     is_flag: bool
 
 
-Entry = Record | Choice
+Entry = RegisteredRecord | Choice
 
 by_type: dict[type, Entry] = {}
 by_name: dict[str, Entry] = {}
@@ -112,10 +112,10 @@ def registered() -> dict[str, type]:
     return {name: entry.cls for name, entry in sorted(by_name.items())}
 
 
-def record_of(name: object) -> Record:
+def record_of(name: object) -> RegisteredRecord:
     """The record type with this name. ValueError: unknown here."""
     entry = by_name.get(name) if isinstance(name, str) else None
-    if not isinstance(entry, Record):
+    if not isinstance(entry, RegisteredRecord):
         raise ValueError(_unknown(name))
     return entry
 
@@ -165,14 +165,14 @@ def _entry(cls: type, name: str) -> Entry:
     return _record(cls, name, fields, functools.partial(_assign, cls, fields))
 
 
-def _record(cls: type, name: str, fields: tuple[str, ...], build: Build) -> Record:
+def _record(cls: type, name: str, fields: tuple[str, ...], build: Build) -> RegisteredRecord:
     bodies = [vars(base) for base in cls.__mro__ if base is not object]
     slots = {slot for body in bodies if "_fields" not in body for slot in _slots(body)}
     hidden = slots - set(fields) - {"__dict__", "__weakref__"}
     if hidden:
         raise RegistrationRefused(class_name(cls), f"its slots {sorted(hidden)} are no fields and would be lost")
     cached = {key for body in bodies for key, item in body.items() if isinstance(item, functools.cached_property)}
-    return Record(
+    return RegisteredRecord(
         name=name,
         cls=cls,
         fields=fields,

@@ -65,7 +65,7 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         for item in value:  # type: ignore[attr-defined]
             yield ".item", item
     entry = type_registry.by_type.get(cls)
-    if isinstance(entry, type_registry.Record):
+    if isinstance(entry, type_registry.RegisteredRecord):
         for field in entry.fields:
             if hasattr(value, field):
                 yield f".{field}", getattr(value, field)

@@ -8,8 +8,8 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ViewNumb
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.shadow_messages import Follow as Follow
-from clonos.core.wire.shadow_messages import Following as Following
+from clonos.core.wire.shadow_messages import FeedAck as FeedAck
+from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
@@ -43,7 +43,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
     deltas: tuple[Delta, ...]
 
 
-class Statement(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
+class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
     """Receiver to sender of a channel: opens a session, grants credit, states the claim.
 
     ``claim``: sequence number up to which it has received or its own log has steps. ``credit_bytes``: granted since

@@ -10,8 +10,8 @@ from clonos.core.wire.fields import Name, Objects, Text
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.shadow_messages import Follow as Follow
-from clonos.core.wire.shadow_messages import Following as Following
+from clonos.core.wire.shadow_messages import FeedAck as FeedAck
+from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
@@ -77,11 +77,11 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     final: bool
 
 
-class Accusation(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
+class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
     """Slot to coordinator: a peer's connection broke (``is_gone``) or it has been silent beyond the lease."""
 
     slot: SlotId
-    accused: SlotId
+    suspect: SlotId
     view: ViewNumber
     is_gone: bool
 

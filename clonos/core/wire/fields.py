@@ -9,8 +9,8 @@ import msgspec
 from clonos.core.wire.decoding import ObjectName
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.shadow_messages import Follow as Follow
-from clonos.core.wire.shadow_messages import Following as Following
+from clonos.core.wire.shadow_messages import FeedAck as FeedAck
+from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 

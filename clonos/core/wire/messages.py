@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Hold,
     Logged,
@@ -12,40 +11,41 @@ from clonos.core.wire.control_messages import (
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     Trigger,
     View,
     Warned,
 )
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow as Follow
-from clonos.core.wire.shadow_messages import Following as Following
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck as FeedAck
+from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 Message = (
     Batch
     | Position
-    | Statement
-    | Question
-    | Answer
-    | Keep
-    | Kept
+    | ChannelHandshake
+    | LogRequest
+    | LogReply
+    | AppendLog
+    | AppendAck
     | StandbyUpdate
-    | Follow
-    | Following
+    | FeedShadow
+    | FeedAck
     | Register
     | SlotStatus
     | Snapshotted
     | LogLost
     | TaskFailed
-    | Approaching
-    | Accusation
+    | AnnounceStep
+    | Suspicion
     | Warned
     | Logged
     | View
     | Trigger
-    | Noted
+    | AnnounceAck
     | Hold
     | Completed
     | Release

@@ -9,15 +9,15 @@ from clonos.core.wire.fields import Text
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.shadow_messages import Follow as Follow
-from clonos.core.wire.shadow_messages import Following as Following
+from clonos.core.wire.shadow_messages import FeedAck as FeedAck
+from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
-class Question(msgspec.Struct, frozen=True, array_like=True, tag="question"):
+class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="question"):
     """A recovering task to the slot of each holder: asks for its own log, and for the replicas that it should hold.
 
-    ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by ``Answer``,
-    repeated at the heartbeat until then.
+    ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by
+    ``LogReply``, repeated at the heartbeat until then.
     """
 
     task: TaskId
@@ -27,7 +27,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True, tag="question"):
     is_keeper: bool
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
+class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     """Holder to recovering task: what it has of the logs asked for, each from where it begins."""
 
     task: TaskId
@@ -69,10 +69,10 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     is_unrestorable: bool = False  # what the store has of its state is damaged or gone; a standby may hold it
 
 
-class Approaching(msgspec.Struct, frozen=True, array_like=True, tag="approaching"):
+class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="approaching"):
     """Slot to coordinator: a cautious task is about to take this element, of which its process may die.
 
-    ``channel`` is -1 for a source. The task waits for ``Noted``; repeated until it comes.
+    ``channel`` is -1 for a source. The task waits for ``AnnounceAck``; repeated until it comes.
     """
 
     task: TaskId
@@ -81,8 +81,8 @@ class Approaching(msgspec.Struct, frozen=True, array_like=True, tag="approaching
     first_seq: Count
 
 
-class Noted(msgspec.Struct, frozen=True, array_like=True, tag="noted"):
-    """Coordinator to a slot: it knows what ``Approaching`` says. A repeated question gets the same answer."""
+class AnnounceAck(msgspec.Struct, frozen=True, array_like=True, tag="noted"):
+    """Coordinator to a slot: it knows what ``AnnounceStep`` says. A repeated question gets the same answer."""
 
     task: TaskId
     incarnation: Incarnation

@@ -9,11 +9,11 @@ from clonos.core.wire.fields import Objects
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.shadow_messages import Follow as Follow
-from clonos.core.wire.shadow_messages import Following as Following
+from clonos.core.wire.shadow_messages import FeedAck as FeedAck
+from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
-class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
+class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     """A task with effects outside to its keeper: deltas of its own log and of every log that it holds.
 
     ``is_whole``: they are all that the keeper lacks of all that the task holds. ``journal_start_bytes``: what lies
@@ -29,11 +29,11 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     ordinal: Count = 0
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
-    """Keeper to its task: how far it holds each log. Sent on each ``Keep`` and at the heartbeat.
+class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
+    """Keeper to its task: how far it holds each log. Sent on each ``AppendLog`` and at the heartbeat.
 
-    ``is_ready``: it has had a whole ``Keep`` of this incarnation. Otherwise ``lengths`` is all that it has: whatever
-    else was acknowledged is held no more.
+    ``is_ready``: it has had a whole ``AppendLog`` of this incarnation. Otherwise ``lengths`` is all that it has:
+    whatever else was acknowledged is held no more.
     """
 
     task: TaskId

@@ -8,12 +8,12 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, 
 from clonos.core.wire.log_delta import Count, Delta
 
 
-class Follow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
+class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
     """A task's slot to that of a hot standby: what the task has decided and taken in, in one order.
 
     ``deltas``: what this session has not carried of its own log, as far as it is through with the step, and of every
     log that it holds. Then ``count`` elements of ``channel``, payload in the next frame, the first ``skip`` of them not
-    needed; 0: none. ``base``: the barrier with whose snapshot the session begins. Answered by ``Following``.
+    needed; 0: none. ``base``: the barrier with whose snapshot the session begins. Answered by ``FeedAck``.
     """
 
     task: TaskId
@@ -30,7 +30,7 @@ class Follow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
     deltas: tuple[Delta, ...]
 
 
-class Following(msgspec.Struct, frozen=True, array_like=True, tag="following"):
+class FeedAck(msgspec.Struct, frozen=True, array_like=True, tag="following"):
     """A hot standby's slot to that of its task: a session that has not begun shall begin at the next barrier.
 
     ``worked_bytes``: what the standby's shadow has worked off in it, a running total. Repeated at the heartbeat.

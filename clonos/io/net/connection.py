@@ -54,7 +54,7 @@ Context = zmq.Context[zmq.Socket[bytes]]
 Socket = zmq.Socket[bytes]
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """Of a connection."""
 
     OPENING = "opening"
@@ -62,7 +62,7 @@ class Phase(Enum):
     BROKEN = "broken"  # waits for its time to open anew
 
 
-class Change(Enum):
+class ConnectionChange(Enum):
     """What a monitor told."""
 
     OPENED = "opened"
@@ -71,7 +71,7 @@ class Change(Enum):
     BROKEN = "broken"
 
 
-class Connection:
+class PeerConnection:
     """A DEALER to one ROUTER of a peer. ``failure``: why it could not even begin to open, else empty."""
 
     def __init__(self, context: Context, address: str, peer_key: bytes, keys: KeyPair, silence_ms: int) -> None:
@@ -87,14 +87,17 @@ class Connection:
         self._monitor: Socket | None = None
         self.reopen_at_ms = 0.0
         self.failure = ""
-        self.phase = Phase.OPENING
+        self.phase = ConnectionPhase.OPENING
         self._open()
 
     def _open(self) -> None:
         """What the machine does not give now, such as a file descriptor, is asked for again later."""
-        self.phase, self.failure = Phase.OPENING, ""
+        self.phase, self.failure = ConnectionPhase.OPENING, ""
         if not self._address.startswith(OUTSIDE_ADDRESSES):
-            self.phase, self.failure = Phase.BROKEN, f"{self._address!r} is not the address of another process"
+            self.phase, self.failure = (
+                ConnectionPhase.BROKEN,
+                f"{self._address!r} is not the address of another process",
+            )
             return
         try:
             self._socket = self._context.socket(zmq.DEALER)
@@ -103,7 +106,7 @@ class Connection:
             self._monitor.linger = 0
             self._socket.connect(self._address)
         except zmq.ZMQError as error:
-            self.phase, self.failure = Phase.BROKEN, str(error)
+            self.phase, self.failure = ConnectionPhase.BROKEN, str(error)
 
     def _configure(self, socket: Socket) -> None:
         socket.linger = 0
@@ -129,7 +132,7 @@ class Connection:
 
     def send(self, packets: Sequence[Packet]) -> bool:
         """Hands over all of them without waiting. False: they were dropped."""
-        if self.phase is Phase.OPEN:
+        if self.phase is ConnectionPhase.OPEN:
             for packet in packets:
                 self._send_now(packet)
             return True
@@ -153,10 +156,10 @@ class Connection:
         except zmq.Again:  # the pipe has just gone: the monitor is about to say so
             return
 
-    def read_monitor(self) -> list[Change]:
+    def read_monitor(self) -> list[ConnectionChange]:
         """What has happened since the last call; a change of phase is made here."""
         changes = []
-        while self.phase is not Phase.BROKEN:
+        while self.phase is not ConnectionPhase.BROKEN:
             assert self._monitor is not None, self._address
             try:
                 event = _MONITOR_EVENT.unpack(self._monitor.recv_multipart(zmq.NOBLOCK)[0])[0]
@@ -164,19 +167,19 @@ class Connection:
                 break
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._opened()
-                changes.append(Change.OPENED)
+                changes.append(ConnectionChange.OPENED)
             elif event == zmq.EVENT_CONNECT_RETRIED:
-                changes.append(Change.REFUSED)
-            elif self.phase is Phase.OPENING:  # the socket does not try again by itself
-                changes.append(Change.REJECTED)
+                changes.append(ConnectionChange.REFUSED)
+            elif self.phase is ConnectionPhase.OPENING:  # the socket does not try again by itself
+                changes.append(ConnectionChange.REJECTED)
                 self._break()
             else:
-                changes.append(Change.BROKEN)
+                changes.append(ConnectionChange.BROKEN)
                 self._break()
         return changes
 
     def _opened(self) -> None:
-        self.phase = Phase.OPEN
+        self.phase = ConnectionPhase.OPEN
         self._reopen_ms = REOPEN_FIRST_MS
         while self._held:
             self._send_now(self._held.popleft())
@@ -184,7 +187,7 @@ class Connection:
 
     def _break(self) -> None:
         """What the socket still held is lost: the receiver finds the gap and a new session heals it."""
-        self.phase = Phase.BROKEN
+        self.phase = ConnectionPhase.BROKEN
 
     def plan_to_reopen(self) -> None:
         """Called when broken, after the monitor is not watched any more."""
@@ -198,7 +201,7 @@ class Connection:
 
     def was_told_to_reset(self) -> bool:
         """Whether the peer has found a malformed message on this one-way connection, and says so."""
-        if self.phase is not Phase.OPEN:
+        if self.phase is not ConnectionPhase.OPEN:
             return False
         assert self._socket is not None, self._address
         for _ in range(ANSWERS_MAX):

@@ -55,7 +55,7 @@ class _Route:
     transfer: Transfer | None = None
 
 
-class Intake:
+class MessageReceiver:
     """Receives from one ROUTER. ``expected_keys``: who may send, with the key that proves it (empty: none is needed).
 
     ``admits_strangers``: ``Register`` is taken from anybody; nothing else is.

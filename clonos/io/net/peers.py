@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from clonos.core.model.ids import SlotId
-from clonos.io.net.connection import Change, Connection, Phase
+from clonos.io.net.connection import ConnectionChange, ConnectionPhase, PeerConnection
 from clonos.io.net.frames import Packet, slot_name
 from clonos.io.net.rate_limited_log import RateLimitedLog
 
@@ -53,14 +53,14 @@ class Peer:
 
     def __init__(self, address: PeerAddress) -> None:
         self.address = address
-        self.connections: dict[Plane, Connection] = {}
+        self.connections: dict[Plane, PeerConnection] = {}
         self.has_broken = False
         self.is_gone = False
         self.has_dropped = False
 
     def is_open(self) -> bool:
         """Whether every connection that was needed is open."""
-        return all(connection.phase is Phase.OPEN for connection in self.connections.values())
+        return all(connection.phase is ConnectionPhase.OPEN for connection in self.connections.values())
 
 
 class Peers:
@@ -69,12 +69,12 @@ class Peers:
     ``fileno`` becomes readable when a monitor has something to tell: then call ``read_monitors``.
     """
 
-    def __init__(self, connect: Callable[[PeerAddress, str], Connection], log: RateLimitedLog) -> None:
+    def __init__(self, connect: Callable[[PeerAddress, str], PeerConnection], log: RateLimitedLog) -> None:
         self._connect = connect
         self._log = log
         self._peers: dict[SlotId, Peer] = {}
-        self._watched: dict[int, tuple[Peer, Connection]] = {}
-        self._broken: list[tuple[Peer, Connection]] = []
+        self._watched: dict[int, tuple[Peer, PeerConnection]] = {}
+        self._broken: list[tuple[Peer, PeerConnection]] = []
         self._selector = selectors.DefaultSelector()
         self.news: deque[PeerNews] = deque()
 
@@ -128,8 +128,8 @@ class Peers:
                 f"messages to {slot_name(peer.address.slot)} are dropped: no connection to it opens",
             )
 
-    def _watch(self, peer: Peer, connection: Connection) -> None:
-        if connection.phase is Phase.BROKEN:
+    def _watch(self, peer: Peer, connection: PeerConnection) -> None:
+        if connection.phase is ConnectionPhase.BROKEN:
             what = f"a connection to {slot_name(peer.address.slot)} cannot be opened now: {connection.failure}"
             self._log.warning("connections that cannot be opened now", f"{what}. Trying again")
             self._plan_to_reopen(peer, connection)
@@ -139,7 +139,7 @@ class Peers:
         self._selector.register(descriptor, selectors.EVENT_READ)
         self._read_monitor(peer, connection)  # what was told before somebody listened to the descriptor
 
-    def _unwatch(self, connection: Connection) -> None:
+    def _unwatch(self, connection: PeerConnection) -> None:
         for descriptor, (_, watched) in list(self._watched.items()):
             if watched is connection:
                 del self._watched[descriptor]
@@ -151,21 +151,21 @@ class Peers:
             if (watched := self._watched.get(key.fd)) is not None:
                 self._read_monitor(*watched)
 
-    def _read_monitor(self, peer: Peer, connection: Connection) -> None:
+    def _read_monitor(self, peer: Peer, connection: PeerConnection) -> None:
         for change in connection.read_monitor():
-            if change is Change.OPENED:
+            if change is ConnectionChange.OPENED:
                 if peer.has_broken and peer.is_open():
                     peer.has_broken = peer.is_gone = False
                     self.news.append(PeerNews(peer.address.slot, is_gone=False))
-            elif change is Change.BROKEN:
+            elif change is ConnectionChange.BROKEN:
                 peer.has_broken = True
-            elif not peer.is_gone and (peer.has_broken or change is Change.REFUSED):
+            elif not peer.is_gone and (peer.has_broken or change is ConnectionChange.REFUSED):
                 peer.is_gone = peer.has_broken = True
                 self.news.append(PeerNews(peer.address.slot, is_gone=True))
-        if connection.phase is Phase.BROKEN:
+        if connection.phase is ConnectionPhase.BROKEN:
             self._plan_to_reopen(peer, connection)
 
-    def _plan_to_reopen(self, peer: Peer, connection: Connection) -> None:
+    def _plan_to_reopen(self, peer: Peer, connection: PeerConnection) -> None:
         self._unwatch(connection)
         connection.plan_to_reopen()
         self._broken.append((peer, connection))

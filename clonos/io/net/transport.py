@@ -18,18 +18,18 @@ import zmq
 
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.codec import encode_message
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from clonos.io.net.binding import Binding, BindingRefused, bind_router
 from clonos.io.net.compression import Compressor, applies_between
-from clonos.io.net.connection import Connection
+from clonos.io.net.connection import PeerConnection
 from clonos.io.net.curve import NO_KEYS, Gatekeeper, KeyPair
 from clonos.io.net.frames import PIECE_BYTES, pack, pack_in_pieces
-from clonos.io.net.message_receiver import Intake
+from clonos.io.net.message_receiver import MessageReceiver
 from clonos.io.net.peers import PeerAddress, Peers, Plane
 from clonos.io.net.rate_limited_log import RateLimitedLog
 from clonos.io.net.transfers import COORDINATOR_HELD_BYTES_MAX, HELD_BYTES_MAX, Transfers
@@ -95,7 +95,7 @@ class Transport:
         self._context.max_sockets = SOCKETS_MAX
         self._gatekeeper = Gatekeeper(self._context)
         self._gatekeeper.admits_strangers = admits_strangers
-        self._intakes: dict[zmq.Socket[bytes], Intake] = {}
+        self._intakes: dict[zmq.Socket[bytes], MessageReceiver] = {}
         try:
             self.control_address = self._listen(binding, "control")
             self.data_address = self._listen(binding, "data")
@@ -108,7 +108,7 @@ class Transport:
 
     def _listen(self, binding: Binding, name: str) -> str:
         socket, address = bind_router(self._context, binding, name, self._keys)
-        self._intakes[socket] = Intake(
+        self._intakes[socket] = MessageReceiver(
             socket,
             self._expected_keys,
             self._transfers,
@@ -162,11 +162,11 @@ class Transport:
         if self._peers.find(slot) is not None:
             self._peers.disconnect(slot)
 
-    def _connect(self, address: PeerAddress, where: str) -> Connection:
+    def _connect(self, address: PeerAddress, where: str) -> PeerConnection:
         if self._rewrite is not None:
             where = self._rewrite(address.slot, where)
         peer_key = address.public_key if self._keys.public else b""
-        return Connection(self._context, where, peer_key, self._keys, self._silence_ms)
+        return PeerConnection(self._context, where, peer_key, self._keys, self._silence_ms)
 
     def let_strangers_in(self, is_open: bool) -> None:
         """Whether keys that nobody has named may connect from now on. What they may send is another question."""
@@ -183,7 +183,11 @@ class Transport:
         if peer is None:
             return
         flags = 0
-        if payload and (compressor := self._compressors.get(slot)) is not None and isinstance(message, Batch | Follow):
+        if (
+            payload
+            and (compressor := self._compressors.get(slot)) is not None
+            and isinstance(message, Batch | FeedShadow)
+        ):
             payload, flags = compressor.compress(payload)
         encoded = encode_message(message)
         if len(encoded) > PIECE_BYTES or len(payload) > PIECE_BYTES:
@@ -248,10 +252,10 @@ class Transport:
 
 def plane_of(message: Message) -> Plane:
     """Where a message travels: channels apart from control, and what is large apart from both."""
-    if isinstance(message, Batch | Position | Statement | Follow | Following):
+    if isinstance(message, Batch | Position | ChannelHandshake | FeedShadow | FeedAck):
         return Plane.DATA
     if isinstance(message, StandbyUpdate):
         return Plane.BULK
-    if isinstance(message, Answer) and sum(len(replica.data) for replica in message.replicas) > BULK_ANSWER_BYTES:
+    if isinstance(message, LogReply) and sum(len(replica.data) for replica in message.replicas) > BULK_ANSWER_BYTES:
         return Plane.BULK
     return Plane.CONTROL

@@ -19,7 +19,7 @@ from clonos.core.model.errors import JobError
 CONNECT_TIMEOUT_S = 1.0
 
 
-class Reached(msgspec.Struct, frozen=True):
+class FaultPointReached(msgspec.Struct, frozen=True):
     """A point was reached: by which process, in which task (none for a whole slot or the driver), at what."""
 
     point: str
@@ -58,7 +58,7 @@ class FaultPoints:
 
     def reach(self, point: str, task: str = "", detail: str = "") -> None:
         """Tells, and waits."""
-        told = msgspec.json.encode(Reached(point, os.getpid(), task, detail)) + b"\n"
+        told = msgspec.json.encode(FaultPointReached(point, os.getpid(), task, detail)) + b"\n"
         try:
             with socket.create_connection(self._address, CONNECT_TIMEOUT_S) as connection:
                 connection.settimeout(None)

@@ -37,7 +37,7 @@ def main() -> None:
     signal.set_wakeup_fd(wakeup_write_fd)
     gc.collect()
     gc.freeze()  # what is here now stays: the collector of a child need not touch, and so copy, its pages
-    nursery = Nursery(events_fd)
+    fork_server = ForkServer(events_fd)
     poller = select.poll()
     poller.register(INPUT_FD, select.POLLIN)
     poller.register(wakeup_read_fd, select.POLLIN)
@@ -45,9 +45,9 @@ def main() -> None:
         ready = [fd for fd, _ in poller.poll()]
         if wakeup_read_fd in ready:
             os.read(wakeup_read_fd, 4096)
-            nursery.reap()
-        if INPUT_FD in ready and not nursery.serve():
-            nursery.kill_all()
+            fork_server.reap()
+        if INPUT_FD in ready and not fork_server.serve():
+            fork_server.kill_all()
             return
 
 
@@ -63,7 +63,7 @@ def warm_up(modules: Iterable[str]) -> None:
             getattr(module, offered)
 
 
-class Nursery:
+class ForkServer:
     """The living children and the orders that they serve."""
 
     def __init__(self, events_fd: int) -> None:

@@ -49,7 +49,7 @@ class ProcessSlots:
         events_read_fd, events_write_fd = os.pipe()
         opened = open(output, "ab") if output is not None else None  # noqa: SIM115 closed below
         try:
-            self._nursery = subprocess.Popen(
+            self._fork_server = subprocess.Popen(
                 [sys.executable, "-m", "clonos.io.process.fork_server", str(events_write_fd), *warm_modules],
                 stdin=subprocess.PIPE,
                 stdout=opened,
@@ -76,29 +76,29 @@ class ProcessSlots:
             domain = self._domain_for(number, avoid_domains)
             self._domain_of[number] = domain
         encoded = domain.encode("utf-8")
-        assert self._nursery.stdin is not None, "it was opened as a pipe"
+        assert self._fork_server.stdin is not None, "it was opened as a pipe"
         try:
-            self._nursery.stdin.write(HEADER.pack(number, len(encoded), len(birth)) + encoded + birth)
-            self._nursery.stdin.flush()
+            self._fork_server.stdin.write(HEADER.pack(number, len(encoded), len(birth)) + encoded + birth)
+            self._fork_server.stdin.flush()
         except (BrokenPipeError, struct.error) as error:
             raise EnvironmentFault(
-                f"the process that bears slots has ended (code {self._nursery.poll()}), so no slot can be started:"
+                f"the process that bears slots has ended (code {self._fork_server.poll()}), so no slot can be started:"
                 f" {error}. What it wrote to standard error says why."
             ) from None
         return number
 
     def close(self) -> None:
         """Ends every slot and the nursery, and waits for them."""
-        assert self._nursery.stdin is not None, "it was opened as a pipe"
+        assert self._fork_server.stdin is not None, "it was opened as a pipe"
         try:
-            self._nursery.stdin.close()
+            self._fork_server.stdin.close()
         except BrokenPipeError:  # it has ended already
             pass
         try:
-            self._nursery.wait(END_TIMEOUT_S)
+            self._fork_server.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._nursery.kill()
-            self._nursery.wait()
+            self._fork_server.kill()
+            self._fork_server.wait()
         self._reader.join()
 
     def pids(self) -> dict[int, int]:

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from clonos.core.values.keys import key_of, state_key
-from clonos.operators.operator import Due
+from clonos.operators.operator import DueTimer
 from clonos.operators.state.keyed_state import StateBackend
 
 
@@ -47,16 +47,16 @@ class Timers:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def due(self, until_ns: int | None) -> list[Due]:
+    def due(self, until_ns: int | None) -> list[DueTimer]:
         """Those due at an instant, all without one, in their order; each is to be taken next."""
-        due: list[Due] = []
+        due: list[DueTimer] = []
         while self._heap and (until_ns is None or self._heap[0][0] <= until_ns):
             timer = heappop(self._heap)
             if self._is_registered(*timer):
-                due.append(Due(timer[0], timer))
+                due.append(DueTimer(timer[0], timer))
         return due
 
-    def take(self, due: Due) -> bool:
+    def take(self, due: DueTimer) -> bool:
         """Whether it is still registered, that is not deleted by one that fired before it. Then it is no more."""
         instant_ns, place, key = due.token
         if not self._is_registered(instant_ns, place, key):

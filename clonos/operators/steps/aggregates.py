@@ -40,7 +40,7 @@ class Aggregate:
         raise NotImplementedError
 
 
-class Count(Aggregate):
+class CountAggregate(Aggregate):
     """The number of records."""
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
@@ -83,7 +83,7 @@ class Sum(Aggregate):
         _add_all(table, dict(zip(keys, terms, strict=True)))
 
 
-class Reduce(Aggregate):
+class ReduceAggregate(Aggregate):
     """The values, taken together two by two in the order of their arrival."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:

@@ -64,7 +64,7 @@ class StatefulMap(Keyed):
             append(result)
 
 
-class Reduce(Keyed):
+class KeyedReduce(Keyed):
     """(key, everything so far), after each record."""
 
     def __init__(self, step: str, function: Callable[[Any, Any], Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.operators.operator import Due, Operator, Scope
+from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
@@ -133,10 +133,10 @@ class Process(Operator):
     def next_timer_ns(self) -> int | None:
         return self._timers.next_ns()
 
-    def due(self, until_ns: int | None) -> list[Due]:
+    def due(self, until_ns: int | None) -> list[DueTimer]:
         return self._timers.due(until_ns)
 
-    def fire(self, due: Sequence[Due]) -> None:
+    def fire(self, due: Sequence[DueTimer]) -> None:
         results: list[Any] = []
         self._context.emit = results.append
         for timer in due:

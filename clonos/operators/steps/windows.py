@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values import register
 from clonos.core.values.keys import key_of
-from clonos.operators.operator import Due, Operator, Scope
+from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.steps.aggregates import Aggregate
 from clonos.operators.timestamps import from_instant
@@ -65,11 +65,11 @@ class Window(Operator):
     def next_timer_ns(self) -> int | None:
         return min(self._open_windows) + self._size_ns if self._open_windows else None
 
-    def due(self, until_ns: int | None) -> list[Due]:
+    def due(self, until_ns: int | None) -> list[DueTimer]:
         ends = sorted((start_ns + self._size_ns, start_ns) for start_ns in self._open_windows)
-        return [Due(end_ns, start_ns) for end_ns, start_ns in ends if until_ns is None or end_ns <= until_ns]
+        return [DueTimer(end_ns, start_ns) for end_ns, start_ns in ends if until_ns is None or end_ns <= until_ns]
 
-    def fire(self, due: Sequence[Due]) -> None:
+    def fire(self, due: Sequence[DueTimer]) -> None:
         for _, start_ns in due:
             entries = self._open_windows.pop(start_ns).contents()
             self._state.drop(self._name(start_ns))

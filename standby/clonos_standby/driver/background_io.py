@@ -29,7 +29,7 @@ from clonos_standby.store_thread import StoreThread
 logger = logging.getLogger("clonos.coordinator")
 
 
-class Errands:
+class BackgroundIo:
     """``tell`` is called with each outcome, in the thread that has done the work."""
 
     def __init__(

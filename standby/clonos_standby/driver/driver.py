@@ -26,12 +26,12 @@ from clonos.core.coordinator.coordinator_effects import (
     Effect,
     JobDone,
     JobFailed,
+    RecoveryEvent,
     ReleaseSlot,
     RequestSlots,
     Send,
     SlotsRefused,
     StoodDown,
-    Told,
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import (
@@ -64,9 +64,9 @@ from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
-from clonos_standby.driver.background_io import Errands
+from clonos_standby.driver.background_io import BackgroundIo
 from clonos_standby.inbox import Inbox
-from clonos_standby.launch_spec import SlotBirth
+from clonos_standby.launch_spec import SlotLaunchSpec
 from clonos_standby.slot.host import SWITCH_INTERVAL_S, run_slot
 from clonos_standby.slot.log_forwarding import ROOT
 
@@ -81,14 +81,14 @@ ALARMS_MAX = 100
 RELEASE_TIMEOUT_S = 5.0
 """What slots have to end by themselves after the job; then the provider ends them."""
 
-Progress = Alarm | Told | SlotsRefused
+Progress = Alarm | RecoveryEvent | SlotsRefused
 JobEnd = JobDone | JobFailed | StoodDown
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """What a coordinator needs to know. ``birth``: a pattern; address, key and token are filled in for each slot.
+    """What a coordinator needs to know. ``launch_spec``: a pattern; address, key and token are filled in for each slot.
 
     ``store``: opened, its term is in ``begin``. ``provider`` makes the provider of slots for a listener.
     ``address_rewriter``: of the connections that the driver makes.
@@ -97,7 +97,7 @@ class DriverPlan:
     image: JobImage
     begin: Begin
     store: CheckpointStore
-    birth: SlotBirth
+    launch_spec: SlotLaunchSpec
     binding: Binding
     provider: Callable[[Listener], SlotProvider]
     listener: Callable[[Progress], None]
@@ -140,8 +140,8 @@ class Driver:
         self._slots_log = RateLimitedLog(logger, LINES_OF_SLOT_MAX)
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
-        faults = armed(plan.birth.fault_points)
-        self._errands = Errands(
+        faults = armed(plan.launch_spec.fault_points)
+        self._background_io = BackgroundIo(
             plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell, self._inbox, faults
         )
         self._provider = plan.provider(self._hear_end)
@@ -239,7 +239,7 @@ class Driver:
 
     def _shut(self) -> None:
         self._provider.close()
-        self._errands.close()
+        self._background_io.close()
         self._inbox.close()
         self._transport.close()
         for log in (self._log, self._alarms, self._slots_log):
@@ -310,14 +310,14 @@ class Driver:
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:
         token = random_bytes(16).hex()
-        birth = replace(
-            self._plan.birth,
+        launch_spec = replace(
+            self._plan.launch_spec,
             coordinator_address=self._transport.control_address,
             coordinator_key=self._transport.public_key,
             token=token,
         )
         try:
-            number = self._provider.order(cloudpickle.dumps(partial(run_slot, birth)), avoid_domains)
+            number = self._provider.order(cloudpickle.dumps(partial(run_slot, launch_spec)), avoid_domains)
         except EnvironmentFault as error:
             self._tell(SlotRefused(str(error), self._clock.now_ns()))
             return
@@ -340,15 +340,15 @@ class Driver:
             case ReleaseSlot(slot, reason):
                 logger.info("%s is released: %s", slot_name(slot), indented(reason) or "the job is done")
             case WriteMetadata():
-                self._errands.write_metadata(effect)
+                self._background_io.write_metadata(effect)
             case CommitOutput():
-                self._errands.commit_output(effect)
+                self._background_io.commit_output(effect)
             case DeleteObjects():
-                self._errands.delete_objects(effect)
+                self._background_io.delete_objects(effect)
             case Alarm(text, fields):
                 self._alarms.warning("alarms", f"{text} {dict(fields) or ''}")
                 self._plan.listener(effect)
-            case Told() | SlotsRefused():
+            case RecoveryEvent() | SlotsRefused():
                 self._plan.listener(effect)
             case JobDone() | JobFailed() | StoodDown():
                 if not self.result.done():

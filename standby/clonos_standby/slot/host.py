@@ -23,15 +23,15 @@ from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
-from clonos.core.ports.slot_shell import Intakes, SpillStore
+from clonos.core.ports.slot_shell import ProducerConnections, SpillStore
 from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.slot.admission import check_for_slot
 from clonos.core.slot.slot import Slot
 from clonos.core.values import get_ready_for_columns
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Logged, Register, View, Warned
 from clonos.core.wire.messages import Message
-from clonos.core.wire.replication_messages import Keep, Kept
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.binding import towards
@@ -47,7 +47,7 @@ from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import ImmediateSink, OutsideIdentity
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
-from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.journal_thread import JournalThreads
 from clonos_standby.slot.log_forwarding import forwarded
 from clonos_standby.slot.outside_thread import OutsideThread
@@ -72,10 +72,10 @@ _Life = tuple[TaskId, Incarnation]
 class SlotHost:
     """``SlotShell`` for the machine and ``TransportEvents`` for the sockets. ``run`` is the whole life."""
 
-    def __init__(self, birth: SlotBirth, domain: str, slot_id: SlotId, folder: LocalFolder) -> None:
-        self._birth, self._domain, self.id, self._folder = birth, domain, slot_id, folder
-        self._faults = armed(birth.fault_points)
-        self._image: JobImage = pickle.loads(birth.image)  # noqa: S301 from the driver, which is trusted
+    def __init__(self, launch_spec: SlotLaunchSpec, domain: str, slot_id: SlotId, folder: LocalFolder) -> None:
+        self._launch_spec, self._domain, self.id, self._folder = launch_spec, domain, slot_id, folder
+        self._faults = armed(launch_spec.fault_points)
+        self._image: JobImage = pickle.loads(launch_spec.image)  # noqa: S301 from the driver, which is trusted
         if self._image.has_columns:
             get_ready_for_columns()
         self._options = self._image.options
@@ -87,7 +87,7 @@ class SlotHost:
         self._tasks: dict[_Life, TaskThread] = {}
         self._outsides: dict[_Life, OutsideThread] = {}
         self._threads: list[Thread] = []
-        binding = towards(birth.binding, birth.coordinator_address)
+        binding = towards(launch_spec.binding, launch_spec.coordinator_address)
         if binding.folder:
             binding = replace(binding, folder=str(folder.path))
         self._transport = Transport(
@@ -95,10 +95,12 @@ class SlotHost:
             binding,
             new_keys(),
             silence_ms=self._options.lease_ms,
-            address_rewriter=birth.address_rewriter,
+            address_rewriter=launch_spec.address_rewriter,
             compress=self._options.compress,
         )
-        self._transport.add_peer(PeerAddress(COORDINATOR, "", birth.coordinator_address, birth.coordinator_key))
+        self._transport.add_peer(
+            PeerAddress(COORDINATOR, "", launch_spec.coordinator_address, launch_spec.coordinator_key)
+        )
         self._inbox = Inbox(self._transport.wake)
         self._spill = SpillFolder(
             folder.path / "spill",
@@ -107,8 +109,8 @@ class SlotHost:
             self._faults,
         )
         self._slot = Slot(slot_id, self._image.plan, self._options, self)
-        self._intakes = JournalThreads(self._image, self._slot, self._inbox)
-        store = CheckpointStore(birth.store_url)
+        self._producers = JournalThreads(self._image, self._slot, self._inbox)
+        store = CheckpointStore(launch_spec.store_url)
         self._snapshots = SnapshotStore(store, self._slot, self._inbox, self.new_mirror, self._faults)
 
     # ------------------------------------------------------------------ the life
@@ -157,7 +159,7 @@ class SlotHost:
             data_address=self._transport.data_address,
             control_address=self._transport.control_address,
             public_key=self._transport.public_key,
-            token=self._birth.token,
+            token=self._launch_spec.token,
             pid=os.getpid(),
             versions=versions(),
         )
@@ -169,7 +171,7 @@ class SlotHost:
             self.stop_task(*life)
         for outside in self._outsides.values():
             outside.close()
-        self._threads += self._intakes.close_all()
+        self._threads += self._producers.close_all()
         self._snapshots.close()
         self._spill.close()
         deadline_s = time.monotonic() + JOIN_TIMEOUT_S
@@ -198,7 +200,9 @@ class SlotHost:
         self._slot.on_message(sender, message, payload)
 
     def _reach_delivered(self, faults: FaultPoints, message: Message) -> None:
-        if not isinstance(message, Batch | Position | Statement | Keep | Kept):  # those of channels are too many
+        if not isinstance(
+            message, Batch | Position | ChannelHandshake | AppendLog | AppendAck
+        ):  # those of channels are too many
             task = getattr(message, "task", None)
             name = self._image.plan.task_name(task) if task is not None else ""
             faults.reach(f"{message.__struct_config__.tag} delivered", name, f"{self.id:x}")
@@ -220,9 +224,9 @@ class SlotHost:
         return self._spill
 
     @property
-    def intakes(self) -> Intakes:
+    def producers(self) -> ProducerConnections:
         """Connections of sources that cannot be re-read."""
-        return self._intakes
+        return self._producers
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         """Without waiting."""
@@ -254,20 +258,20 @@ class SlotHost:
         if (found := self._tasks.get((task, incarnation))) is not None:
             found.release()
 
-    def kept_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
         """The keepers hold the log up to here."""
         if (found := self._tasks.get((task, incarnation))) is not None:
-            found.keep_to(end_bytes)
+            found.replicate_to(end_bytes)
 
     def noted(self, task: TaskId, incarnation: Incarnation) -> None:
         """The coordinator knows what a cautious task is about to take."""
         if (found := self._tasks.get((task, incarnation))) is not None:
             found.note()
 
-    def set_room(self, task: TaskId, incarnation: Incarnation, room_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
         """How much the next step may produce."""
         if (found := self._tasks.get((task, incarnation))) is not None:
-            found.room.allow(room_bytes, handled_bytes)
+            found.room.allow(budget_bytes, handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
         """Of the task's vertex."""
@@ -328,19 +332,19 @@ class SlotHost:
         self._ending = reason
 
 
-def run_slot(birth: SlotBirth, domain: str) -> None:
+def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
     """The whole life of a slot process. Returns when it is released; its threads and sockets are gone then."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     raise_files_limit()
     gc.freeze()  # what is imported stays
     gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
-    root = Path(birth.folder_root) if birth.folder_root else default_root()
+    root = Path(launch_spec.folder_root) if launch_spec.folder_root else default_root()
     sweep(root)
     slot_id = SlotId(int.from_bytes(random_bytes(8), "little") >> 1 or 1)
     folder = LocalFolder(root, f"{slot_id:016x}")
     try:
-        host = SlotHost(birth, domain, slot_id, folder)
-        with forwarded(birth.log_level, slot_id, host.log), confined_services():
+        host = SlotHost(launch_spec, domain, slot_id, folder)
+        with forwarded(launch_spec.log_level, slot_id, host.log), confined_services():
             reason = host.run()
         logger.info("%s has ended: %s", slot_name(slot_id), reason or "released")
     finally:

@@ -87,7 +87,7 @@ class JournalThread:
         self._task, self._incarnation = task, incarnation
         self._slot, self._inbox = slot, inbox
         self._taken_bytes = offset_bytes
-        self._kept_bytes = self._told_bytes = offset_bytes
+        self._kept_bytes = self._reported_bytes = offset_bytes
         self._is_held = self._is_ended = False
         self._moved = Event()
         self.thread = Thread(target=self._run, name=f"journal {name}", daemon=True)
@@ -123,7 +123,7 @@ class JournalThread:
                 logger.debug("the intake of %s failed after its end", self._name, exc_info=True)
             elif isinstance(error, (EnvironmentFault, OSError)):
                 failed = f"{type(error).__name__}: {error}"
-                self._inbox.put(self._slot.on_intake_failed, self._task, self._incarnation, failed)
+                self._inbox.put(self._slot.on_producer_failed, self._task, self._incarnation, failed)
             else:
                 self._inbox.put(self._slot.on_raised, self._describe(error))
 
@@ -144,15 +144,15 @@ class JournalThread:
 
     def _take_leave(self, feed: Feed) -> None:
         """The pusher may wait to hear that all is kept."""
-        while not self._is_ended and self._told_bytes < self._taken_bytes:
+        while not self._is_ended and self._reported_bytes < self._taken_bytes:
             self._wait()
             self._tell(feed)
 
     def _tell(self, feed: Feed) -> None:
         kept_bytes = min(self._kept_bytes, self._taken_bytes)  # the end of the journal is none of the pusher's bytes
-        if kept_bytes > self._told_bytes:
+        if kept_bytes > self._reported_bytes:
             feed.acknowledge(kept_bytes)
-            self._told_bytes = kept_bytes
+            self._reported_bytes = kept_bytes
 
     def _wait(self) -> None:
         self._moved.wait()
@@ -160,7 +160,7 @@ class JournalThread:
 
     def _hand_over(self, data: bytes) -> None:
         self._inbox.put(self._slot.on_journal, self._task, self._incarnation, data)
-        self._inbox.wait_for_room()
+        self._inbox.wait_for_budget()
 
     def _describe(self, error: Exception) -> TaskFailed:
         return failure_of(self._task, self._incarnation, error, is_fatal=True)

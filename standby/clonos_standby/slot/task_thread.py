@@ -13,10 +13,10 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, NoReturn
 
-from clonos.core.channel.output_budget import Room
+from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, view_name
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.ports.task_port import Activation, Command, Emission, Finished, GateMoved, Stopped, TaskStopped
+from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped
 from clonos.core.slot.slot import Slot
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
@@ -60,7 +60,7 @@ class TaskThread:
         self._kept_moved = Event()
         self._noted = Event()
         self._kept_bytes = -1
-        self.room = Room(lambda: self._commands.put(GateMoved()))
+        self.room = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # and has not taken over
         life = "shadow" if activation.is_shadow else view_name(incarnation)
@@ -88,11 +88,11 @@ class TaskThread:
         self._live.set()
 
     def note(self) -> None:
-        """``approach`` may return."""
+        """``announce_step`` may return."""
         self._noted.set()
 
-    def keep_to(self, end_bytes: int) -> None:
-        """``await_kept`` may return up to here."""
+    def replicate_to(self, end_bytes: int) -> None:
+        """``await_replicated`` may return up to here."""
         self._kept_bytes = max(self._kept_bytes, end_bytes)
         self._kept_moved.set()
 
@@ -162,9 +162,9 @@ class TaskThread:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.room.spend(emission.cost_bytes)
         self._inbox.put(self._slot.on_emission, self._task, self._incarnation, emission)
-        self._inbox.wait_for_room()
+        self._inbox.wait_for_budget()
 
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         """Whether a new step is forbidden."""
         return self.room.left_bytes()
 
@@ -184,11 +184,11 @@ class TaskThread:
         if self._faults is not None:
             self._reach("live")
 
-    def await_kept(self, log_end_bytes: int) -> None:
+    def await_replicated(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log up to here."""
         if self._faults is not None:
             self._reach("intent")
-        self._inbox.put(self._slot.on_await_kept, self._task, self._incarnation, log_end_bytes)
+        self._inbox.put(self._slot.on_await_replicated, self._task, self._incarnation, log_end_bytes)
         while True:
             self._kept_moved.clear()  # before the look, so that no later move is missed
             if self._is_stopped:
@@ -197,10 +197,10 @@ class TaskThread:
                 return
             self._kept_moved.wait()
 
-    def approach(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
         """Blocks until it is known which element comes next."""
         self._noted.clear()
-        self._inbox.put(self._slot.on_approach, self._task, self._incarnation, channel, first_seq)
+        self._inbox.put(self._slot.on_announce_step, self._task, self._incarnation, channel, first_seq)
         if not self._is_stopped:
             self._noted.wait()
         if self._is_stopped:

@@ -13,7 +13,7 @@ class LineServer:
     """Serves one connection after another: reads where to begin, sends from there, hears what is kept."""
 
     def __init__(self) -> None:
-        self.told_bytes = 0  # the job has said that it has so many
+        self.reported_bytes = 0  # the job has said that it has so many
         self.connections = 0
         self.complaints: list[str] = []
         self._data = bytearray()
@@ -47,8 +47,8 @@ class LineServer:
     def wait_until_all_is_kept(self) -> None:
         """Waits until the job has said so of all that was let out."""
         with self._moved:
-            kept = self._moved.wait_for(lambda: self.told_bytes >= len(self._data) or self.complaints, LIMIT_S)
-            assert kept, (self.told_bytes, len(self._data))
+            kept = self._moved.wait_for(lambda: self.reported_bytes >= len(self._data) or self.complaints, LIMIT_S)
+            assert kept, (self.reported_bytes, len(self._data))
             assert not self.complaints
 
     # ------------------------------------------------------------------ its threads
@@ -82,9 +82,9 @@ class LineServer:
             text += byte
         place = int(text)
         with self._moved:
-            if place < self.told_bytes:
-                self.complaints.append(f"it goes back to {place}, having said that it has {self.told_bytes}")
-            self.told_bytes = place
+            if place < self.reported_bytes:
+                self.complaints.append(f"it goes back to {place}, having said that it has {self.reported_bytes}")
+            self.reported_bytes = place
             self._moved.notify_all()
         return place
 
@@ -110,7 +110,7 @@ class LineServer:
             with connection.makefile("rb") as lines:
                 for line in lines:
                     with self._moved:
-                        self.told_bytes = max(self.told_bytes, int(line))
+                        self.reported_bytes = max(self.reported_bytes, int(line))
                         self._moved.notify_all()
         except OSError:
             pass  # reset: it was killed

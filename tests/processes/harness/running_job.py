@@ -12,7 +12,7 @@ from pathlib import Path
 from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed, Milestone, StoodDown, Told
+from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed, Milestone, RecoveryEvent, StoodDown
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
@@ -24,7 +24,7 @@ from clonos.io.process.processes import ProcessSlots
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.connector_contract import TransactionalSink
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
-from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.host import run_slot
 
 LIMIT_S = 40.0
@@ -67,7 +67,7 @@ class RunningJob:
             assert self._told.wait_for(lambda: self.count_told(milestone) >= count, LIMIT_S), self.progress
 
     def count_told(self, milestone: Milestone) -> int:
-        return sum(isinstance(told, Told) and told.milestone is milestone for told in self.progress)
+        return sum(isinstance(told, RecoveryEvent) and told.milestone is milestone for told in self.progress)
 
     def pid_of(self, task: int) -> int:
         """Process of the slot in which a task lives."""
@@ -134,7 +134,7 @@ def running(
         image=image,
         begin=Begin(opened.term, record.job_id, slots_needed, metadata, versions(record.hash_seed), can_spread=False),
         store=opened,
-        birth=SlotBirth(
+        launch_spec=SlotLaunchSpec(
             coordinator_address="",
             coordinator_key=b"",
             token="",

@@ -15,8 +15,8 @@ from clonos_chaos.real.runner_processes import ProcessRun
 from clonos_chaos.real.toxiproxy_server import CACHE_VARIABLE, ToxiproxyMissing, find_server
 from clonos_chaos.runs.cli import run
 from clonos_chaos.runs.report import write_report
-from clonos_chaos.scenario.run_record import Record
-from clonos_chaos.scenario.scenario import Kind, Scenario
+from clonos_chaos.scenario.run_record import RunRecord
+from clonos_chaos.scenario.scenario import FaultKind, Scenario
 from clonos_chaos.scenario.scenario_file import find_scenario, parse_scenarios, read_scenarios
 
 pytestmark = pytest.mark.processes
@@ -57,12 +57,12 @@ OF_THE_OUTSIDE = (
 SPILLING = '[options]\ninflight_memory = "64KiB"\nspill_policy = "eager"\n'
 
 
-def _run(faults: str, folder: Path) -> Record:
+def _run(faults: str, folder: Path) -> RunRecord:
     (scenario,) = parse_scenarios(SMALL + faults, "small.toml")
     return ProcessRun(scenario, 1, folder).run()
 
 
-def _bad(record: Record) -> list[str]:
+def _bad(record: RunRecord) -> list[str]:
     return [f"{check.name}: {check.found}, wanted {check.wanted}" for check in record.checks if not check.is_good]
 
 
@@ -129,12 +129,12 @@ def test_a_service_that_fails_a_set_clock_full_and_slow_disks_and_kills_while_sp
 
 def test_what_is_not_as_expected_is_told_in_the_verdict_and_on_the_page(tmp_path: Path) -> None:
     scenario: Scenario = read_scenarios(find_scenario("kill-each-step"))[0]
-    record = Record(replace(scenario, faults=()), 1, "processes", began_ns=1, ended_ns=2, failure="it broke <here>")
+    record = RunRecord(replace(scenario, faults=()), 1, "processes", began_ns=1, ended_ns=2, failure="it broke <here>")
     assert not record.is_good
     write_report(tmp_path / "bad.html", [record])
     page = (tmp_path / "bad.html").read_text("utf-8")
     assert "NOT as expected" in page
-    assert Kind.KILL_WORKER not in page
+    assert FaultKind.KILL_WORKER not in page
 
 
 OWN = """

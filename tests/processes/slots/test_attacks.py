@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clonos_chaos.real.runner_processes import ProcessRun
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import parse_scenarios
 
 pytestmark = pytest.mark.processes
@@ -32,7 +32,7 @@ at = { seconds = 0.2 }
 """
 
 
-def _attack(more: str, folder: Path) -> Record:
+def _attack(more: str, folder: Path) -> RunRecord:
     (scenario,) = parse_scenarios(ATTACKED + more, "attacked.toml")
     record = ProcessRun(scenario, 1, folder).run()
     bad = [f"{check.name}: {check.found}, wanted {check.wanted}" for check in record.checks if not check.is_good]
@@ -40,7 +40,7 @@ def _attack(more: str, folder: Path) -> Record:
     return record
 
 
-def _check_names(record: Record) -> set[str]:
+def _check_names(record: RunRecord) -> set[str]:
     return {check.name for check in record.checks}
 
 

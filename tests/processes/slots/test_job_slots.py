@@ -128,7 +128,7 @@ def test_when_the_nursery_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
-        os.kill(provider._nursery.pid, signal.SIGKILL)
+        os.kill(provider._fork_server.pid, signal.SIGKILL)
         assert ends.next() == SlotEnded(order, "the process that bears slots has ended")
         _await_end(pid)
 

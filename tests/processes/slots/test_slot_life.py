@@ -16,7 +16,7 @@ from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register
 from clonos.io.net.binding import Binding
 from clonos.io.process.pickling import pack
-from clonos_standby.launch_spec import SlotBirth, versions
+from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.host import run_slot
 from tests.processes.harness.running_job import running
 from tests.processes.recovery.test_slot_processes import OPTIONS, DrawingJob, is_calm
@@ -25,11 +25,11 @@ from tests.unit.io.net.transports import Station, poll_until_all_is_seen
 pytestmark = pytest.mark.processes
 
 
-def birth(folder: Path, options: Options, coordinator: str = "ipc:///nowhere/at/all") -> SlotBirth:
+def launch_spec(folder: Path, options: Options, coordinator: str = "ipc:///nowhere/at/all") -> SlotLaunchSpec:
     graph = JobGraph("orphaned")
     graph.source(values(range(3))).sink(blackhole())
     image = pack(graph.compile(options))
-    return SlotBirth(coordinator, b"", "token", image, str(folder / "store"), Binding(folder="ipc"), str(folder))
+    return SlotLaunchSpec(coordinator, b"", "token", image, str(folder / "store"), Binding(folder="ipc"), str(folder))
 
 
 def test_a_slot_without_a_coordinator_ends_itself_and_leaves_nothing(
@@ -37,7 +37,7 @@ def test_a_slot_without_a_coordinator_ends_itself_and_leaves_nothing(
 ) -> None:
     os.chmod(tmp_path, 0o700)
     with caplog.at_level(logging.INFO, "clonos.slot"):
-        run_slot(birth(tmp_path, Options(orphan_after_ms=100, heartbeat_ms=20)), "domain")
+        run_slot(launch_spec(tmp_path, Options(orphan_after_ms=100, heartbeat_ms=20)), "domain")
     assert "no coordinator for 100 ms" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
@@ -48,7 +48,7 @@ def test_a_slot_that_no_coordinator_takes_ends_itself(tmp_path: Path, caplog: py
     with closing(Station(COORDINATOR, tmp_path / "coordinator", admits_strangers=True)) as silent:
         address = silent.transport.control_address
         with caplog.at_level(logging.INFO, "clonos.slot"):
-            run_slot(birth(tmp_path, options, address), "domain")
+            run_slot(launch_spec(tmp_path, options, address), "domain")
     assert "no coordinator" in caplog.text
 
 

@@ -17,7 +17,7 @@ from clonos.io.net.curve import KeyPair
 from clonos_chaos.attacks.attack_keys import Peer, Thief, read_loot
 from clonos_chaos.attacks.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
 from clonos_chaos.real.runner_watch import MemoryWatch
-from clonos_chaos.scenario.scenario import Kind, Limits, Weapon
+from clonos_chaos.scenario.scenario import FaultKind, ScenarioLimits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
 from tests.harnesses.coordinator_harness import Desk, chain_plan
 from tests.harnesses.slot_dialogue import Dialogue
@@ -45,8 +45,8 @@ def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
     ):
         dialogue.run(command)
     slot = dialogue.slot
-    seats = [Seat(p.task, p.incarnation, p.slot) for p in slot.view.placements]
-    job = Job(seats, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
+    assignment = [Seat(p.task, p.incarnation, p.slot) for p in slot.view.placements]
+    job = Job(assignment, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
     dialogue.run("tick")
     before = _heartbeat(dialogue)
     refused = meant_nothing = 0
@@ -66,10 +66,10 @@ def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> No
     desk = Desk(chain_plan(2, has_effects=True))
     desk.form("ababab", slots=6)
     desk.complete(1)
-    seats = [Seat(p.task, p.incarnation, p.slot) for p in desk.view.placements]
+    assignment = [Seat(p.task, p.incarnation, p.slot) for p in desk.view.placements]
     before = desk.view
     refused = 0
-    for lie in lies_to_coordinator(LIAR, Job(seats, [])):
+    for lie in lies_to_coordinator(LIAR, Job(assignment, [])):
         if isinstance(lie, Logged | Warned):
             continue  # for the log
         try:
@@ -106,16 +106,16 @@ def test_a_slot_of_an_attacked_job_leaves_its_keys_and_whom_it_knows(tmp_path: P
 def test_memory_is_judged_by_what_a_process_has_taken_since_the_attack_began() -> None:
     watch = MemoryWatch()
     watch.look([os.getpid(), 2**22 + 1])
-    assert watch.checks(Limits()) == []
+    assert watch.checks(ScenarioLimits()) == []
     watch.begin()
     taken = bytearray(b"x") * (50 << 20)
     watch.look([os.getpid()])
     size = len(taken)
     del taken
-    peak, left = watch.checks(Limits(memory_peak_bytes=size // 2, memory_left_bytes=size * 100))
+    peak, left = watch.checks(ScenarioLimits(memory_peak_bytes=size // 2, memory_left_bytes=size * 100))
     assert not peak.is_good
     assert left.is_good
-    assert all(check.is_good for check in watch.checks(Limits(memory_peak_bytes=size * 100)))
+    assert all(check.is_good for check in watch.checks(ScenarioLimits(memory_peak_bytes=size * 100)))
 
 
 def test_each_weapon_has_its_run_in_the_shipped_scenario() -> None:
@@ -141,4 +141,6 @@ def test_an_attack_that_cannot_be_is_refused(text: str, complaint: str) -> None:
 def test_attacks_are_on_real_processes_only() -> None:
     from clonos_chaos.runs.runner_simulated import refusal
 
-    assert f"{Kind.ATTACK} does not exist in the simulated world" in refusal(read_scenarios(find_scenario("attack"))[0])
+    assert f"{FaultKind.ATTACK} does not exist in the simulated world" in refusal(
+        read_scenarios(find_scenario("attack"))[0]
+    )

@@ -9,8 +9,8 @@ import pytest
 
 from clonos.cli import main
 from clonos_chaos.runs.chaos_suite import RUNS_FILE
-from clonos_chaos.runs.runner import Where, Wishes, run_scenarios
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_scenarios
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios
 
 NOTHING_IS_PROVED_BY = (
@@ -74,9 +74,9 @@ def test_a_case_of_a_matrix_that_no_simulated_world_knows_is_refused_before_the_
 
 def test_runs_before_the_one_that_was_stopped_are_in_the_report(tmp_path: Path) -> None:
     page = tmp_path / "stopped.html"
-    wishes = Wishes(Where.SIMULATED, repeat=3, html_file=page)
+    wishes = ScenarioRunOptions(Where.SIMULATED, repeat=3, html_file=page)
 
-    def stop(record: Record) -> None:
+    def stop(record: RunRecord) -> None:
         if record.seed == 2:
             raise KeyboardInterrupt
 

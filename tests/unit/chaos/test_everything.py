@@ -15,7 +15,7 @@ from clonos_chaos.runs import chaos_suite
 from clonos_chaos.runs.chaos_suite import RUNS_FILE, SUMMARY_FILE, Wanted, run_everything, tasks_of
 from clonos_chaos.runs.cli import everything as run_command
 from clonos_chaos.runs.runner import Where
-from clonos_chaos.scenario.run_record import Record
+from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER
 
 
@@ -23,9 +23,9 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / RUNS_FILE).read_text("utf-8").splitlines()]
 
 
-def _run(wanted: Wanted) -> tuple[bool, list[str], list[Record]]:
+def _run(wanted: Wanted) -> tuple[bool, list[str], list[RunRecord]]:
     said: list[str] = []
-    bad: list[Record] = []
+    bad: list[RunRecord] = []
     return run_everything(wanted, said.append, bad.append), said, bad
 
 
@@ -81,7 +81,7 @@ def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, mon
 def test_a_bad_run_is_told_and_makes_all_of_it_bad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_given: Any) -> Record:
+    def fail(*_given: Any) -> RunRecord:
         raise EnvironmentFault("this scenario needs Toxiproxy, and there is none")
 
     monkeypatch.setattr(chaos_suite, "run_once", fail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clonos.status import RecoveryState
-from clonos_chaos.scenario.run_record import Record, judge
+from clonos_chaos.scenario.run_record import RunRecord, judge
 from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios
 from clonos_chaos.scenario.scenario_oracle import Findings
 
@@ -30,7 +30,7 @@ def recovery(task: str, detected_ns: int, caught_up_ns: int) -> RecoveryState:
 def test_keys_are_demanded_unless_a_source_or_a_window_recovered_together_with_a_step_behind_it(
     recoveries: list[RecoveryState], is_demanded: bool
 ) -> None:
-    record = Record(
+    record = RunRecord(
         read_scenarios(find_scenario("kill-each-step"))[0], 1, "processes", failure="", recoveries=recoveries
     )
     record.findings = Findings(records=1, calls=2, keys_changed=1)

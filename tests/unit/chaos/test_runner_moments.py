@@ -15,7 +15,7 @@ from clonos.io.process.fault_points import FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
 from clonos_chaos.real.fault_point_server import Ambush
 from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned
-from clonos_chaos.scenario.scenario import Fault, Kind, Moment
+from clonos_chaos.scenario.scenario import FaultKind, InjectedFault, Moment
 from clonos_chaos.scenario.victims import Shape
 
 LIMIT_S = 20.0
@@ -29,7 +29,7 @@ def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = No
 
 
 def _planned(moment: Moment, **keys: Any) -> Planned:
-    return Planned.of(Fault(Kind.KILL_WORKER, moment, **keys))
+    return Planned.of(InjectedFault(FaultKind.KILL_WORKER, moment, **keys))
 
 
 def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> None:

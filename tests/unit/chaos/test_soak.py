@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from clonos.status import RecoveryState
 from clonos_chaos.runs.soak import Soak, figures, scenario_of
-from clonos_chaos.scenario.run_record import Record, Strike
-from clonos_chaos.scenario.scenario import Kind
+from clonos_chaos.scenario.run_record import RunRecord, Strike
+from clonos_chaos.scenario.scenario import FaultKind
 from clonos_chaos.scenario.scenario_oracle import Findings
 
 
 def test_a_kill_comes_every_so_often_with_another_network_fault_half_way() -> None:
     faults = scenario_of(Soak(minutes=2, kill_every_s=20)).faults
-    kills = [fault.at.seconds for fault in faults if fault.kind is Kind.KILL_WORKER]
-    troubles = [fault for fault in faults if fault.kind is not Kind.KILL_WORKER]
+    kills = [fault.at.seconds for fault in faults if fault.kind is FaultKind.KILL_WORKER]
+    troubles = [fault for fault in faults if fault.kind is not FaultKind.KILL_WORKER]
     assert kills == [5, 25, 45, 65, 85, 105]
     assert [fault.at.seconds for fault in troubles] == [15, 35, 55, 75, 95, 115]
     assert len({fault.kind for fault in troubles}) == 6
@@ -26,7 +26,7 @@ def test_a_job_of_the_users_own_is_stopped_when_the_time_is_over() -> None:
 
 def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> None:
     scenario = scenario_of(Soak(minutes=1))
-    record = Record(scenario, 1, "processes", findings=Findings(records=1_000, calls=10))
+    record = RunRecord(scenario, 1, "processes", findings=Findings(records=1_000, calls=10))
     for number in range(3):
         before = number * 10_000_000_000
         life = {"ask/0": number}
@@ -41,7 +41,7 @@ def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> Non
 
 
 def test_a_successor_that_dies_as_well_hands_over_to_the_next_one() -> None:
-    record = Record(scenario_of(Soak(minutes=1)), 1, "processes", generations={1})
+    record = RunRecord(scenario_of(Soak(minutes=1)), 1, "processes", generations={1})
     record.strikes = [Strike("kill_worker", ["ask/0"], 1_000_000, incarnations={"ask/0": 1})]
     record.recoveries = [
         RecoveryState("ask/0", 1, 2, "killed", {"detected": 2_000_000, "view": 3_000_000}),

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.scenario.scenario import Fault, Kind, Moment, Pattern
+from clonos_chaos.scenario.scenario import FaultKind, InjectedFault, Moment, Pattern
 from clonos_chaos.scenario.victims import Shape, choose, steps_of
 
 SHAPE = Shape(
@@ -17,7 +17,7 @@ SHAPE = Shape(
 
 
 def _chosen(pattern: Pattern, victim: str = "ask", count: int = 3) -> list[set[str]]:
-    fault = Fault(Kind.KILL_WORKER, Moment(seconds=1), victim, pattern, count)
+    fault = InjectedFault(FaultKind.KILL_WORKER, Moment(seconds=1), victim, pattern, count)
     return [set(choose(fault, SHAPE, Random(seed))) for seed in range(20)]
 
 

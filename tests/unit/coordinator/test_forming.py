@@ -51,7 +51,7 @@ def test_a_repeated_registration_counts_once() -> None:
     desk.begin(slots=2)
     desk.register(1, "a")
     desk.register(1, "a")
-    assert desk.coordinator.phase == "forming"
+    assert desk.coordinator.phase == "starting"
 
 
 def test_too_few_slots_in_time_release_all_and_name_needed_and_got() -> None:
@@ -77,7 +77,7 @@ def test_all_slots_in_one_domain_are_not_enough_while_another_may_come() -> None
     desk.begin(slots=4)
     effects = [e for slot in range(1, 5) for e in desk.register(slot, "a")]
     assert of_kind(effects, RequestSlots) == [RequestSlots(2, ("a",))]
-    assert desk.coordinator.phase == "forming"
+    assert desk.coordinator.phase == "starting"
     effects = list(desk.register(5, "b"))
     assert desk.coordinator.phase == "running"
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [4]  # surplus, from the fullest domain
@@ -121,7 +121,7 @@ def test_a_slot_that_ends_while_others_are_awaited_is_asked_for_again() -> None:
     desk.register(1, "a")
     assert of_kind(desk.gone(1), RequestSlots) == [RequestSlots(1)]
     desk.register(2, "b")
-    assert desk.coordinator.phase == "forming"
+    assert desk.coordinator.phase == "starting"
 
 
 def test_a_slot_that_ends_before_it_registers_is_asked_for_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clonos.core.coordinator.coordinator_effects import Milestone, ReleaseSlot, Told
+from clonos.core.coordinator.coordinator_effects import Milestone, RecoveryEvent, ReleaseSlot
 from clonos.core.coordinator.coordinator_events import SlotUnreachable, Ticked
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
@@ -52,14 +52,14 @@ def test_a_pause_of_the_coordinator_kills_nobody() -> None:
     desk = _desk()
     desk.now_ns += 3_600_000 * MILLISECOND_NS  # ticks stop for an hour, and what slots said is still in the socket
     effects = desk.do(Ticked(desk.now_ns))
-    assert of_kind(effects, Told) == []
-    assert of_kind(desk.tick(300), Told) == []
+    assert of_kind(effects, RecoveryEvent) == []
+    assert of_kind(desk.tick(300), RecoveryEvent) == []
 
 
 def test_a_clock_that_is_set_back_kills_nobody() -> None:
     desk = _desk()
     desk.now_ns -= 200 * MILLISECOND_NS
-    assert of_kind(desk.do(Ticked(desk.now_ns)), Told) == []
+    assert of_kind(desk.do(Ticked(desk.now_ns)), RecoveryEvent) == []
 
 
 def test_a_slot_that_was_replaced_is_released_whenever_it_speaks() -> None:
@@ -83,30 +83,30 @@ def test_a_broken_connection_and_silence_since_are_a_death_within_a_few_heartbea
     desk = _desk()
     slot = _home(desk, 0)
     desk.slots[SlotId(slot)].is_mute = True
-    assert sent(desk.accuse(_home(desk, 1), slot), View) == []
+    assert sent(desk.suspect(_home(desk, 1), slot), View) == []
     assert sent(desk.tick(200), View) == []
     assert len(sent(desk.tick(200), View)) == 5
 
 
 def test_a_broken_connection_of_a_slot_that_is_heard_is_no_death() -> None:
     desk = _desk()
-    desk.accuse(_home(desk, 1), _home(desk, 0))
+    desk.suspect(_home(desk, 1), _home(desk, 0))
     assert sent(desk.tick(800), View) == []
 
 
 def test_two_peers_that_saw_a_connection_break_are_not_enough() -> None:
     desk = _desk()
-    accused = _home(desk, 0)
-    accusers = [slot for slot in desk.slots if slot != accused]
-    desk.accuse(accusers[0], accused)
-    assert sent(desk.accuse(accusers[1], accused), View) == []
+    suspect = _home(desk, 0)
+    accusers = [slot for slot in desk.slots if slot != suspect]
+    desk.suspect(accusers[0], suspect)
+    assert sent(desk.suspect(accusers[1], suspect), View) == []
 
 
 def test_a_peer_and_the_coordinator_that_saw_connections_break_are_enough_at_once() -> None:
     desk = _desk()
-    accused = _home(desk, 0)
-    assert sent(desk.do(SlotUnreachable(SlotId(accused))), View) == []
-    assert len(sent(desk.accuse(_home(desk, 1), accused), View)) == 5
+    suspect = _home(desk, 0)
+    assert sent(desk.do(SlotUnreachable(SlotId(suspect))), View) == []
+    assert len(sent(desk.suspect(_home(desk, 1), suspect), View)) == 5
 
 
 def test_a_connection_of_the_coordinator_that_comes_back_is_no_death() -> None:
@@ -115,32 +115,32 @@ def test_a_connection_of_the_coordinator_that_comes_back_is_no_death() -> None:
     assert sent(desk.tick(600), View) == []
 
 
-def _quarrel(desk: Desk, pairs: Sequence[tuple[int, int]], milliseconds: int) -> list[Told]:
-    told: list[Told] = []
+def _mutual_suspicion(desk: Desk, pairs: Sequence[tuple[int, int]], milliseconds: int) -> list[RecoveryEvent]:
+    told: list[RecoveryEvent] = []
     for _ in range(milliseconds // 100):
-        for accuser, accused in pairs:
-            if SlotId(accused) in desk.view_slots() and SlotId(accuser) in desk.view_slots():
-                desk.accuse(accuser, accused)
-        told += of_kind(desk.tick(100), Told)
+        for accuser, suspect in pairs:
+            if SlotId(suspect) in desk.view_slots() and SlotId(accuser) in desk.view_slots():
+                desk.suspect(accuser, suspect)
+        told += of_kind(desk.tick(100), RecoveryEvent)
     return [entry for entry in told if entry.milestone is Milestone.DETECTED]
 
 
 def test_of_two_living_peers_that_cannot_reach_each_other_one_is_replaced_after_a_lease() -> None:
     desk = _desk()
     one, other = sorted((_home(desk, 0), _home(desk, 1)))
-    assert _quarrel(desk, [(one, other), (other, one)], 900) == []
-    told = _quarrel(desk, [(one, other), (other, one)], 300)
+    assert _mutual_suspicion(desk, [(one, other), (other, one)], 900) == []
+    told = _mutual_suspicion(desk, [(one, other), (other, one)], 300)
     assert len(told) == 1
     assert other not in desk.view_slots()  # the higher id, where both are accused by one
     assert one in desk.view_slots()
-    assert _quarrel(desk, [(one, other), (other, one)], 3_000) == []
+    assert _mutual_suspicion(desk, [(one, other), (other, one)], 3_000) == []
 
 
 def test_the_one_accused_by_most_is_replaced() -> None:
     desk = _desk()
     low, *others = sorted(desk.view_slots())
     pairs = [(other, low) for other in others[:2]] + [(low, other) for other in others[:2]]
-    _quarrel(desk, pairs, 1_200)
+    _mutual_suspicion(desk, pairs, 1_200)
     assert low not in desk.view_slots()
     assert set(others) <= set(desk.view_slots())
 
@@ -148,11 +148,11 @@ def test_the_one_accused_by_most_is_replaced() -> None:
 def test_an_accusation_that_is_not_repeated_falls() -> None:
     desk = _desk()
     for _ in range(5):
-        desk.accuse(1, 2)
-        assert of_kind(desk.tick(700), Told) == []
+        desk.suspect(1, 2)
+        assert of_kind(desk.tick(700), RecoveryEvent) == []
 
 
 def test_an_accusation_of_somebody_who_is_gone_already_means_nothing() -> None:
     desk = _desk()
     desk.gone(1)
-    assert desk.accuse(2, 1) == ()
+    assert desk.suspect(2, 1) == ()

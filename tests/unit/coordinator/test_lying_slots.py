@@ -10,12 +10,12 @@ from clonos.core.coordinator.coordinator_events import Begin, Ticked
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
 from clonos.core.model.options import Options
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Hold, Register, Release, TaskStatus, Trigger
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind
 
 LIFE = Incarnation(view_number(1, 1))
@@ -24,18 +24,18 @@ NOBODYS = SlotId(99)
 OF_SLOTS = (
     Batch(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, 1, CheckpointId(0), ()),
     Position(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, ()),
-    Statement(ChannelId(0), view_number(1, 1), LIFE, LIFE, 1, 0, 0, 0, ()),
-    Question(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False),
-    Answer(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False, SlotId(1), ()),
-    Keep(TaskId(0), LIFE, True, ()),
-    Kept(TaskId(0), LIFE, SlotId(1), True, ()),
+    ChannelHandshake(ChannelId(0), view_number(1, 1), LIFE, LIFE, 1, 0, 0, 0, ()),
+    LogRequest(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False),
+    LogReply(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False, SlotId(1), ()),
+    AppendLog(TaskId(0), LIFE, True, ()),
+    AppendAck(TaskId(0), LIFE, SlotId(1), True, ()),
     StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",)),
-    Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ()),
-    Following(TaskId(0), LIFE, SlotId(1), 0, 0),
+    FeedShadow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ()),
+    FeedAck(TaskId(0), LIFE, SlotId(1), 0, 0),
 )
 OF_COORDINATORS = (
     Trigger(TaskId(0), LIFE, CheckpointId(1), False),
-    Noted(TaskId(0), LIFE, 0, 0),
+    AnnounceAck(TaskId(0), LIFE, 0, 0),
     Hold(SlotId(1)),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(1), ""),
@@ -79,11 +79,11 @@ def _of_task_0(desk: Desk) -> tuple[Message, ...]:
         desk.acknowledgement(0, 1),
         LogLost(TaskId(0), life, ChannelId(0), 1, 2),
         desk.failure(0, fatal=True),
-        Approaching(TaskId(0), life, 0, 0),
+        AnnounceStep(TaskId(0), life, 0, 0),
     )
 
 
-@pytest.mark.parametrize("number", range(4), ids=["Snapshotted", "LogLost", "TaskFailed", "Approaching"])
+@pytest.mark.parametrize("number", range(4), ids=["Snapshotted", "LogLost", "TaskFailed", "AnnounceStep"])
 def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
     desk = _desk()
     message = _of_task_0(desk)[number]

@@ -12,8 +12,8 @@ from clonos.core.coordinator.coordinator_effects import (
     JobDone,
     JobFailed,
     Milestone,
+    RecoveryEvent,
     ReleaseSlot,
-    Told,
 )
 from clonos.core.coordinator.coordinator_events import Received, SlotGone
 from clonos.core.coordinator.failure_policy import (
@@ -25,7 +25,7 @@ from clonos.core.coordinator.failure_policy import (
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS
-from clonos.core.wire.recovery_messages import Approaching, Noted
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
@@ -199,15 +199,15 @@ def test_lives_that_die_before_they_can_tell_that_they_were_live_make_the_succes
 
 def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None = None) -> tuple[Effect, ...]:
     life = Incarnation(desk.of(2).incarnation if incarnation is None else incarnation)
-    return desk.say(desk.of(2).slot, Approaching(TaskId(2), life, channel, first_seq))
+    return desk.say(desk.of(2).slot, AnnounceStep(TaskId(2), life, channel, first_seq))
 
 
 def test_what_a_cautious_task_is_about_to_take_is_noted_as_often_as_it_says_so() -> None:
     desk = _desk()
     for _ in range(2):
-        ((slot, noted),) = sent(_approach(desk, 3, 17), Noted)
+        ((slot, noted),) = sent(_approach(desk, 3, 17), AnnounceAck)
         assert slot == desk.of(2).slot
-        assert noted == Noted(TaskId(2), desk.of(2).incarnation, 3, 17)
+        assert noted == AnnounceAck(TaskId(2), desk.of(2).incarnation, 3, 17)
     assert _approach(desk, 3, 17, incarnation=77) == ()  # an earlier life
 
 
@@ -242,10 +242,10 @@ def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
     desk = _desk()
     slot = desk.slots[desk.of(2).standbys[0]]
     dead = desk.of(2)
-    told = of_kind(desk.do(SlotGone(dead.slot, "killed", now_ns=10**12)), Told)
+    told = of_kind(desk.do(SlotGone(dead.slot, "killed", now_ns=10**12)), RecoveryEvent)
     for phase in ("recovering", "connecting", "replaying", "live", "live"):
         slot.phase = phase
-        told += of_kind(desk.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), Told)
+        told += of_kind(desk.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), RecoveryEvent)
     told = [entry for entry in told if entry.task == 2]
     assert [entry.milestone for entry in told] == list(Milestone)
     assert told[0].incarnation == dead.incarnation
@@ -261,7 +261,7 @@ def _report(desk: Desk, backlog: int | None, name: str = BACKLOG_ELEMENTS) -> li
     """The slot of task 2 sends a heartbeat with this backlog; the milestones that the task has reached by it."""
     slot = desk.slots[desk.of(2).slot]
     slot.counters = () if backlog is None else ((name, backlog), ("records_in", 12))
-    return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), Told) if told.task == 2]
+    return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), RecoveryEvent) if told.task == 2]
 
 
 def _fails(desk: Desk) -> None:
@@ -323,7 +323,7 @@ def test_a_task_that_is_behind_when_the_job_ends_has_caught_up_by_then() -> None
     assert Milestone.CAUGHT_UP not in _report(desk, 6)
     desk.acknowledge(1, final=True)
     effects = desk.durable(1)
-    assert [(told.milestone, told.task) for told in of_kind(effects, Told)] == [(Milestone.CAUGHT_UP, 2)]
+    assert [(told.milestone, told.task) for told in of_kind(effects, RecoveryEvent)] == [(Milestone.CAUGHT_UP, 2)]
     assert isinstance(effects[-1], JobDone)
     assert all(recovery.is_over for recovery in desk.coordinator.recoveries)
 
@@ -377,7 +377,7 @@ def test_a_keeper_that_is_named_and_not_ready_yet_keeps_nothing() -> None:
     desk = _desk(has_effects=True)
     sink = desk.of(4)
     for slot in desk.slots.values():
-        slot.are_riders_ready = False
+        slot.are_backups_ready = False
     desk.tick(300)
     assert "sink/0" not in "".join(_exposed(desk.gone(*sink.keepers)))
     assert desk.of(4).keepers

@@ -9,7 +9,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.coordinator.placement import NO_SEATS, NOWHERE, Readiness, Seats, Wishes, place, wishes_of
+from clonos.core.coordinator.placement import (
+    NO_ASSIGNMENT,
+    NOWHERE,
+    Assignment,
+    Readiness,
+    ReplicationTargets,
+    place,
+    replication_targets,
+)
 from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
@@ -32,140 +40,143 @@ def _ready(
     )
 
 
-def _seat(slot: int, standbys: Sequence[int] = (), keepers: Sequence[int] = ()) -> Seats:
-    return Seats(SlotId(slot), tuple(map(SlotId, standbys)), tuple(map(SlotId, keepers)))
+def _seat(slot: int, standbys: Sequence[int] = (), keepers: Sequence[int] = ()) -> Assignment:
+    return Assignment(SlotId(slot), tuple(map(SlotId, standbys)), tuple(map(SlotId, keepers)))
 
 
 def _place(
-    wish: Wishes, domains: dict[SlotId, str], seats: Sequence[Seats], ready: Readiness | None = None
-) -> tuple[Seats, ...]:
-    return place([wish] * len(seats), domains, seats, ready or _ready(len(seats)), {})
+    wish: ReplicationTargets,
+    domains: dict[SlotId, str],
+    assignment: Sequence[Assignment],
+    ready: Readiness | None = None,
+) -> tuple[Assignment, ...]:
+    return place([wish] * len(assignment), domains, assignment, ready or _ready(len(assignment)), {})
 
 
 def test_active_tasks_sit_one_in_a_slot_and_alternate_over_domains() -> None:
-    seats = _place(Wishes(0, 0), _slots("aaabbb"), [NO_SEATS] * 4)
-    assert len({seat.slot for seat in seats}) == 4
-    assert Counter(_slots("aaabbb")[seat.slot] for seat in seats) == {"a": 2, "b": 2}
+    assignment = _place(ReplicationTargets(0, 0), _slots("aaabbb"), [NO_ASSIGNMENT] * 4)
+    assert len({seat.slot for seat in assignment}) == 4
+    assert Counter(_slots("aaabbb")[seat.slot] for seat in assignment) == {"a": 2, "b": 2}
 
 
 def test_standbys_and_keepers_sit_in_another_domain() -> None:
     domains = _slots("aaabbb")
-    for seat in _place(Wishes(1, 1), domains, [NO_SEATS] * 6):
+    for seat in _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 6):
         assert domains[seat.standbys[0]] != domains[seat.slot]
         assert seat.keepers == seat.standbys  # the standby's slot where it has one
 
 
 def test_two_standbys_sit_in_two_other_domains_where_there_are_two() -> None:
     domains = _slots("aabbcc")
-    for seat in _place(Wishes(2, 0), domains, [NO_SEATS] * 6):
+    for seat in _place(ReplicationTargets(2, 0), domains, [NO_ASSIGNMENT] * 6):
         assert len({domains[slot] for slot in (seat.slot, *seat.standbys)}) == 3
 
 
 def test_riders_are_spread_evenly() -> None:
     domains = _slots("abcd" * 5)
-    seats = _place(Wishes(1, 0), domains, [NO_SEATS] * 20)
-    assert max(Counter(slot for seat in seats for slot in seat.standbys).values()) <= 2
+    assignment = _place(ReplicationTargets(1, 0), domains, [NO_ASSIGNMENT] * 20)
+    assert max(Counter(slot for seat in assignment for slot in seat.standbys).values()) <= 2
 
 
 def test_standbys_sit_in_spare_slots_so_that_whoever_takes_over_is_alone() -> None:
     domains = _slots("abcdef")
-    seats = _place(Wishes(1, 1), domains, [NO_SEATS] * 4)
-    spare = set(domains) - {seat.slot for seat in seats}
-    assert Counter(seat.standbys[0] for seat in seats) == dict.fromkeys(spare, 2)
+    assignment = _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 4)
+    spare = set(domains) - {seat.slot for seat in assignment}
+    assert Counter(seat.standbys[0] for seat in assignment) == dict.fromkeys(spare, 2)
 
 
 def test_of_one_spare_slot_the_last_tasks_have_the_choice() -> None:
     """Nobody behind a sink holds its log."""
-    seats = _place(Wishes(1, 1), _slots("abcdefg"), [NO_SEATS] * 6)
-    (spare,) = set(_slots("abcdefg")) - {seat.slot for seat in seats}
-    assert [seat.keepers == (spare,) for seat in seats] == [False, False, False, False, True, True]
+    assignment = _place(ReplicationTargets(1, 1), _slots("abcdefg"), [NO_ASSIGNMENT] * 6)
+    (spare,) = set(_slots("abcdefg")) - {seat.slot for seat in assignment}
+    assert [seat.keepers == (spare,) for seat in assignment] == [False, False, False, False, True, True]
 
 
 def test_a_rider_prefers_another_host() -> None:
     domains = _slots("abc")
     hosts = {"a": "one", "b": "one", "c": "two"}
-    (seat,) = place([Wishes(1, 0)], domains, [_seat(1)], _ready(1), hosts)
+    (seat,) = place([ReplicationTargets(1, 0)], domains, [_seat(1)], _ready(1), hosts)
     assert seat.standbys == (3,)
 
 
 def test_with_one_domain_riders_sit_in_another_slot() -> None:
-    for seat in _place(Wishes(1, 1), _slots("aaa"), [NO_SEATS] * 3):
+    for seat in _place(ReplicationTargets(1, 1), _slots("aaa"), [NO_ASSIGNMENT] * 3):
         assert seat.slot not in (*seat.standbys, *seat.keepers)
         assert len(seat.standbys) == len(seat.keepers) == 1
 
 
 def test_with_one_slot_there_are_no_riders() -> None:
-    assert _place(Wishes(1, 1), _slots("a"), [NO_SEATS]) == (_seat(1),)
+    assert _place(ReplicationTargets(1, 1), _slots("a"), [NO_ASSIGNMENT]) == (_seat(1),)
 
 
 def test_a_task_that_lives_is_never_moved() -> None:
-    seats = [_seat(1), _seat(1), _seat(1)]
-    assert [seat.slot for seat in _place(Wishes(1, 0), _slots("abab"), seats)] == [1, 1, 1]
+    assignment = [_seat(1), _seat(1), _seat(1)]
+    assert [seat.slot for seat in _place(ReplicationTargets(1, 0), _slots("abab"), assignment)] == [1, 1, 1]
 
 
 def test_the_standby_that_is_ready_at_the_completed_checkpoint_is_promoted() -> None:
     ready = _ready(1, standbys={(2, 0): 6, (3, 0): 7})
-    (seat,) = _place(Wishes(2, 0), _slots("bcd", 2), [_seat(1, [2, 3])], ready)
+    (seat,) = _place(ReplicationTargets(2, 0), _slots("bcd", 2), [_seat(1, [2, 3])], ready)
     assert seat.slot == 3
     assert 2 in seat.standbys
     assert 3 not in seat.standbys
 
 
 def test_a_standby_that_is_not_ready_goes_before_a_free_slot() -> None:
-    (seat,) = _place(Wishes(1, 0), _slots("bcd", 2), [_seat(1, [3])])
+    (seat,) = _place(ReplicationTargets(1, 0), _slots("bcd", 2), [_seat(1, [3])])
     assert seat.slot == 3
 
 
 def test_without_a_standby_the_slot_with_the_fewest_tasks_is_taken() -> None:
-    seats = _place(Wishes(0, 0), _slots("abc", 2), [_seat(1), _seat(2), _seat(3)])
-    assert seats[0].slot == 4
+    assignment = _place(ReplicationTargets(0, 0), _slots("abc", 2), [_seat(1), _seat(2), _seat(3)])
+    assert assignment[0].slot == 4
 
 
 def test_without_any_slot_a_task_waits_and_keeps_nothing_of_the_dead() -> None:
-    assert _place(Wishes(1, 1), {}, [_seat(1, [2], [2])]) == (Seats(NOWHERE),)
+    assert _place(ReplicationTargets(1, 1), {}, [_seat(1, [2], [2])]) == (Assignment(NOWHERE),)
 
 
 def test_a_standby_that_died_is_named_anew() -> None:
-    (seat,) = _place(Wishes(1, 0), _slots("ac"), [_seat(1, [9])])
+    (seat,) = _place(ReplicationTargets(1, 0), _slots("ac"), [_seat(1, [9])])
     assert seat.standbys == (2,)
 
 
 def test_a_new_keeper_is_named_beside_the_old_one_that_lives() -> None:
     domains = _slots("aab")
     before = [_seat(1, [], [2])]  # in the task's own domain, for there was no other
-    (seat,) = _place(Wishes(0, 1), domains, before, _ready(1, keepers={(2, 0): 9}))
+    (seat,) = _place(ReplicationTargets(0, 1), domains, before, _ready(1, keepers={(2, 0): 9}))
     assert seat.keepers == (2, 3)
 
 
 def test_the_old_keeper_stays_until_the_new_one_has_all_of_this_incarnation() -> None:
     domains = _slots("aab")
     seat = _seat(1, [], [2, 3])
-    assert _place(Wishes(0, 1), domains, [seat], _ready(1, keepers={(3, 0): 8}))[0].keepers == (2, 3)
-    assert _place(Wishes(0, 1), domains, [seat], _ready(1, keepers={(3, 0): 9}))[0].keepers == (3,)
+    assert _place(ReplicationTargets(0, 1), domains, [seat], _ready(1, keepers={(3, 0): 8}))[0].keepers == (2, 3)
+    assert _place(ReplicationTargets(0, 1), domains, [seat], _ready(1, keepers={(3, 0): 9}))[0].keepers == (3,)
 
 
 def test_a_keeper_whose_slot_now_hosts_its_task_stays_until_another_is_ready() -> None:
     # The only copy of a sink's log may lie in the slot into which the sink is promoted.
     domains = _slots("ba", 2)
-    (promoted,) = _place(Wishes(1, 1), domains, [_seat(1, [2], [2])])
+    (promoted,) = _place(ReplicationTargets(1, 1), domains, [_seat(1, [2], [2])])
     assert promoted.slot == 2
     assert promoted.keepers == (2, 3)
-    (seat,) = _place(Wishes(1, 1), domains, [promoted], _ready(1, keepers={(2, 0): 9, (3, 0): 9}))
+    (seat,) = _place(ReplicationTargets(1, 1), domains, [promoted], _ready(1, keepers={(2, 0): 9, (3, 0): 9}))
     assert seat.keepers == (3,)
 
 
 def test_a_standby_in_the_own_domain_is_replaced_when_another_domain_comes() -> None:
     domains = _slots("aab")
-    (beside,) = _place(Wishes(1, 0), domains, [_seat(1, [2])])
+    (beside,) = _place(ReplicationTargets(1, 0), domains, [_seat(1, [2])])
     assert beside.standbys == (2, 3)
-    (alone,) = _place(Wishes(1, 0), domains, [beside], _ready(1, standbys={(3, 0): 7}))
+    (alone,) = _place(ReplicationTargets(1, 0), domains, [beside], _ready(1, standbys={(3, 0): 7}))
     assert alone.standbys == (3,)
 
 
 def test_a_settled_placement_stays_as_it_is() -> None:
     domains = _slots("abab")
-    once = _place(Wishes(1, 1), domains, [NO_SEATS] * 4)
-    assert _place(Wishes(1, 1), domains, once) == once
+    once = _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 4)
+    assert _place(ReplicationTargets(1, 1), domains, once) == once
 
 
 @settings(max_examples=60, deadline=None)
@@ -180,30 +191,30 @@ def test_after_any_losses_and_arrivals_everybody_sits_where_somebody_lives(
     first: list[str], losses: list[list[int]], standbys: int, keepers: int, tasks: int
 ) -> None:
     domains = {SlotId(number): domain for number, domain in enumerate(first, 1)}
-    seats: Sequence[Seats] = [NO_SEATS] * tasks
+    assignment: Sequence[Assignment] = [NO_ASSIGNMENT] * tasks
     number = len(domains)
     for lost in losses:
         for index in lost:
             domains.pop(SlotId(index + 1), None)
-        before = seats
-        seats = _place(Wishes(standbys, keepers), domains, seats)
-        for old, seat in zip(before, seats, strict=True):
+        before = assignment
+        assignment = _place(ReplicationTargets(standbys, keepers), domains, assignment)
+        for old, seat in zip(before, assignment, strict=True):
             assert (seat.slot == NOWHERE) == (not domains)
             assert seat.slot == old.slot or old.slot not in domains
-            for riders, wanted in ((seat.standbys, standbys), (seat.keepers, keepers)):
-                assert len(set(riders)) == len(riders)
-                assert set(riders) <= set(domains)
+            for backups, wanted in ((seat.standbys, standbys), (seat.keepers, keepers)):
+                assert len(set(backups)) == len(backups)
+                assert set(backups) <= set(domains)
                 others = [slot for slot in domains if slot != seat.slot]
                 elsewhere = [slot for slot in others if domains[slot] != domains.get(seat.slot)]
-                assert len(riders) >= min(wanted, len(others))
+                assert len(backups) >= min(wanted, len(others))
                 if seat.slot != NOWHERE:
-                    assert sum(slot in elsewhere for slot in riders) >= min(wanted, len(elsewhere))
+                    assert sum(slot in elsewhere for slot in backups) >= min(wanted, len(elsewhere))
             assert seat.slot not in seat.standbys
         number += 1
         domains[SlotId(number)] = "abc"[number % 3]
 
 
-def _run_plan(*domains: str, depth: int) -> tuple[Plan, list[Seats], dict[SlotId, str]]:
+def _run_plan(*domains: str, depth: int) -> tuple[Plan, list[Assignment], dict[SlotId, str]]:
     """A chain of single tasks, one in each of these domains."""
     count = len(domains)
     plan = Plan(
@@ -228,10 +239,10 @@ def test_a_run_at_the_end_of_a_path_needs_no_depth() -> None:
 
 
 def test_full_sharing_has_no_depth_problem() -> None:
-    plan, seats, domains = _run_plan("a", "a", "a", "b", depth=0)
+    plan, assignment, domains = _run_plan("a", "a", "a", "b", depth=0)
     full = Plan(plan.job_name, plan.vertices, plan.edges)
-    assert depth_problem(full, seats, domains) is None
-    assert depth_problem(plan, seats, domains) is not None
+    assert depth_problem(full, assignment, domains) is None
+    assert depth_problem(plan, assignment, domains) is not None
 
 
 def _longest_run_by_paths(plan: Plan, domain_of: list[str]) -> int:
@@ -264,33 +275,33 @@ def test_the_depth_check_agrees_with_walking_every_path(domains: list[str], dept
         (Edge(0, 1, kind, 0), Edge(1, 2, Partitioning.HASH, 0), Edge(2, 3, kind, 0), Edge(0, 3, kind, 1)),
         sharing_depth=depth,
     )
-    seats = [_seat(task + 1) for task in plan.tasks]
-    problem = depth_problem(plan, seats, _slots("".join(domains)))
+    assignment = [_seat(task + 1) for task in plan.tasks]
+    problem = depth_problem(plan, assignment, _slots("".join(domains)))
     assert (problem is not None) == (_longest_run_by_paths(plan, domains) > depth)
 
 
 def test_what_the_death_of_a_domain_costs_is_said_by_name() -> None:
     plan = chain_plan(1, has_effects=True)
-    wishes = wishes_of(plan, 1, 1)
-    seats = [_seat(1, [2]), _seat(2, [3]), _seat(3, [2], [1])]
-    said = what_is_not_survived(plan, wishes, seats, _slots("aab"))
+    targets = replication_targets(plan, 1, 1)
+    assignment = [_seat(1, [2]), _seat(2, [3]), _seat(3, [2], [1])]
+    said = what_is_not_survived(plan, targets, assignment, _slots("aab"))
     assert "1 tasks (source/0) have too few standbys" in said
     assert "keepers" not in said
-    assert what_is_not_survived(plan, wishes, seats, _slots("aba")) != ""
-    assert what_is_not_survived(plan, wishes, [_seat(1, [3]), _seat(2, [3]), _seat(3, [1], [1])], _slots("aab")) == ""
+    assert what_is_not_survived(plan, targets, assignment, _slots("aba")) != ""
+    assert what_is_not_survived(plan, targets, [_seat(1, [3]), _seat(2, [3]), _seat(3, [1], [1])], _slots("aab")) == ""
 
 
 def test_a_task_whose_output_waits_for_a_keeper_is_told_apart() -> None:
     plan = chain_plan(1, has_effects=True)
-    said = what_is_not_survived(plan, wishes_of(plan, 0, 1), [_seat(1), _seat(1), _seat(1)], _slots("a"))
+    said = what_is_not_survived(plan, replication_targets(plan, 0, 1), [_seat(1), _seat(1), _seat(1)], _slots("a"))
     assert said.startswith("1 tasks (sink/0) have no keeper at all: what they would let out waits")
 
 
 def test_tasks_with_replicas_in_too_few_domains_are_named_and_hold_nothing_back() -> None:
     plan = replace(chain_plan(1), replicas=2)
-    wishes = wishes_of(plan, 0, 1)
-    assert [wish.keepers for wish in wishes] == [2, 2, 0]
-    said = what_is_not_survived(plan, wishes, [_seat(1, [], [2, 3]), _seat(1, [], [2, 4]), _seat(1)], _slots("abbc"))
+    targets = replication_targets(plan, 0, 1)
+    assert [wish.keepers for wish in targets] == [2, 2, 0]
+    said = what_is_not_survived(plan, targets, [_seat(1, [], [2, 3]), _seat(1, [], [2, 4]), _seat(1)], _slots("abbc"))
     assert said.startswith("1 tasks (source/0) have keepers in fewer than 2 other domains")
     assert "effects" not in said
     assert "waits" not in said

@@ -156,7 +156,7 @@ def test_a_keeper_is_changed_in_two_phases() -> None:
     desk = _desk(has_effects=True, domains="abcabc")
     sink = desk.of(4)
     for slot in desk.slots.values():
-        slot.are_riders_ready = False
+        slot.are_backups_ready = False
     desk.gone(sink.slot)  # the sink moves into the slot of its standby, which was its keeper too
     moved = desk.of(4)
     assert moved.slot == sink.keepers[0]
@@ -165,7 +165,7 @@ def test_a_keeper_is_changed_in_two_phases() -> None:
     desk.tick(500)
     assert desk.of(4).keepers == moved.keepers
     for slot in desk.slots.values():
-        slot.are_riders_ready = True
+        slot.are_backups_ready = True
     desk.tick(200)
     assert desk.of(4).keepers == tuple(slot for slot in moved.keepers if slot != moved.slot)
 

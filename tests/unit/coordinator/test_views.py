@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clonos.core.checkpoint.checkpoint_metadata import metadata_of_start
-from clonos.core.coordinator.placement import Seats
-from clonos.core.coordinator.view_machine import Change, Form, RollBack, Standing, Unformed, step
+from clonos.core.coordinator.placement import Assignment
+from clonos.core.coordinator.view_machine import RollBack, Standing, StartJob, Unformed, ViewChange, step
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.wire.control_messages import View
 from tests.harnesses.coordinator_harness import chain_plan
@@ -14,10 +14,10 @@ START = metadata_of_start(PLAN, "job-1", 1)
 SINK = 2
 
 
-def seats(*keepers: int) -> tuple[Seats, ...]:
+def assignment(*keepers: int) -> tuple[Assignment, ...]:
     """Three tasks, each in a slot of its own; the keepers are those of the sink."""
-    found = [Seats(SlotId(task + 1), (), ()) for task in PLAN.tasks]
-    found[SINK] = Seats(SlotId(SINK + 1), (), tuple(map(SlotId, keepers)))
+    found = [Assignment(SlotId(task + 1), (), ()) for task in PLAN.tasks]
+    found[SINK] = Assignment(SlotId(SINK + 1), (), tuple(map(SlotId, keepers)))
     return tuple(found)
 
 
@@ -29,30 +29,30 @@ def since(state: object) -> dict[int, int]:
 
 
 def formed(*keepers: int) -> Standing:
-    state = step(Unformed(1, "job-1"), Form(1, START, seats(*keepers), ()))
+    state = step(Unformed(1, "job-1"), StartJob(1, START, assignment(*keepers), ()))
     assert isinstance(state, Standing)
     return state
 
 
 def test_a_keeper_is_one_since_the_view_that_named_it_first() -> None:
     first = formed(7)
-    second = step(first, Change({}, START, seats(7, 8), ()))
-    third = step(second, Change({TaskId(SINK): False}, START, seats(7, 8), ()))
+    second = step(first, ViewChange({}, START, assignment(7, 8), ()))
+    third = step(second, ViewChange({TaskId(SINK): False}, START, assignment(7, 8), ()))
     assert (since(first), since(second), since(third)) == ({7: 1}, {7: 1, 8: 2}, {7: 1, 8: 2})
 
 
 def test_a_keeper_that_was_none_for_a_while_is_another_one() -> None:
-    state = step(formed(7), Change({}, START, seats(8), ()))
-    assert since(step(state, Change({}, START, seats(7, 8), ()))) == {7: 3, 8: 2}
+    state = step(formed(7), ViewChange({}, START, assignment(8), ()))
+    assert since(step(state, ViewChange({}, START, assignment(7, 8), ()))) == {7: 3, 8: 2}
 
 
 def test_a_keeper_outlives_a_rollback_since_it_may_have_a_journal() -> None:
-    assert since(step(formed(7), RollBack(START, seats(7, 9), ()))) == {7: 1, 9: 2}
+    assert since(step(formed(7), RollBack(START, assignment(7, 9), ()))) == {7: 1, 9: 2}
 
 
 def test_a_new_coordinator_goes_on_from_the_view_that_it_heard() -> None:
     heard: View = formed(7).view
-    state = step(Unformed(2, "job-1", heard), Change({}, START, seats(7, 8), ()))
+    state = step(Unformed(2, "job-1", heard), ViewChange({}, START, assignment(7, 8), ()))
     assert since(state) == {7: 1, 8: 1}
     assert isinstance(state, Standing)
     assert [number >> 32 for number in state.view.placements[SINK].keepers_since] == [1, 2]

@@ -19,24 +19,24 @@ from clonos.core.model.ids import (
     journal_of,
 )
 from clonos.core.slot.admission import check_for_coordinator, check_for_slot
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Hold,
     Register,
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     TaskStatus,
     Trigger,
     View,
 )
 from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.sample_plans import chain_of, number, placement, view
 from tests.harnesses.slot_dialogue import Dialogue
 
@@ -51,17 +51,17 @@ LONG = Delta(TaskId(0), COUNT_MAX, False, b"x")
 LENGTH = Length(TaskId(1), 9)
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), (DELTA,))
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
-STATEMENT = Statement(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
-QUESTION = Question(TaskId(0), LIFE, number(1), TaskId(1), False)
-ANSWER = Answer(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
-KEEP = Keep(TaskId(0), LIFE, True, (DELTA,))
-KEPT = Kept(TaskId(0), LIFE, PEER, True, (LENGTH,))
+STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
+QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
+ANSWER = LogReply(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
+KEEP = AppendLog(TaskId(0), LIFE, True, (DELTA,))
+KEPT = AppendAck(TaskId(0), LIFE, PEER, True, (LENGTH,))
 UPDATE = StandbyUpdate(TaskId(0), LIFE, ONE, CheckpointId(-1), ("a",))
-FOLLOW = Follow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, 0, 0, 0, CheckpointId(0), (DELTA,))
-FOLLOWING = Following(TaskId(0), LIFE, PEER, 1, 0)
+FOLLOW = FeedShadow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, 0, 0, 0, CheckpointId(0), (DELTA,))
+FOLLOWING = FeedAck(TaskId(0), LIFE, PEER, 1, 0)
 TRIGGER = Trigger(TaskId(0), LIFE, ONE, False)
 COMPLETED = Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
-NOTED = Noted(TaskId(0), LIFE, -1, 0)
+NOTED = AnnounceAck(TaskId(0), LIFE, -1, 0)
 VIEW = view(1, [placement(task, LIFE, 1) for task in PLAN.tasks])
 OLD = Incarnation(0)
 
@@ -69,8 +69,8 @@ STATUS = SlotStatus(PEER, number(1), ONE, (TaskStatus(TaskId(0), LIFE, "live", (
 SNAPSHOTTED = Snapshotted(TaskId(0), LIFE, ONE, ("a",), 0, (), False)
 LOST = LogLost(TaskId(0), LIFE, ChannelId(-2), 0, 0)
 FAILED = TaskFailed(TaskId(0), LIFE, -1, 0, 1, "", "", "", "", False)
-APPROACHING = Approaching(TaskId(0), LIFE, -1, 0)
-ACCUSATION = Accusation(PEER, SlotId(1), number(1), True)
+APPROACHING = AnnounceStep(TaskId(0), LIFE, -1, 0)
+ACCUSATION = Suspicion(PEER, SlotId(1), number(1), True)
 REGISTER = Register(PEER, "d", "h", "", "", b"", "", 1, ())
 
 FOR_SLOTS = (

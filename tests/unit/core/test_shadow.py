@@ -10,7 +10,7 @@ from clonos.core.slot.slot import Slot
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.recording_shell import RecordingShell
 from tests.harnesses.sample_plans import number, placement, view
 
@@ -23,11 +23,11 @@ class Shell(RecordingShell):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.asked: list[Following] = []
+        self.asked: list[FeedAck] = []
         self.read: list[tuple[str, ...]] = []
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        if isinstance(message, Following):
+        if isinstance(message, FeedAck):
             assert slot == LEADER
             self.asked.append(message)
 
@@ -64,7 +64,7 @@ class Standby:
         """The task's slot begins the session at a barrier."""
         log = Delta(TASK, 0, True, b"")
         head = TASK, LIFE, session, 0, CheckpointId(base)
-        self.slot.on_message(LEADER, Follow(*head, ChannelId(0), 0, int(Kind.ROWS), 0, 0, CheckpointId(0), (log,)))
+        self.slot.on_message(LEADER, FeedShadow(*head, ChannelId(0), 0, int(Kind.ROWS), 0, 0, CheckpointId(0), (log,)))
 
 
 def test_a_session_that_has_not_begun_is_asked_for_again_and_again_whatever_is_stored_meanwhile() -> None:

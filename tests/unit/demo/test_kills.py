@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from clonos.demo.kills import Kill, Kills, Kind, choose, is_live, step_of
-from clonos.demo.report import Outputs, kill_reports
+from clonos.demo.kills import Kill, KillKind, Kills, choose, is_live, step_of
+from clonos.demo.report import DemoOutputs, kill_reports
 from clonos.demo.verdict import Row
 from clonos.status import Phase, RecoveryState, Status, TaskState
 
@@ -45,13 +45,13 @@ def tasks(processes: list[subprocess.Popen[bytes]]) -> list[TaskState]:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        (Kind.MAP, ["ask/0"]),
-        (Kind.WINDOW, ["count/0"]),
-        (Kind.LINKED, ["ask/0", "count/1"]),
-        (Kind.EXECUTOR, ["read/1", "ask/1", "count/0", "count/1"]),
+        (KillKind.MAP, ["ask/0"]),
+        (KillKind.WINDOW, ["count/0"]),
+        (KillKind.LINKED, ["ask/0", "count/1"]),
+        (KillKind.EXECUTOR, ["read/1", "ask/1", "count/0", "count/1"]),
     ],
 )
-def test_each_kind_strikes_its_own(kind: Kind, names: list[str]) -> None:
+def test_each_kind_strikes_its_own(kind: KillKind, names: list[str]) -> None:
     domains = dict(zip(NAMES, "abacbb", strict=True)) | {"ask/1": "b"}
     tasks = [_task(name, pid, domains[name]) for pid, name in enumerate(NAMES, 1)]
     assert [task.name for task in choose(kind, tasks)] == names
@@ -60,7 +60,7 @@ def test_each_kind_strikes_its_own(kind: Kind, names: list[str]) -> None:
 def test_a_kill_waits_until_checkpoints_completed_in_calm(
     tasks: list[TaskState], processes: list[subprocess.Popen[bytes]]
 ) -> None:
-    kills = Kills([Kind.MAP])
+    kills = Kills([KillKind.MAP])
     assert kills.look(_status([replace(tasks[0], phase="replaying"), *tasks[1:]], checkpoint=1)) is None
     assert kills.look(_status([replace(tasks[0], standbys=0), *tasks[1:]], checkpoint=1)) is None
     assert kills.look(_status(tasks, checkpoint=1)) is None
@@ -73,7 +73,7 @@ def test_a_kill_waits_until_checkpoints_completed_in_calm(
 
 
 def _struck(tasks: list[TaskState]) -> Kills:
-    kills = Kills([Kind.MAP])
+    kills = Kills([KillKind.MAP])
     for checkpoint in (1, 2, 3):
         kills.look(_status(tasks, checkpoint))
     return kills
@@ -107,15 +107,15 @@ def test_the_step_of_a_chain_is_its_first_name() -> None:
 
 
 def test_a_report_joins_the_kill_with_its_recovery_and_its_gaps() -> None:
-    kill = Kill("ask/0", Kind.MAP, 1, at_ns=1_000_000)
+    kill = Kill("ask/0", KillKind.MAP, 1, at_ns=1_000_000)
     recoveries = [RecoveryState("ask/0", 1, 2, "killed", OVER), RecoveryState("ask/1", 1, 2, "other", {})]
     arrivals = [Row("ask/0", 9, {"at_ns": at_ns}) for at_ns in (0, 500_000, 10_500_000, 11_000_000)]
     others = [Row("ask/1", 4_000_000, {"at_ns": 3_000_000})]
-    (report,) = kill_reports([kill], recoveries, Outputs.of([], [*arrivals, *others]))
+    (report,) = kill_reports([kill], recoveries, DemoOutputs.of([], [*arrivals, *others]))
     assert (report.detected_ms, report.promoted_ms, report.replayed_ms, report.caught_up_ms) == (4, 6, 8, 11)
     assert (report.output_gap_ms, report.visible_gap_ms) == (10, 4)
 
 
 def test_a_kill_without_a_recovery_has_nothing_to_report() -> None:
-    (report,) = kill_reports([Kill("count/0", Kind.WINDOW, 1, 0)], [], Outputs.of([], []))
+    (report,) = kill_reports([Kill("count/0", KillKind.WINDOW, 1, 0)], [], DemoOutputs.of([], []))
     assert report.detected_ms is report.caught_up_ms is report.output_gap_ms is None

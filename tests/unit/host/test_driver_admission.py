@@ -14,18 +14,18 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, 
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import Logged, Release, SlotStatus, Snapshotted, Warned
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Question
+from clonos.core.wire.recovery_messages import LogRequest
 from clonos.io.net.binding import Binding
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.driver.driver import Driver, DriverPlan
-from clonos_standby.launch_spec import SlotBirth
+from clonos_standby.launch_spec import SlotLaunchSpec
 from tests.harnesses.lone_slot import small_image
 
 
 class NoSlots:
     """Starts none."""
 
-    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
         return 1
 
     def close(self) -> None:
@@ -35,12 +35,12 @@ class NoSlots:
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Driver]:
     os.chmod(tmp_path, 0o700)
-    birth = SlotBirth("", b"", "", b"", str(tmp_path), Binding(folder="ipc"))
+    launch_spec = SlotLaunchSpec("", b"", "", b"", str(tmp_path), Binding(folder="ipc"))
     plan = DriverPlan(
         image=small_image(),
         begin=Begin(1, "job-1"),
         store=CheckpointStore(str(tmp_path)),
-        birth=birth,
+        launch_spec=launch_spec,
         binding=Binding(folder=str(tmp_path)),
         provider=lambda listener: NoSlots(),
         listener=lambda progress: None,
@@ -57,7 +57,7 @@ LIFE = Incarnation(1)
     "message",
     [
         Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), ()),
-        Question(TaskId(0), LIFE, ViewNumber(1), TaskId(0), False),
+        LogRequest(TaskId(0), LIFE, ViewNumber(1), TaskId(0), False),
         Release(SlotId(7), ""),
         Snapshotted(TaskId(9), LIFE, CheckpointId(1), ("a",), 0, (), False),
         SlotStatus(SlotId(8), ViewNumber(1), CheckpointId(0), (), (), ()),

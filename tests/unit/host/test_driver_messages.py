@@ -23,7 +23,7 @@ from clonos.io.net.binding import Binding
 from clonos.io.process.slot_provider import SlotEnded
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.driver.driver import Driver, DriverPlan
-from clonos_standby.launch_spec import SlotBirth
+from clonos_standby.launch_spec import SlotLaunchSpec
 
 FLOOD = 20_000
 SLOT = SlotId(7)
@@ -35,7 +35,7 @@ class NoSlots:
     def __init__(self) -> None:
         self._numbers = count()
 
-    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
         return next(self._numbers)
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
         image=graph.compile(Options(), parallelism=1),
         begin=Begin(1, "job"),
         store=CheckpointStore(str(tmp_path / "store")),
-        birth=SlotBirth("", b"", "", b"", "", Binding(folder="ipc")),
+        launch_spec=SlotLaunchSpec("", b"", "", b"", "", Binding(folder="ipc")),
         binding=Binding(folder=str(tmp_path)),
         provider=lambda _listener: NoSlots(),
         listener=lambda progress: told.append(progress),

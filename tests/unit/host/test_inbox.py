@@ -44,7 +44,7 @@ def test_who_adds_faster_than_is_drained_waits_for_room() -> None:
         for _ in range(WAITING_MAX + 1):
             inbox.put(do_nothing)
         full.set()
-        inbox.wait_for_room()
+        inbox.wait_for_budget()
         done.set()
 
     adder = threading.Thread(target=add)
@@ -62,7 +62,7 @@ def test_after_the_end_nobody_waits_and_nothing_is_queued() -> None:
     for _ in range(WAITING_MAX + 1):
         inbox.put(do_nothing)
     inbox.close()
-    inbox.wait_for_room()
+    inbox.wait_for_budget()
     made: list[int] = []
     inbox.put(made.append, 1)
     while inbox.drain():

@@ -180,7 +180,7 @@ def test_a_connection_that_breaks_is_told_and_another_one_can_be_opened(bench: B
     with bench.open() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
     name, error = bench.told.next()
-    assert (name, "SocketFailed: " in error) == ("on_intake_failed", True)
+    assert (name, "SocketFailed: " in error) == ("on_producer_failed", True)
     with bench.open(0) as connection:
         connection.sendall(b"one\n")
         assert bench.told.journal(4) == b"one\n"
@@ -190,7 +190,7 @@ def test_a_server_that_is_not_there_is_told(bench: Bench) -> None:
     bench.server.close()
     bench.threads.open(*LIFE, 0)
     name, error = bench.told.next()
-    assert (name, "Start the server that sends the lines" in error) == ("on_intake_failed", True)
+    assert (name, "Start the server that sends the lines" in error) == ("on_producer_failed", True)
 
 
 def test_what_no_other_connection_would_mend_fails_the_job(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Restored, Snapshot, encode_snapshot, standby_payload
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
 from clonos.core.values import column_of
 from clonos.io.store.envelope import seal_pieces
@@ -111,7 +111,7 @@ def test_what_is_written_is_read(desk: Desk) -> None:
     desk.threads.read(("standby", 0, 1), ("a/0", "a/0"))
     name, (token, restored, error) = desk.told.next()
     assert (name, token, error) == ("on_objects_read", ("standby", 0, 1), "")
-    assert restored == Restored(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
+    assert restored == RestoredState(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
 
 
 def test_a_store_that_fails_for_a_while_is_tried_again(desk: Desk) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.ports.task_port import Activation, GateMoved, TaskStopped, Triggered
+from clonos.core.ports.task_port import Activation, BudgetChanged, TaskStopped, Triggered
 from clonos.io.system.wall_clock import SlewedClock
 from clonos_standby.slot import task_thread
 from clonos_standby.slot.task_thread import TaskThread
@@ -54,17 +54,17 @@ def waiting_port(mailbox: Mailbox, tmp_path: Path, plan: Plan, monkeypatch: pyte
 def test_commands_come_in_order_and_none_is_waited_for_when_it_is_not_asked(port: TaskThread) -> None:
     trigger = Triggered(CheckpointId(1), False)
     port.put(trigger)
-    port.put(GateMoved())
+    port.put(BudgetChanged())
     assert port.receive(None) == trigger
-    assert port.receive(0) == GateMoved()
+    assert port.receive(0) == BudgetChanged()
     assert port.receive(0) is None
     assert port.receive(port.now_ns() + 1_000_000) is None
     assert port.receive(1) is None
 
 
 def test_a_task_waits_for_a_command_until_one_comes(waiting_port: TaskThread, plan: Plan) -> None:
-    plan.then(lambda: waiting_port.put(GateMoved()))
-    assert waiting_port.receive(None) == GateMoved()
+    plan.then(lambda: waiting_port.put(BudgetChanged()))
+    assert waiting_port.receive(None) == BudgetChanged()
     assert plan.is_done
 
 
@@ -76,7 +76,7 @@ def test_a_task_that_waits_for_a_command_is_stopped(waiting_port: TaskThread, pl
 
 
 def test_a_stopped_task_gets_no_command_that_waited(port: TaskThread) -> None:
-    port.put(GateMoved())
+    port.put(BudgetChanged())
     port.stop()
     with pytest.raises(TaskStopped):
         port.receive(0)
@@ -99,17 +99,17 @@ def test_a_task_that_waits_for_leave_is_stopped(waiting_port: TaskThread, plan: 
 def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
     waiting_port: TaskThread, plan: Plan, mailbox: Mailbox
 ) -> None:
-    plan.then(lambda: waiting_port.keep_to(99), lambda: waiting_port.keep_to(100))
-    waiting_port.await_kept(100)
+    plan.then(lambda: waiting_port.replicate_to(99), lambda: waiting_port.replicate_to(100))
+    waiting_port.await_replicated(100)
     assert plan.is_done
-    assert mailbox.calls == [("on_await_kept", (0, 1, 100))]
-    waiting_port.await_kept(100)  # not again
+    assert mailbox.calls == [("on_await_replicated", (0, 1, 100))]
+    waiting_port.await_replicated(100)  # not again
 
 
 def test_a_task_that_waits_for_its_keepers_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
-        waiting_port.await_kept(1)
+        waiting_port.await_replicated(1)
     assert plan.is_done
 
 
@@ -118,15 +118,15 @@ def test_a_cautious_task_waits_until_it_is_known_what_it_takes(
 ) -> None:
     for first_seq in (17, 18):  # what was noted once counts for that element only
         plan.then(waiting_port.note)
-        waiting_port.approach(ChannelId(0), first_seq)
+        waiting_port.announce_step(ChannelId(0), first_seq)
         assert plan.is_done
-    assert mailbox.calls == [("on_approach", (0, 1, 0, 17)), ("on_approach", (0, 1, 0, 18))]
+    assert mailbox.calls == [("on_announce_step", (0, 1, 0, 17)), ("on_announce_step", (0, 1, 0, 18))]
 
 
 def test_a_cautious_task_that_waits_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
-        waiting_port.approach(ChannelId(0), 17)
+        waiting_port.announce_step(ChannelId(0), 17)
     assert plan.is_done
 
 

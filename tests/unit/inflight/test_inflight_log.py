@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.channel.segment import CHUNK_OVERHEAD_BYTES
-from clonos.core.checkpoint.pending_snapshots import Settling
+from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.operator_chain import Kind
@@ -128,15 +128,15 @@ def _three_epochs(log: InflightLog) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_b7_three_epochs_of_six_batches_are_eighteen_and_twelve_when_the_first_is_complete(policy: SpillPolicy) -> None:
     log, disk = new_log(options_of(policy, memory_bytes=1_000))
-    settling = Settling(())
+    pending = PendingSnapshots(())
     _three_epochs(log)
     for number, checkpoint in enumerate((1, 4, 9), 1):
-        settling.take(snapshot(checkpoint, outputs=((0, number * 51),)), (), 0)
+        pending.take(snapshot(checkpoint, outputs=((0, number * 51),)), (), 0)
     disk.do_all()
     assert len(read_all(log, disk)) == 18
 
     def complete(checkpoint: int) -> int:
-        taken = settling.complete(CheckpointId(checkpoint))
+        taken = pending.complete(CheckpointId(checkpoint))
         if taken is not None:
             log.truncate(dict(taken.outputs)[log.channel])
         return len(read_all(log, disk)) if log.start_seq < log.next_seq else 0

@@ -13,7 +13,7 @@ from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.backpressure import HOLD_HEARTBEATS
 from clonos.core.wire.control_messages import Hold, Release
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.replication_messages import Keep
+from clonos.core.wire.replication_messages import AppendLog
 from tests.harnesses.fake_disk import options_of
 from tests.harnesses.sample_plans import chain_of, placement, view
 from tests.harnesses.slot_harness import LIFE, Bench
@@ -69,7 +69,7 @@ def test_b10_a_channel_that_waits_for_the_disk_holds_up_no_other() -> None:
         bench.emit((1, b"new"), (0, b"new"))
         assert len(bench.received(1)) == number + 1
     assert len(bench.received(0)) == before
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
     bench.disk.do_all()
     assert bench.received(0)[before:] == [b"old"] * 5 + [b"new"] * 5
 
@@ -77,7 +77,7 @@ def test_b10_a_channel_that_waits_for_the_disk_holds_up_no_other() -> None:
 def test_b10_a_disk_that_does_nothing_stops_nobody_until_the_soft_limit() -> None:
     bench = _begun(memory_bytes=50_000)
     sent = 0
-    while not bench.is_gated():
+    while not bench.is_out_of_budget():
         bench.emit((0, PAYLOAD), (1, PAYLOAD))
         bench.tick()
         sent += 1
@@ -86,7 +86,7 @@ def test_b10_a_disk_that_does_nothing_stops_nobody_until_the_soft_limit() -> Non
     assert bench.slot.pressure.budget.memory_bytes > 50_000
     assert "inflight_memory_bytes" in bench.shell.warnings[0]
     bench.complete()  # a barrier passes, and frees all
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
 
 
 def test_b9_what_the_disk_could_not_write_is_sent_from_memory_and_told_once() -> None:
@@ -100,7 +100,7 @@ def test_b9_what_the_disk_could_not_write_is_sent_from_memory_and_told_once() ->
     assert [text for text in bench.shell.warnings if "no space left" in text] == bench.shell.warnings[:1]
     bench.state(0, next_seq=0, session=2)
     assert bench.received(0) == [PAYLOAD] * 100
-    assert bench.is_gated()  # memory alone is too small
+    assert bench.is_out_of_budget()  # memory alone is too small
 
 
 def test_b9_a_segment_that_cannot_be_read_back_ends_the_incarnation_and_says_which() -> None:
@@ -183,15 +183,15 @@ def test_b43_above_the_soft_limit_of_the_disk_sources_pause_and_a_checkpoint_let
     for _ in range(7):
         bench.emit((0, PAYLOAD))
         bench.disk.do_all()
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
     bench.emit((0, PAYLOAD))
     bench.disk.do_all()
-    assert bench.is_gated()
+    assert bench.is_out_of_budget()
     assert bench.says_over()
     assert bench.counters["over_soft_limit"] == 1
     assert bench.counters["inflight_disk_bytes"] > 8_000
     bench.complete()
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
     bench.tick()
     assert not bench.says_over()
     assert bench.counters["inflight_disk_bytes"] == 0
@@ -230,14 +230,14 @@ def test_a5_causal_logs_above_their_soft_limit_pause_sources_until_they_are_trun
     bench = _begun(log_memory_bytes=1_000)
     bench.emit(log=b"d" * 800)
     bench.tick()
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
     bench.emit(log=b"d" * 100)
     bench.tick()
-    assert bench.is_gated()
+    assert bench.is_out_of_budget()
     assert bench.counters["log_memory_bytes"] == 900
     assert "log_memory_bytes" in bench.shell.warnings[0]
     bench.complete()
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
 
 
 def test_a5_causal_logs_that_nothing_truncates_fail_the_job_at_their_hard_limit() -> None:
@@ -254,12 +254,12 @@ def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
     bench = Bench(options, plan)
     keeper = [placement(0, LIFE + 1, 10), placement(1, LIFE, 11, keepers=(SlotId(1),))]
     bench.slot.on_message(COORDINATOR, view(2, keeper))
-    keep = Keep(TaskId(1), LIFE, True, (Delta(TaskId(1), 0, True, b"d" * 900),))
+    keep = AppendLog(TaskId(1), LIFE, True, (Delta(TaskId(1), 0, True, b"d" * 900),))
     bench.slot.on_message(SlotId(11), keep)
     bench.tick()
     assert bench.says_over()
     assert bench.status.tasks == ()
-    more = Keep(TaskId(1), LIFE, False, (Delta(TaskId(1), 900, False, b"d" * 200),), ordinal=1)
+    more = AppendLog(TaskId(1), LIFE, False, (Delta(TaskId(1), 900, False, b"d" * 200),), ordinal=1)
     bench.slot.on_message(SlotId(11), more)
     bench.tick()
     failed = bench.budget_failures[0]
@@ -274,20 +274,20 @@ def test_a_task_in_between_is_never_stopped_for_budget() -> None:
         bench.emit((1, PAYLOAD))
         bench.tick()
     assert bench.says_over()
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
 
 
 def test_sources_pause_while_some_other_slot_is_above_its_limit_and_go_on_by_themselves() -> None:
     bench = _begun()
     bench.tick()
     bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
-    assert bench.is_gated()
+    assert bench.is_out_of_budget()
     bench.tick(HOLD_HEARTBEATS - 1)
     bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
     bench.tick(HOLD_HEARTBEATS - 1)
-    assert bench.is_gated()
+    assert bench.is_out_of_budget()
     bench.tick(2)
-    assert not bench.is_gated()
+    assert not bench.is_out_of_budget()
 
 
 def test_a_source_that_starts_while_sources_are_held_is_held() -> None:
@@ -295,4 +295,4 @@ def test_a_source_that_starts_while_sources_are_held_is_held() -> None:
     bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
     bench.shell.gates.clear()
     bench.begin()
-    assert bench.is_gated()
+    assert bench.is_out_of_budget()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from clonos.io.process.fault_points import FaultPoints, FaultPointsMisused, Reached, armed
+from clonos.io.process.fault_points import FaultPointReached, FaultPoints, FaultPointsMisused, armed
 from clonos_chaos.real.fault_point_server import Ambush
 
 LIMIT_S = 20.0
@@ -31,7 +31,7 @@ class Passers:
         self.seen: list[tuple[str, str, int]] = []
         ambush.lay("emission", where=self._look)
 
-    def _look(self, reached: Reached) -> bool:
+    def _look(self, reached: FaultPointReached) -> bool:
         self.seen.append((reached.point, reached.task, reached.pid))
         return False
 

@@ -71,9 +71,9 @@ def test_pieces_that_are_missing_or_in_another_place_are_found() -> None:
 
 
 def test_pieces_behind_one_that_compression_hardly_shrinks_are_not_tried() -> None:
-    luck = Random(1).randbytes(1000)
-    assert len(b"".join(seal_pieces([luck, bytes(1000)]))) > 2000
-    assert len(b"".join(seal_pieces([luck] + [bytes(1000)] * 100))) < 50_000
+    rng = Random(1).randbytes(1000)
+    assert len(b"".join(seal_pieces([rng, bytes(1000)]))) > 2000
+    assert len(b"".join(seal_pieces([rng] + [bytes(1000)] * 100))) < 50_000
 
 
 def test_an_object_survives_the_process_that_wrote_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.scenario.scenario import Kind, Outcome, Pattern
+from clonos_chaos.scenario.scenario import FaultKind, Pattern, ScenarioOutcome
 from clonos_chaos.scenario.scenario_file import (
     SHIPPED_FOLDER,
     ScenarioRefused,
@@ -35,10 +35,15 @@ outcome = "rollback"
 def test_a_scenario_is_read_with_its_types() -> None:
     (scenario,) = parse_scenarios(PLAIN, "plain.toml")
     (fault,) = scenario.faults
-    assert (fault.kind, fault.pattern, fault.lasts_ms, fault.at.records) == (Kind.PAUSE, Pattern.SIBLINGS, 2_000, 100)
+    assert (fault.kind, fault.pattern, fault.lasts_ms, fault.at.records) == (
+        FaultKind.PAUSE,
+        Pattern.SIBLINGS,
+        2_000,
+        100,
+    )
     assert not scenario.needs_fault_points
     assert (scenario.limits.seconds, scenario.limits.recovery_ms) == (20.0, 3_000)
-    assert scenario.expected.outcome is Outcome.ROLLBACK
+    assert scenario.expected.outcome is ScenarioOutcome.ROLLBACK
 
 
 def test_a_matrix_gives_one_run_for_each_combination() -> None:
@@ -53,8 +58,8 @@ def test_a_bundle_of_keys_is_one_value_of_a_matrix_and_is_called_by_its_name() -
     text = PLAIN.replace('kind = "pause"\n', "").replace('lasts = "2s"\n', "")
     text += '[matrix]\nfault = [{ name = "long", kind = "pause", lasts = "2s" }, { kind = "kill_worker" }]\n'
     long, kill = parse_scenarios(text, "bundles.toml")
-    assert (long.name, long.faults[0].kind, long.faults[0].lasts_ms) == ("plain fault=long", Kind.PAUSE, 2_000)
-    assert (kill.name, kill.faults[0].kind) == ("plain fault=kind:kill_worker", Kind.KILL_WORKER)
+    assert (long.name, long.faults[0].kind, long.faults[0].lasts_ms) == ("plain fault=long", FaultKind.PAUSE, 2_000)
+    assert (kill.name, kill.faults[0].kind) == ("plain fault=kind:kill_worker", FaultKind.KILL_WORKER)
 
 
 def test_a_file_may_have_several_matrices_each_with_faults_before_and_an_outcome_of_its_own() -> None:
@@ -70,8 +75,8 @@ before = [{ kind = "kill_worker", victim = "read", at = { seconds = 1 } }]
     *first, last = parse_scenarios(text, "matrices.toml")
     assert [[fault.victim for fault in run.faults] for run in first] == [["ask"], ["tell"]]
     assert [fault.victim for fault in last.faults] == ["read", "table"]
-    assert (last.expected.outcome, last.expected.lost) == (Outcome.ROLLBACK, 3)
-    assert first[0].expected.outcome is Outcome.EXACTLY_ONCE
+    assert (last.expected.outcome, last.expected.lost) == (ScenarioOutcome.ROLLBACK, 3)
+    assert first[0].expected.outcome is ScenarioOutcome.EXACTLY_ONCE
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Port(TaskPort):
     def __init__(self, life: int) -> None:
         self.log = b""
         self._now_ns = FIRST_INSTANT_NS - life * DAY_NS  # each life's clock is behind that of the life before
-        self._luck = stdlib.Random(life)
+        self._rng = stdlib.Random(life)
 
     def receive(self, until_ns: int | None) -> Command | None:
         raise AssertionError("a service waits for no command")
@@ -64,29 +64,29 @@ class Port(TaskPort):
     def emit(self, emission: Emission) -> None:
         self.log += emission.log
 
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         return UNLIMITED
 
     def needs(self, channel: int, next_seq: int) -> None: ...
 
     def go_live(self, positions: dict[Any, int]) -> None: ...
 
-    def await_kept(self, log_end_bytes: int) -> None: ...
+    def await_replicated(self, log_end_bytes: int) -> None: ...
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         raise AssertionError(number)
 
-    def approach(self, channel: int, first_seq: int) -> None: ...
+    def announce_step(self, channel: int, first_seq: int) -> None: ...
 
     def now_ns(self) -> int:
-        self._now_ns += self._luck.randrange(1, 10**9)
+        self._now_ns += self._rng.randrange(1, 10**9)
         return self._now_ns
 
     def cost_clock_ns(self) -> int:
         return 0
 
     def entropy(self, count: int) -> bytes:
-        return self._luck.randbytes(count)
+        return self._rng.randbytes(count)
 
     def perform(self, function: Callable[[str], object], key: str) -> object:
         return function(key)

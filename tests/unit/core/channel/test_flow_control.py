@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow
 import pytest
 
-from clonos.core.channel.output_budget import UNLIMITED, Room
-from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, Receiving
+from clonos.core.channel.output_budget import UNLIMITED, OutputBudget
+from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, ChannelReceiver
 from clonos.core.model.options import Options
-from clonos.core.task.step_size import Pace
+from clonos.core.task.step_size import StepSize
 from tests.harnesses.channel_pair import CHANNEL
 from tests.harnesses.recording_chain import ask
 from tests.harnesses.task_harness import Life
@@ -23,7 +23,7 @@ class Consumer:
     """A receiver that works off ``bytes_per_tick`` of a queue that its sender keeps full, if it is so ``hasty``."""
 
     def __init__(self) -> None:
-        self.receiving = Receiving(CHANNEL, 0, 0, MAX_BYTES)
+        self.receiving = ChannelReceiver(CHANNEL, 0, 0, MAX_BYTES)
 
     def ticks(self, count: int, bytes_per_tick: int, hasty: bool = True) -> int:
         """The window after some heartbeats."""
@@ -67,7 +67,7 @@ def test_a_receiver_that_stands_still_keeps_its_window_until_it_goes_on() -> Non
 
 def test_a_task_that_waits_for_room_is_woken_once_when_there_is_some() -> None:
     woken: list[int] = []
-    room = Room(lambda: woken.append(1))
+    room = OutputBudget(lambda: woken.append(1))
     assert room.left_bytes() == UNLIMITED
     room.allow(100, 0)
     room.spend(60)
@@ -85,7 +85,7 @@ def test_a_task_that_waits_for_room_is_woken_once_when_there_is_some() -> None:
 
 
 def test_a_step_is_no_longer_than_there_is_room_for_its_output_and_none_is_tiny() -> None:
-    pace = Pace(Options(step_records_first=64), Life(work(), 1), is_cautious=False)
+    pace = StepSize(Options(step_records_first=64), Life(work(), 1), is_cautious=False)
     assert pace.limit(UNLIMITED, 1_000) == 64
     pace.produced(64, 6_400)
     assert pace.limit(5_000, 1_000) == 50
@@ -105,7 +105,7 @@ class Costly(Life):
 
 def test_a_step_aims_at_what_it_may_cost_and_over_columns_at_four_times_as_much() -> None:
     port = Costly(work(), 1)
-    pace = Pace(Options(step_cost_us=5_000), port, is_cautious=False)
+    pace = StepSize(Options(step_cost_us=5_000), port, is_cautious=False)
     began_ns = pace.begin()
     port.spent_ns += 100_000
     pace.measure(10, began_ns)

@@ -34,7 +34,7 @@ EVENTS = (
 def opened(**changes: int) -> ChannelPair:
     """A pair whose first statement has arrived."""
     pair = ChannelPair(**changes)
-    pair.deliver_statement()
+    pair.deliver_handshake()
     return pair
 
 
@@ -43,7 +43,7 @@ def test_nothing_is_sent_before_the_receiver_has_stated() -> None:
     pair.produce(b"a")
     pair.heartbeat()
     assert not pair.forward
-    pair.deliver_statement()
+    pair.deliver_handshake()
     assert [payload for _, payload in pair.forward] == [b"a"]
 
 
@@ -103,7 +103,7 @@ def test_a_statement_of_an_earlier_session_that_comes_late_changes_nothing() -> 
     late = pair.back[0]
     pair.renew()
     pair.back.popleft()
-    pair.deliver_statement()
+    pair.deliver_handshake()
     pair.produce(b"a")
     pair.hear(late)
     assert pair.sending.session == 2
@@ -133,7 +133,7 @@ def test_a_delta_is_carried_once_a_session_and_again_in_the_next() -> None:
     assert [d.data for m, _ in pair.forward for d in m.deltas] == [b"1", b"2"]
     pair.forward.clear()
     pair.renew()
-    pair.deliver_statement()
+    pair.deliver_handshake()
     assert [d.data for m, _ in pair.forward for d in m.deltas] == [b"12"]
 
 
@@ -163,7 +163,7 @@ def test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused() -> None
     pair.forward.clear()
     pair.consume()
     while pair.back:
-        pair.deliver_statement()
+        pair.deliver_handshake()
     assert len(pair.forward) == 1
     pair.deliver()
     assert pair.accepted == [b"a" * 200]
@@ -175,8 +175,8 @@ def test_a_delta_that_the_receiver_has_by_another_way_is_not_carried() -> None:
     pair = ChannelPair()
     pair.receiver_logs.begin(SENDER, 0, b"12345")
     pair.renew()
-    pair.deliver_statement()
-    pair.deliver_statement()
+    pair.deliver_handshake()
+    pair.deliver_handshake()
     pair.produce(b"a", log=b"12345")
     pair.produce(b"b", log=b"6")
     assert [(d.offset_bytes, d.data) for m, _ in pair.forward for d in m.deltas] == [(5, b"6")]
@@ -186,7 +186,7 @@ def test_a_log_that_begins_behind_what_the_receiver_has_restarts_its_replica() -
     pair = ChannelPair()
     pair.sender_logs.append(SENDER, b"123456")
     pair.sender_logs.truncate(SENDER, 4)
-    pair.deliver_statement()
+    pair.deliver_handshake()
     pair.heartbeat()
     pair.settle()
     assert (pair.receiver_logs.replicas[SENDER].start_bytes, pair.known_log) == (4, b"56")
@@ -231,7 +231,7 @@ def test_g42_a_replaying_task_gets_what_its_next_step_needs_beyond_the_window() 
         pair.state()
     for _ in range(100):
         while pair.back:
-            pair.deliver_statement()
+            pair.deliver_handshake()
         if not pair.forward:
             break
         pair.deliver()
@@ -244,7 +244,7 @@ def test_credit_counts_from_the_sessions_beginning() -> None:
     pair.settle()
     pair.renew()
     assert pair.back[-1].credit_bytes == 300
-    pair.deliver_statement()
+    pair.deliver_handshake()
     assert (pair.sending.sent_bytes, pair.sending.credit_bytes) == (0, 300)
 
 
@@ -261,7 +261,7 @@ def test_the_backlog_is_what_a_live_session_has_not_sent() -> None:
     pair = opened(window_bytes=100)
     pair.produce(b"x" * 1000, b"y" * 500)
     assert pair.sending.unsent_bytes == 500
-    pair.sending.meet(Incarnation(9))
+    pair.sending.apply_view(Incarnation(9))
     assert pair.sending.unsent_bytes == 0
     pair.produce(b"z" * 500)
     assert pair.sending.unsent_bytes == 0  # its receiver is down: no back-pressure
@@ -273,7 +273,7 @@ def test_the_backlog_is_what_a_live_session_has_not_sent() -> None:
 def test_the_claim_is_what_has_come_or_what_the_own_log_has_steps_for() -> None:
     pair = ChannelPair(next_seq=3, claim=10)
     assert (pair.back[0].next_seq, pair.back[0].claim) == (3, 10)
-    pair.deliver_statement()
+    pair.deliver_handshake()
     assert pair.sending.claim == 10
     pair.produce(*[b"x"] * 9)
     pair.settle()
@@ -286,10 +286,10 @@ def test_a_dead_receivers_claim_stands_until_its_successor_states_a_lower_one() 
     pair.produce(b"a", b"b", b"c")
     pair.settle()
     pair.state()
-    pair.deliver_statement()
+    pair.deliver_handshake()
     pair.new_receiver(1)
     assert (pair.sending.claim, pair.sending.session) == (3, 0)
-    pair.deliver_statement()
+    pair.deliver_handshake()
     assert pair.sending.claim == 1
     pair.settle()
     assert pair.accepted == [b"a", b"b", b"c"]
@@ -320,7 +320,7 @@ def test_a_replaying_sender_keeps_what_the_receiver_has_and_sends_from_there() -
 def test_whatever_is_lost_repeated_or_cut_the_receiver_gets_every_element_once_and_behind_its_causes(
     window_bytes: int, seed: int
 ) -> None:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     pair = ChannelPair(window_bytes)
     produced: list[bytes] = []
     causes: list[int] = []  # per element, the length of the sender's log when it was made
@@ -333,16 +333,16 @@ def test_whatever_is_lost_repeated_or_cut_the_receiver_gets_every_element_once_a
             assert len(pair.known_log) >= causes[len(pair.accepted) - 1]
 
     for _ in range(80):
-        match luck.choice(EVENTS):
+        match rng.choice(EVENTS):
             case "produce":
-                data, count = luck.randbytes(luck.randrange(3)), luck.randrange(1, 4)
+                data, count = rng.randbytes(rng.randrange(3)), rng.randrange(1, 4)
                 log += data
-                payload = luck.randbytes(luck.choice((1, 50, 400)))
+                payload = rng.randbytes(rng.choice((1, 50, 400)))
                 produced += [payload] * count
                 causes += [len(log)] * count
                 pair.produce(payload, log=data, count=count)
             case "grow":
-                data = luck.randbytes(2)
+                data = rng.randbytes(2)
                 log += data
                 pair.grow(data)
             case "heartbeat":
@@ -352,10 +352,10 @@ def test_whatever_is_lost_repeated_or_cut_the_receiver_gets_every_element_once_a
             case "state":
                 pair.state()
             case "hear" if pair.back:
-                pair.deliver_statement()
+                pair.deliver_handshake()
             case "lose":
                 for queue in (pair.forward, pair.back):
-                    for _ in range(min(len(queue), luck.randrange(3))):
+                    for _ in range(min(len(queue), rng.randrange(3))):
                         queue.popleft()
             case "consume" if pair.unconsumed:
                 pair.consume()

@@ -43,33 +43,33 @@ def take(holder: CausalLogs, delta: Delta) -> bool:
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(1, 4))
 def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_what_a_plain_list_holds(seed: int, consumers: int) -> None:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     twin, owner = Twin(), CausalLogs()
     owner.begin(OWNER, 0)
     holders = [CausalLogs() for _ in range(consumers)]
     pending: list[list[Delta]] = [[] for _ in holders]
     barriers = [0]
     for _ in range(60):
-        match luck.choice(("append", "append", "barrier", "ship", "ship", "deliver", "deliver", "truncate")):
+        match rng.choice(("append", "append", "barrier", "ship", "ship", "deliver", "deliver", "truncate")):
             case "append":
-                data = luck.randbytes(luck.randrange(6))
+                data = rng.randbytes(rng.randrange(6))
                 twin.written += data
                 owner.append(OWNER, data)
             case "barrier":
                 barriers.append(len(twin.written))
             case "ship":
-                k = luck.randrange(consumers)
-                pending[k].append(owner.delta(OWNER, luck.choice((0, holders[k].end_bytes(OWNER)))))
+                k = rng.randrange(consumers)
+                pending[k].append(owner.delta(OWNER, rng.choice((0, holders[k].end_bytes(OWNER)))))
             case "deliver":
-                k = luck.randrange(consumers)
+                k = rng.randrange(consumers)
                 if pending[k]:
-                    index = luck.randrange(len(pending[k]))  # any of them, so earlier ones come later or never
-                    delta = pending[k][index] if luck.random() < 0.3 else pending[k].pop(index)
+                    index = rng.randrange(len(pending[k]))  # any of them, so earlier ones come later or never
+                    delta = pending[k][index] if rng.random() < 0.3 else pending[k].pop(index)
                     take(holders[k], delta)
             case "truncate":
                 # A checkpoint is complete only when everybody is behind its barrier.
-                twin.start = max(twin.start, luck.choice(barriers))
-                for logs in luck.sample([owner, *holders], luck.randrange(consumers + 2)):
+                twin.start = max(twin.start, rng.choice(barriers))
+                for logs in rng.sample([owner, *holders], rng.randrange(consumers + 2)):
                     logs.truncate(OWNER, twin.start)
         assert owner.end_bytes(OWNER) == len(twin.written)
         for logs in (owner, *holders):
@@ -86,23 +86,23 @@ def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_what_a_plain_list_hol
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_a3_diamond_two_paths_with_lags_duplicates_and_reordering_make_one_correct_copy(seed: int) -> None:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     owner, left, right, join = (CausalLogs() for _ in range(4))
     owner.begin(OWNER, 0)
     written = b""
     to_join: list[Delta] = []
     for _ in range(50):
-        data = luck.randbytes(luck.randrange(4))
+        data = rng.randbytes(rng.randrange(4))
         written += data
         owner.append(OWNER, data)
         for middle in (left, right):
-            if luck.random() < 0.5:
+            if rng.random() < 0.5:
                 assert take(middle, owner.delta(OWNER, middle.end_bytes(OWNER)))
-            if OWNER in middle.replicas and luck.random() < 0.7:
-                to_join.append(middle.delta(OWNER, luck.randrange(middle.end_bytes(OWNER) + 1)))
-        if to_join and luck.random() < 0.8:
-            delta = luck.choice(to_join)
-            if luck.random() < 0.5:
+            if OWNER in middle.replicas and rng.random() < 0.7:
+                to_join.append(middle.delta(OWNER, rng.randrange(middle.end_bytes(OWNER) + 1)))
+        if to_join and rng.random() < 0.8:
+            delta = rng.choice(to_join)
+            if rng.random() < 0.5:
                 to_join.remove(delta)
             take(join, delta)
             if OWNER in join.replicas:

@@ -18,7 +18,7 @@ DOMAINS = {1: "here", 2: "here", 3: "there", 4: "there", 5: "beyond"}
 def coverage(replicas: int) -> Coverage:
     found = Coverage(OWN, SlotId(1), replicas)
     slots = tuple(SlotAddress(SlotId(slot), domain, "", "", b"") for slot, domain in DOMAINS.items())
-    found.meet(View(number(1), 1, "job", slots, ()))
+    found.apply_view(View(number(1), 1, "job", slots, ()))
     return found
 
 

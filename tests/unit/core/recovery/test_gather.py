@@ -13,7 +13,7 @@ from clonos.core.recovery.gathering import (
     Gathering,
     Holder,
     begin_gathering,
-    collect_answer,
+    collect_reply,
     gathered_logs,
     holders_of,
     join_pieces,
@@ -84,7 +84,7 @@ def test_the_longest_copy_wins_in_whatever_order_the_answers_come() -> None:
         gathering = begin_gathering(PLAN, living(), TaskId(1))
         for who, deltas in order:
             assert not gathering.is_complete
-            gathering = collect_answer(gathering, number(1), who, deltas)
+            gathering = collect_reply(gathering, number(1), who, deltas)
         assert gathering.is_complete
         assert gathered_logs(gathering) == {TaskId(1): delta(1, 2, log[2:8]), TaskId(0): delta(0, 0, b"xyz")}
 
@@ -98,21 +98,21 @@ def test_of_copies_that_end_alike_the_one_that_begins_first_is_taken() -> None:
 
 def test_a_repeated_answer_counts_once_and_one_of_nobody_asked_not_at_all() -> None:
     first = begin_gathering(PLAN, living(), TaskId(1))
-    once = collect_answer(first, number(1), holder(2), ())
-    assert collect_answer(once, number(1), holder(2), (delta(1, 0, b"later"),)) is once
-    assert collect_answer(once, number(1), Holder(TaskId(2), False, SlotId(77)), ()) is once
-    assert collect_answer(once, number(1), Holder(TaskId(3), True, SlotId(3)), ()) is once
+    once = collect_reply(first, number(1), holder(2), ())
+    assert collect_reply(once, number(1), holder(2), (delta(1, 0, b"later"),)) is once
+    assert collect_reply(once, number(1), Holder(TaskId(2), False, SlotId(77)), ()) is once
+    assert collect_reply(once, number(1), Holder(TaskId(3), True, SlotId(3)), ()) is once
 
 
 def test_an_answer_to_an_earlier_question_is_ignored() -> None:
     gathering = begin_gathering(PLAN, living(), TaskId(1))
-    assert collect_answer(gathering, number(7), holder(2), ()) is gathering
+    assert collect_reply(gathering, number(7), holder(2), ()) is gathering
 
 
 def test_copies_that_differ_where_they_overlap_are_a_divergence() -> None:
     gathering = begin_gathering(PLAN, living(), TaskId(1))
     for who, data in ((holder(2), b"abcd"), (holder(3), b"abXd"), (KEEPER, b"ab")):
-        gathering = collect_answer(gathering, number(1), who, (delta(1, 5, data),))
+        gathering = collect_reply(gathering, number(1), who, (delta(1, 5, data),))
     with pytest.raises(LogDiverged) as raised:
         gathered_logs(gathering)
     assert (raised.value.task, raised.value.offset_bytes) == (TaskId(1), 7)

@@ -30,7 +30,7 @@ EVENTS: tuple[r.Event, ...] = (
     r.Restored(),
     r.Stated(False),
     r.LogEnded(POSITIONS, None, False),
-    r.Fenced(2, 3),
+    r.SinkFencedOff(2, 3),
 )
 
 STAYS = {
@@ -41,7 +41,7 @@ STAYS = {
     (r.Live, r.LogEnded),
     (r.Lost, r.Stated),
     (r.Lost, r.LogEnded),
-    (r.Lost, r.Fenced),
+    (r.Lost, r.SinkFencedOff),
 }
 MOVES = {
     (r.Recovering, r.Gathered),
@@ -50,10 +50,10 @@ MOVES = {
     (r.Replaying, r.LogEnded),
     (r.Stalled, r.Stated),
     (r.Stalled, r.LogEnded),
-    (r.Connecting, r.Fenced),
-    (r.Replaying, r.Fenced),
-    (r.Stalled, r.Fenced),
-    (r.Live, r.Fenced),
+    (r.Connecting, r.SinkFencedOff),
+    (r.Replaying, r.SinkFencedOff),
+    (r.Stalled, r.SinkFencedOff),
+    (r.Live, r.SinkFencedOff),
 }
 
 
@@ -126,7 +126,7 @@ def test_a_lost_task_stays_lost_whatever_is_stated() -> None:
 
 @pytest.mark.parametrize("state", STATES[1:5], ids=r.phase_name)
 def test_a_sink_that_its_outside_refuses_says_for_whom(state: r.State) -> None:
-    assert r.step(state, r.Fenced(2, 3)) == (r.Lost(FENCED, 2, 3), (r.ReportLost(),))
+    assert r.step(state, r.SinkFencedOff(2, 3)) == (r.Lost(FENCED, 2, 3), (r.ReportLost(),))
 
 
 def test_every_state_has_a_name_of_its_own_for_the_status() -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.external.external_output import KeeperLink, OutsideEnd, Requirement
+from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
 from clonos.core.external.keeper import Keeper
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Length
-from clonos.core.wire.replication_messages import Keep, Kept
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from tests.harnesses.channel_pair import inflight_log
 from tests.harnesses.sample_plans import chain_of
 
@@ -30,13 +30,13 @@ def held(**logs: bytes) -> CausalLogs:
     return found
 
 
-def whole(link: KeeperLink, logs: CausalLogs, life: Incarnation = LIFE) -> Keep:
+def whole(link: KeeperLink, logs: CausalLogs, life: Incarnation = LIFE) -> AppendLog:
     """What a task sends to a keeper that is new to it, and to any at the heartbeat."""
     link.rewind(logs)
     return link.message(SINK, life, True, logs)
 
 
-def more(link: KeeperLink, logs: CausalLogs) -> Keep:
+def more(link: KeeperLink, logs: CausalLogs) -> AppendLog:
     """What a task sends when its logs have grown."""
     return link.message(SINK, LIFE, False, logs)
 
@@ -66,13 +66,13 @@ def test_a_keeper_answers_its_tasks_successor_with_all_that_it_keeps(replicas: i
 def test_a_new_keeper_gets_all_that_the_task_holds_and_acknowledges_every_length() -> None:
     link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
     message = whole(link, logs)
-    assert not link.meets({})
+    assert not link.satisfies({})
     kept = keeper.keep(message, HERE)
-    assert kept == Kept(SINK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
+    assert kept == AppendAck(SINK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
     assert kept is not None
     link.acknowledge(kept)
-    assert link.meets({SINK: 3, MAP: 4})
-    assert not link.meets({SINK: 4})
+    assert link.satisfies({SINK: 3, MAP: 4})
+    assert not link.satisfies({SINK: 4})
 
 
 def test_afterwards_only_what_has_grown_is_sent() -> None:
@@ -93,16 +93,16 @@ def test_what_was_not_acknowledged_is_sent_again_at_the_heartbeat() -> None:
     kept = keeper.keep(more(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)  # a gap: it says how far it is
-    assert (link.is_ready, link.meets({SINK: 4})) == (True, False)
+    assert (link.is_ready, link.satisfies({SINK: 4})) == (True, False)
     again = keeper.keep(whole(link, logs), HERE)
     assert again is not None
     link.acknowledge(again)
-    assert link.meets({SINK: 5})
+    assert link.satisfies({SINK: 5})
 
 
 def test_a_keeper_acknowledges_only_the_incarnation_of_its_view() -> None:
     link, logs, keeper = ready()
-    keeper.meet(Incarnation(6))
+    keeper.apply_view(Incarnation(6))
     grow(link, logs, SINK, b"S")
     assert keeper.keep(more(link, logs), HERE) is None
     assert not keeper.is_ready
@@ -117,11 +117,11 @@ def test_a_keeper_whose_first_message_was_lost_is_not_ready_though_later_ones_le
     kept = keeper.keep(more(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)
-    assert (keeper.is_ready, link.is_ready, link.meets({SINK: 4})) == (False, False, False)
+    assert (keeper.is_ready, link.is_ready, link.satisfies({SINK: 4})) == (False, False, False)
     kept = keeper.keep(whole(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)
-    assert link.meets({SINK: 4, MAP: 4})
+    assert link.satisfies({SINK: 4, MAP: 4})
 
 
 def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() -> None:
@@ -135,7 +135,7 @@ def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() 
     kept = keeper.keep(whole(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)
-    assert link.meets({SINK: 4, MAP: 5})
+    assert link.satisfies({SINK: 4, MAP: 5})
 
 
 def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None:
@@ -146,25 +146,25 @@ def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None
     kept = keeper.keep(more(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)
-    assert not link.meets({SINK: 3})
+    assert not link.satisfies({SINK: 3})
     kept = keeper.keep(whole(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)
-    assert link.meets({SINK: 4, MAP: 4})
+    assert link.satisfies({SINK: 4, MAP: 4})
     assert bytes(keeper.logs.replicas[MAP].data) == b"mmmm"
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 1 << 32))
 def test_whatever_is_lost_what_is_acknowledged_is_held(seed: int) -> None:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     link, logs, keeper = KeeperLink(HERE), held(sink=b"", map_=b""), Keeper(SINK, LIFE)
-    to_keeper: list[Keep] = [whole(link, logs)]
-    to_task: list[Kept] = []
+    to_keeper: list[AppendLog] = [whole(link, logs)]
+    to_task: list[AppendAck] = []
     for _ in range(60):
-        match luck.choice(("grow", "more", "heartbeat", "keep", "keep", "acknowledge", "lose", "truncate", "anew")):
+        match rng.choice(("grow", "more", "heartbeat", "keep", "keep", "acknowledge", "lose", "truncate", "anew")):
             case "grow":
-                grow(link, logs, luck.choice((SINK, MAP)), luck.randbytes(luck.randrange(3)))
+                grow(link, logs, rng.choice((SINK, MAP)), rng.randbytes(rng.randrange(3)))
             case "more" if link.is_ready:
                 to_keeper.append(more(link, logs))
             case "heartbeat":
@@ -178,12 +178,12 @@ def test_whatever_is_lost_what_is_acknowledged_is_held(seed: int) -> None:
             case "acknowledge" if to_task:
                 link.acknowledge(to_task.pop(0))
             case "lose":
-                to_keeper, to_task = to_keeper[luck.randrange(3) :], to_task[luck.randrange(3) :]
+                to_keeper, to_task = to_keeper[rng.randrange(3) :], to_task[rng.randrange(3) :]
             case "truncate":
-                task = luck.choice((SINK, MAP))
+                task = rng.choice((SINK, MAP))
                 end = logs.end_bytes(task)
-                logs.truncate(task, luck.randint(end // 2, end))
-            case "anew" if luck.random() < 0.1:
+                logs.truncate(task, rng.randint(end // 2, end))
+            case "anew" if rng.random() < 0.1:
                 keeper, to_keeper, to_task = Keeper(SINK, LIFE), [], []
                 link.acknowledge(keeper.kept(HERE))
         if link.is_ready:
@@ -206,17 +206,17 @@ def links_at(*lengths: Requirement) -> list[KeeperLink]:
     for number, requirement in enumerate(lengths):
         link = KeeperLink(SlotId(number + 1))
         ends = tuple(Length(task, end) for task, end in requirement.items())
-        link.acknowledge(Kept(SINK, LIFE, link.slot, True, ends))
+        link.acknowledge(AppendAck(SINK, LIFE, link.slot, True, ends))
         found.append(link)
     return found
 
 
-def released(end: OutsideEnd, *lengths: Requirement, has_keepers: bool = True) -> list[bytes]:
+def released(end: ExternalOutput, *lengths: Requirement, has_keepers: bool = True) -> list[bytes]:
     return [chunk.payload for chunk in end.release(links_at(*lengths), has_keepers)]
 
 
-def outside_at(next_number: int, next_seq: int = 0) -> OutsideEnd:
-    end = OutsideEnd(inflight_log(next_seq))
+def outside_at(next_number: int, next_seq: int = 0) -> ExternalOutput:
+    end = ExternalOutput(inflight_log(next_seq))
     end.open(next_number)
     return end
 
@@ -239,7 +239,7 @@ def test_a_sink_without_a_keeper_releases_nothing_new_unless_the_job_has_none() 
 
 
 def test_nothing_leaves_before_the_outside_has_registered_the_incarnation() -> None:
-    end = OutsideEnd(inflight_log())
+    end = ExternalOutput(inflight_log())
     end.append(0, 1, b"1", {})
     assert released(end, {}) == []
     end.open(0)

@@ -122,7 +122,7 @@ def test_a_standby_without_the_changes_of_the_checkpoint_is_not_at_it() -> None:
 def test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped() -> None:
     found = standby(*CHAIN)
     found.complete(CheckpointId(1))
-    found.meet(Incarnation(9), CheckpointId(2))
+    found.apply_view(Incarnation(9), CheckpointId(2))
     found.hold(*update(4, 3))  # late, of the dead one
     found.hold(*update(5, 2, life=9))
     assert found.complete(CheckpointId(5)) == ()

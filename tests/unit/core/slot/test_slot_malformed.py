@@ -10,9 +10,8 @@ import pytest
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.ports.operator_chain import Kind
-from clonos.core.wire.channel_messages import Batch, Position, Statement
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
-    Accusation,
     Completed,
     Hold,
     Logged,
@@ -20,23 +19,24 @@ from clonos.core.wire.control_messages import (
     Release,
     SlotStatus,
     Snapshotted,
+    Suspicion,
     Trigger,
     View,
     Warned,
 )
 from clonos.core.wire.log_delta import Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import Answer, Approaching, LogLost, Noted, Question, TaskFailed
-from clonos.core.wire.replication_messages import Keep, Kept, StandbyUpdate
-from clonos.core.wire.shadow_messages import Follow, Following
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
+from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.sample_plans import number
 from tests.harnesses.slot_dialogue import Dialogue
 
 LIFE = Incarnation(number(1))
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 5, ())
-STATEMENT = Statement(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
-QUESTION = Question(TaskId(0), LIFE, number(1), TaskId(1), False)
+STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
+QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
 
 
 def living_slot() -> Dialogue:
@@ -49,9 +49,9 @@ def living_slot() -> Dialogue:
 
 def test_what_a_peer_may_say_is_taken() -> None:
     dialogue = living_slot()
-    inlets, sending = dialogue.slot.hosted[TaskId(1)].inlets, dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)]
+    inputs, sending = dialogue.slot.hosted[TaskId(1)].inputs, dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)]
     dialogue.slot.on_message(SlotId(1), POSITION)
-    assert inlets.backlog == 5
+    assert inputs.backlog == 5
     dialogue.slot.on_message(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x")
     dialogue.slot.on_message(SlotId(3), STATEMENT)
     assert (sending.session, sending.credit_bytes) == (2, 77)
@@ -88,7 +88,7 @@ def test_what_names_nothing_of_the_plan_is_malformed_and_names_the_peer(
 OF_COORDINATOR = (
     View(number(9), 1, "job", (), ()),
     Trigger(TaskId(1), LIFE, CheckpointId(1), False),
-    Noted(TaskId(1), LIFE, 0, 0),
+    AnnounceAck(TaskId(1), LIFE, 0, 0),
     Hold(SlotId(2)),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(2), "end yourself"),
@@ -99,17 +99,17 @@ TO_COORDINATOR = (
     Snapshotted(TaskId(0), LIFE, CheckpointId(1), ("name",), 0, (), False),
     LogLost(TaskId(0), LIFE, ChannelId(0), 0, 0),
     TaskFailed(TaskId(0), LIFE, 0, 0, 1, "", "", "", "", False),
-    Approaching(TaskId(0), LIFE, 0, 0),
-    Accusation(SlotId(1), SlotId(2), number(1), True),
+    AnnounceStep(TaskId(0), LIFE, 0, 0),
+    Suspicion(SlotId(1), SlotId(2), number(1), True),
     Warned(SlotId(1), "text", ()),
     Logged(SlotId(1), 30, "clonos", "text"),
 )
-KEEP = Keep(TaskId(0), LIFE, True, ())
+KEEP = AppendLog(TaskId(0), LIFE, True, ())
 UPDATE = StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",))
-FOLLOW = Follow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ())
-ANSWER = Answer(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
-KEPT = Kept(TaskId(1), LIFE, SlotId(3), True, ())
-FOLLOWING = Following(TaskId(1), LIFE, SlotId(3), 1, 0)
+FOLLOW = FeedShadow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ())
+ANSWER = LogReply(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
+KEPT = AppendAck(TaskId(1), LIFE, SlotId(3), True, ())
+FOLLOWING = FeedAck(TaskId(1), LIFE, SlotId(3), 1, 0)
 
 
 def named(message: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.task.poll_backoff import NS_MAX, READS_BETWEEN_TRIALS, STEPS, Linger
+from clonos.core.task.poll_backoff import NS_MAX, READS_BETWEEN_TRIALS, STEPS, PollBackoff
 
 SECOND_NS = 1_000_000_000
 LIMIT = 4_000
@@ -44,7 +44,7 @@ def pieces(*sizes: int) -> Reader:
 
 def steps_and_records(read: Reader, seconds: float = 1.0, first_finds_nothing: bool = False) -> tuple[int, int]:
     """What a source does within a time: the second half of it, when it has settled."""
-    linger, now_ns, until_ns = Linger(), 1, int(seconds * SECOND_NS)
+    linger, now_ns, until_ns = PollBackoff(), 1, int(seconds * SECOND_NS)
     steps = records = 0
     if first_finds_nothing:
         linger.found_nothing()

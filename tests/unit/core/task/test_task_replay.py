@@ -21,13 +21,13 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from tests.harnesses.recording_chain import (
     EVERYTHING,
+    RecordingChain,
     Refused,
-    TellingChain,
     Use,
     ask_aside,
     clock,
-    luck,
     nothing,
+    rng,
     timer,
 )
 from tests.harnesses.task_harness import (
@@ -72,13 +72,13 @@ READER = Plan(
 )
 
 
-def fickle(luck: Random) -> Callable[[Any, str], object]:
+def fickle(rng: Random) -> Callable[[Any, str], object]:
     """An outside that answers at random and refuses now and then."""
 
     def answer(row: Any, key: str) -> object:
-        if luck.random() < 0.3:
-            raise Refused(str(luck.random()))
-        return luck.random()
+        if rng.random() < 0.3:
+            raise Refused(str(rng.random()))
+        return rng.random()
 
     return answer
 
@@ -93,7 +93,7 @@ def work(uses: tuple[Use, ...] = EVERYTHING, **options: int) -> Job:
     return Job(
         JOIN,
         WORK,
-        lambda luck: TellingChain(uses, fickle(luck)),
+        lambda rng: RecordingChain(uses, fickle(rng)),
         inputs,
         options=replace(Options(step_records_first=3), **options),  # type: ignore[arg-type]
     )
@@ -105,7 +105,7 @@ def reader(uses: tuple[Use, ...] = EVERYTHING, **options: int) -> Job:
     return Job(
         READER,
         TaskId(0),
-        lambda luck: TellingChain(uses, fickle(luck), splits, luck),
+        lambda rng: RecordingChain(uses, fickle(rng), splits, rng),
         triggers=(1, 2, 5),
         options=replace(Options(step_records_first=4), **options),  # type: ignore[arg-type]
     )
@@ -119,15 +119,15 @@ def watcher(**options: int) -> Job:
     return Job(
         plan,
         TaskId(0),
-        lambda luck: TellingChain(
-            EVERYTHING, fickle(luck), {0: splits[0]}, luck, hidden={split: splits[split] for split in (1, 4)}
+        lambda rng: RecordingChain(
+            EVERYTHING, fickle(rng), {0: splits[0]}, rng, hidden={split: splits[split] for split in (1, 4)}
         ),
         triggers=(1, 2, 5),
         options=replace(Options(step_records_first=4), **options),  # type: ignore[arg-type]
     )
 
 
-ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, luck, timer, ask_aside)
+ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, rng, timer, ask_aside)
 
 JOBS: dict[str, Callable[..., Job]] = {
     "work": work,
@@ -273,7 +273,7 @@ def test_a_replay_without_its_input_waits_and_says_what_it_needs() -> None:
 def test_replayed_steps_leave_together_but_for_those_before_one_in_which_the_log_may_end() -> None:
     """Where it goes live in the middle of a step, all that came before has been made: claims are compared with it."""
 
-    def clock_late(chain: TellingChain, row: Any) -> object:
+    def clock_late(chain: RecordingChain, row: Any) -> object:
         return clock(chain, row) if row >= 7 else None
 
     made = replace(work((clock_late,)), inputs={0: [*rows(*range(1, 9)), *END], 1: [*END], 2: [*END]})

@@ -17,15 +17,15 @@ from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import ChainContext, Mirror
 from clonos.core.task.record_or_replay import ServiceWhileOpening
 from tests.harnesses.recording_chain import (
+    RecordingChain,
     Refused,
-    TellingChain,
     Use,
     ask,
     clock,
     exact_clock,
-    luck,
     pay,
     pay_idempotent,
+    rng,
     timer,
 )
 from tests.harnesses.task_harness import (
@@ -59,8 +59,8 @@ def line(
 ) -> Job:
     """One input, one output: each row in its turn."""
 
-    def new_chain(_: Random) -> TellingChain:
-        return TellingChain(uses, outside, draws_at_timers=draws_at_timers)
+    def new_chain(_: Random) -> RecordingChain:
+        return RecordingChain(uses, outside, draws_at_timers=draws_at_timers)
 
     return Job(LINE, WORK, new_chain, {0: INPUT}, options=Options(step_records_first=2, clock_tick_ms=tick_ms))
 
@@ -154,7 +154,7 @@ def test_c13_one_instant_a_step_and_one_a_read_where_it_is_exact() -> None:
 
 
 def test_c13_luck_is_the_same_in_each_life_and_begins_anew_with_each_epoch_and_in_each_task() -> None:
-    job = line(luck)
+    job = line(rng)
     first = Life(job, 2).run()
     assert tags_of(first.log).count(d.SEED) == 3
     for life in cuts(job, first):
@@ -206,16 +206,16 @@ def test_c14_equal_requests_have_keys_of_their_own() -> None:
     assert Life(job, 3).run().performed == first.performed
 
 
-def call(chain: TellingChain, row: Any) -> object:
+def call(chain: RecordingChain, row: Any) -> object:
     return chain.recorder.call("ask", b"", lambda key: None)
 
 
-@pytest.mark.parametrize("use", [clock, exact_clock, luck, call])
+@pytest.mark.parametrize("use", [clock, exact_clock, rng, call])
 @pytest.mark.parametrize("tick_ms", [0, 3])
 def test_nothing_may_be_drawn_while_a_life_is_being_opened_for_no_other_life_could_draw_it_again(
     use: Use, tick_ms: int
 ) -> None:
-    class Opening(TellingChain):
+    class Opening(RecordingChain):
         def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
             super().open(context, mirror, position)
             use(self, 0)

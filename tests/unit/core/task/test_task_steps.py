@@ -17,10 +17,10 @@ from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
-from clonos.core.ports.task_port import Command, Delivered, GateMoved, TaskStopped, Triggered
+from clonos.core.ports.task_port import BudgetChanged, Command, Delivered, TaskStopped, Triggered
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.wire.recovery_messages import TaskFailed
-from tests.harnesses.recording_chain import TellingChain, clock, nothing, timer
+from tests.harnesses.recording_chain import RecordingChain, clock, nothing, timer
 from tests.harnesses.task_harness import (
     END,
     Element,
@@ -71,7 +71,7 @@ class Scripted(Life):
             command = self.script.pop(0)
             if command == "open":
                 self.gated = False
-                return GateMoved()
+                return BudgetChanged()
             elif command == "time":
                 assert until_ns is not None
                 self._now_ns = max(self._now_ns, until_ns)
@@ -81,7 +81,7 @@ class Scripted(Life):
                 return command
         raise TaskStopped
 
-    def room_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         return 0 if self.gated else UNLIMITED
 
     @property
@@ -110,7 +110,7 @@ def union(*script: Command | str, start: Start | None = None, **options: int) ->
     made = Job(
         UNION,
         TaskId(3),
-        lambda _: TellingChain((nothing,)),
+        lambda _: RecordingChain((nothing,)),
         options=replace(Options(), **options),  # type: ignore[arg-type]
     )
     return Scripted(made, script, start)
@@ -123,10 +123,10 @@ def trigger(checkpoint: int, then_pause: bool = False) -> Triggered:
 def source(*script: Command | str, start: Start | None = None, records: int = 6) -> Scripted:
     splits = {0: list(range(records))}
 
-    def new_chain(_: Random) -> TellingChain:
+    def new_chain(_: Random) -> RecordingChain:
         always = Random(0)
         always.random = lambda: 1.0  # type: ignore[method-assign]
-        return TellingChain((nothing,), splits=splits, poll_luck=always)
+        return RecordingChain((nothing,), splits=splits, poll_rng=always)
 
     job = Job(READER, TaskId(0), new_chain, options=Options(step_records_first=2))
     return Scripted(job, script, start)
@@ -253,7 +253,7 @@ def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
 
 
 def test_c18_timers_fire_and_barriers_pass_though_no_row_comes() -> None:
-    made = Job(UNION, TaskId(3), lambda _: TellingChain((timer,), draws_at_timers=False))
+    made = Job(UNION, TaskId(3), lambda _: RecordingChain((timer,), draws_at_timers=False))
     barriers = [sent(channel, barrier(1)) for channel in range(3)]
     life = Scripted(made, [sent(0, rows("a")), "time", "time", *barriers]).run()
     assert life.story == ["a", "fired", "fired", "fired", "b1"]
@@ -311,7 +311,7 @@ def test_a6_a_task_with_two_hundred_inputs_and_two_hundred_outputs_replays() -> 
         (Edge(0, 1, Partitioning.REBALANCE, 0), Edge(1, 2, Partitioning.REBALANCE, 0)),
     )
     inputs = {channel: [*rows(channel, channel + 1000), *barrier(1), *END] for channel in range(200)}
-    job = Job(plan, TaskId(200), lambda _: TellingChain((clock,)), inputs)
+    job = Job(plan, TaskId(200), lambda _: RecordingChain((clock,)), inputs)
     first = Life(job, 1).run()
     assert first.task.is_final
     assert sum(len(elements) for elements in first.outputs.values()) == 400 + 1 + 2 * 200
@@ -321,7 +321,7 @@ def test_a6_a_task_with_two_hundred_inputs_and_two_hundred_outputs_replays() -> 
 # ------------------------------------------------------------------ failures of user code
 
 
-class Raising(TellingChain):
+class Raising(RecordingChain):
     def process_rows(self, port: int, batch: list[Any]) -> None:
         if "bad" in batch:
             index = batch.index("bad")
@@ -350,10 +350,10 @@ def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record(
 def test_g49_a_poison_record_of_a_source_has_the_same_number_in_every_life_though_they_restored_other_barriers() -> (
     None
 ):
-    def new_chain(_: Random) -> TellingChain:
+    def new_chain(_: Random) -> RecordingChain:
         always = Random(0)
         always.random = lambda: 1.0  # type: ignore[method-assign]
-        return Raising((nothing,), splits={0: [0, 1, 2, 3, "bad", 5]}, poll_luck=always)
+        return Raising((nothing,), splits={0: [0, 1, 2, 3, "bad", 5]}, poll_rng=always)
 
     job = Job(READER, TaskId(0), new_chain, options=Options(step_records_first=1))
     first = Scripted(job, [])

@@ -23,26 +23,26 @@ from tests.unit.coordinator.test_metadata import NAMES_ASTRAY
 KINDS: tuple[type[Message], ...] = get_args(Message)
 
 
-def example(kind: Any, luck: random.Random) -> Any:
+def example(kind: Any, rng: random.Random) -> Any:
     """A random value of a message's field, or a random message."""
     info = kind if isinstance(kind, msgspec.inspect.Type) else msgspec.inspect.type_info(kind)
     match info:
         case msgspec.inspect.StructType(cls=cls, fields=fields):
-            return cls(*(example(found.type, luck) for found in fields))
+            return cls(*(example(found.type, rng) for found in fields))
         case msgspec.inspect.IntType():
-            return luck.choice((0, 1, 127, 128, 1 << 31, (1 << 62) - 1))
+            return rng.choice((0, 1, 127, 128, 1 << 31, (1 << 62) - 1))
         case msgspec.inspect.StrType(pattern=str()):
-            return luck.choice(("map/0", "snapshots/3/000000000002-100000001-delta"))
+            return rng.choice(("map/0", "snapshots/3/000000000002-100000001-delta"))
         case msgspec.inspect.StrType():
-            return luck.choice(("", "map/0", "ä" * 20))
+            return rng.choice(("", "map/0", "ä" * 20))
         case msgspec.inspect.BytesType():
-            return luck.randbytes(luck.randrange(40))
+            return rng.randbytes(rng.randrange(40))
         case msgspec.inspect.BoolType():
-            return luck.random() < 0.5
+            return rng.random() < 0.5
         case msgspec.inspect.VarTupleType(item_type=item, min_length=least):
-            return tuple(example(item, luck) for _ in range(luck.randrange(least or 0, 4)))
+            return tuple(example(item, rng) for _ in range(rng.randrange(least or 0, 4)))
         case msgspec.inspect.TupleType(item_types=items):
-            return tuple(example(item, luck) for item in items)
+            return tuple(example(item, rng) for item in items)
     raise AssertionError(info)
 
 
@@ -84,11 +84,11 @@ def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> N
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 1 << 32))
 def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kind: type[Message], seed: int) -> None:
-    luck = random.Random(seed)
-    data = bytearray(codec.encode_message(example(kind, luck)))
-    for _ in range(luck.randrange(1, 4)):
-        data[luck.randrange(len(data))] = luck.randrange(256)
-    del data[luck.randrange(len(data) + 1) :]
+    rng = random.Random(seed)
+    data = bytearray(codec.encode_message(example(kind, rng)))
+    for _ in range(rng.randrange(1, 4)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    del data[rng.randrange(len(data) + 1) :]
     with suppress(MessageMalformed):
         assert isinstance(codec.decode_message(bytes(data), "slot 7"), KINDS)
 

@@ -24,7 +24,7 @@ from clonos.io.net.compression import (
     applies_between,
     decompress,
 )
-from clonos.io.net.connection import Connection
+from clonos.io.net.connection import PeerConnection
 from clonos.io.net.frames import flags_of, pack
 from clonos.io.net.peers import Plane
 from tests.unit.io.net.test_transport import batch, update
@@ -80,13 +80,13 @@ def test_channels_to_other_hosts_are_compressed_unless_the_option_says_otherwise
 def sent_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes of each payload that was handed to a connection."""
     sizes: list[int] = []
-    send = Connection.send
+    send = PeerConnection.send
 
-    def watched(connection: Connection, packets: Any) -> bool:
+    def watched(connection: PeerConnection, packets: Any) -> bool:
         sizes.extend(len(payload) for _, payload in packets)
         return send(connection, packets)
 
-    monkeypatch.setattr(Connection, "send", watched)
+    monkeypatch.setattr(PeerConnection, "send", watched)
     return sizes
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from clonos.core.model.ids import SlotId, ViewNumber
-from clonos.core.wire.control_messages import Accusation
+from clonos.core.wire.control_messages import Suspicion
 from tests.unit.io.net.transports import poll_turns, poll_until
 
 
-def accusation(number: int) -> Accusation:
-    return Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
+def accusation(number: int) -> Suspicion:
+    return Suspicion(SlotId(number), SlotId(0), ViewNumber(0), False)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire import codec
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net import frames, transfers, transport
 from clonos.io.net.curve import KeyPair, new_keys
@@ -27,9 +27,9 @@ MODES = ["ipc", "tcp", "curve"]
 PIECE = bytes(range(250)) * 4
 
 
-def answer(log: bytes) -> Answer:
+def answer(log: bytes) -> LogReply:
     delta = Delta(TaskId(0), 0, True, log)
-    return Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
+    return LogReply(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
 
 
 def update(number: int) -> StandbyUpdate:

@@ -11,9 +11,9 @@ import zmq
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch
-from clonos.core.wire.control_messages import Accusation, Register
+from clonos.core.wire.control_messages import Register, Suspicion
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import Answer
+from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net.binding import Binding, BindingRefused, towards
 from clonos.io.net.frames import PIECE_BYTES, pack
@@ -24,8 +24,8 @@ from tests.unit.io.net.transports import poll_turns, poll_until, poll_until_all_
 MODES = ["ipc", "tcp", "curve"]
 
 
-def accusation(number: int) -> Accusation:
-    return Accusation(SlotId(number), SlotId(0), ViewNumber(0), False)
+def accusation(number: int) -> Suspicion:
+    return Suspicion(SlotId(number), SlotId(0), ViewNumber(0), False)
 
 
 def batch(number: int) -> Batch:
@@ -242,9 +242,9 @@ def test_bytes_that_are_no_message_are_refused_by_any_listener(stations: Any) ->
 
 
 def test_what_is_large_travels_apart_from_what_is_urgent() -> None:
-    def answer(count: int) -> Answer:
+    def answer(count: int) -> LogReply:
         delta = Delta(TaskId(0), 0, True, bytes(count))
-        return Answer(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
+        return LogReply(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
 
     assert plane_of(batch(1)) is Plane.DATA
     assert plane_of(update(1)) is Plane.BULK

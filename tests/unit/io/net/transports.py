@@ -10,7 +10,7 @@ from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
 from clonos.core.wire.messages import Message
 from clonos.io.net.binding import Binding
-from clonos.io.net.connection import Connection, Phase
+from clonos.io.net.connection import ConnectionPhase, PeerConnection
 from clonos.io.net.curve import NO_KEYS, new_keys
 from clonos.io.net.peers import PeerAddress, Plane
 from clonos.io.net.transport import AddressRewriter, Transport
@@ -89,7 +89,7 @@ def poll_until(condition: Callable[[], object], *stations: Station) -> None:
             station.transport.poll(1, station)
 
 
-def connection_to(sender: Station, receiver: SlotId) -> Connection:
+def connection_to(sender: Station, receiver: SlotId) -> PeerConnection:
     """The sender's connection for control messages, once it has sent any."""
     peer = sender.transport._peers.find(receiver)
     assert peer is not None
@@ -106,7 +106,7 @@ def poll_until_all_is_seen(sender: Station, receiver: SlotId, *stations: Station
 
     def is_answered() -> bool:
         sender.transport.tick()
-        return connection.phase is Phase.BROKEN
+        return connection.phase is ConnectionPhase.BROKEN
 
     poll_until(is_answered, *stations)
 
@@ -115,8 +115,8 @@ def poll_until_turned_away(sender: Station, receiver: Station, times: int = 3) -
     """Polls until the receiver has refused the sender's connection, again and again."""
     connection = connection_to(sender, receiver.slot)
     for _ in range(times):
-        poll_until(lambda: connection.phase is Phase.BROKEN, sender, receiver)
-        poll_until(lambda: connection.phase is Phase.OPENING, sender, receiver)
+        poll_until(lambda: connection.phase is ConnectionPhase.BROKEN, sender, receiver)
+        poll_until(lambda: connection.phase is ConnectionPhase.OPENING, sender, receiver)
 
 
 def poll_turns(turns: int, *stations: Station) -> None:
