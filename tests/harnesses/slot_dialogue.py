@@ -5,8 +5,7 @@
 
 The job is a chain ``a -> b -> c``; c has effects outside. A life is ``b.2``: b, which began with view 2. A log is
 written as its entries: ``s3`` a step of 3 elements of input 0, ``k`` a read of the clock, ``r2`` two records, ``t1``
-trigger 1.
-What a message does not say is as a peer would say it who knows what the slot knows.
+trigger 1. A field that a command does not give is as a peer would send it.
 """
 
 from __future__ import annotations

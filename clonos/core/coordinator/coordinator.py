@@ -45,7 +45,7 @@ from clonos.core.model.errors import InternalError, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.slot.authorization import check_itself, check_life, sender_name
+from clonos.core.wire.authorization import check_itself, check_life, sender_name
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed

@@ -31,7 +31,7 @@ from clonos.core.coordinator.failover import (
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.placement import NO_ASSIGNMENT, Readiness, place
 from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
-from clonos.core.slot.authorization import fits
+from clonos.core.wire.authorization import fits
 from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
 
 ASK_ELSEWHERE_EVERY_MS = 2_000

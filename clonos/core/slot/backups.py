@@ -12,9 +12,9 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SlotShell
-from clonos.core.slot.authorization import check_life, sender_name
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.state_mirror import Standby
+from clonos.core.wire.authorization import check_life, sender_name
 from clonos.core.wire.control_messages import Placement, View
 from clonos.core.wire.replication_messages import AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedShadow

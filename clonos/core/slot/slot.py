@@ -12,20 +12,20 @@ from typing import Any
 
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Channel, Plan
+from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Kind, Pieces
 from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Triggered
-from clonos.core.slot.admission import check_for_slot
-from clonos.core.slot.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
+from clonos.core.wire.admission import check_for_slot
+from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Hold, Release, SlotStatus, Suspicion, Trigger, View
 from clonos.core.wire.log_delta import Delta
@@ -111,13 +111,8 @@ class Slot(LocalEvents, Backups):
                 return life
         return None
 
-    def _channel(self, sender: SlotId, channel: ChannelId) -> Channel:
-        if 0 <= channel < len(self.plan.channels):
-            return self.plan.channels[channel]
-        raise MessageMalformed(sender_name(sender), f"channel {channel}, the plan has {len(self.plan.channels)}")
-
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
-        channel = self._channel(sender, batch.channel)
+        channel = self.plan.channels[batch.channel]
         check_life(sender, channel.sender, batch.sender, self.view)
         if not batch.count or batch.kind > Kind.END or (batch.kind >= Kind.BARRIER and batch.count > 1):
             what = f"a batch of {batch.count} elements of kind {batch.kind}"
@@ -129,7 +124,7 @@ class Slot(LocalEvents, Backups):
             hosted.inputs.on_batch(batch, payload)
 
     def _on_position(self, sender: SlotId, position: Position, _payload: object) -> None:
-        channel = self._channel(sender, position.channel)
+        channel = self.plan.channels[position.channel]
         check_life(sender, channel.sender, position.sender, self.view)
         hosted = self.hosted.get(channel.receiver)
         if hosted is not None:
@@ -149,7 +144,7 @@ class Slot(LocalEvents, Backups):
         return True
 
     def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
-        channel = self._channel(sender, statement.channel)
+        channel = self.plan.channels[statement.channel]
         check_lengths(sender, statement.lengths, self.plan)
         if self._is_early(sender, statement):
             return

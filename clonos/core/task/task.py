@@ -383,9 +383,7 @@ class Task:
     # ------------------------------------------------------------------ emission
 
     def emit(self, taken: _Taken | None = None) -> int:
-        """Hands the step over: its log, its output, what it has consumed, and the snapshot at a barrier.
-
-        Answers what it adds to the channel that gets most."""
+        """Hands the step over, with the snapshot at a barrier; answers what it adds to the channel that gets most."""
         self._held_count = 0
         outputs = self.outputs.drain()
         cost = max((cost_bytes(output.count, len(output.payload)) for output in outputs), default=0)

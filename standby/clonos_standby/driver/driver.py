@@ -46,7 +46,7 @@ from clonos.core.coordinator.coordinator_events import (
 )
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
-from clonos.core.slot.admission import check_for_coordinator
+from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.control_messages import Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented

@@ -25,9 +25,9 @@ from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
 from clonos.core.ports.slot_shell import ProducerConnections, SpillStore
 from clonos.core.ports.task_port import Activation, TaskHandle
-from clonos.core.slot.admission import check_for_slot
 from clonos.core.slot.slot import Slot
 from clonos.core.values import get_ready_for_columns
+from clonos.core.wire.admission import check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Logged, Register, View, Warned
 from clonos.core.wire.messages import Message

@@ -18,7 +18,7 @@ from clonos.core.model.ids import (
     ViewNumber,
     journal_of,
 )
-from clonos.core.slot.admission import check_for_coordinator, check_for_slot
+from clonos.core.wire.admission import check_for_coordinator, check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
 from clonos.core.model.plan import Channel, Plan
-from clonos.core.slot.authorization import sender_name
+from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
 from clonos.core.wire.log_delta import COUNT_MAX, Delta
