@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup test check lint format docs demo chaos soak bench stores clean
+.PHONY: help setup test check lint format docs demo chaos soak fuzz bench stores clean
 
 PYTEST := .venv/bin/python -m pytest
 RUFF := .venv/bin/python -m ruff
@@ -25,7 +25,8 @@ setup: .venv/.installed ## Make .venv and install everything in it
 
 # Two runs: what travels by value to real processes must not take the modules of all other tests along.
 test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, processes, Spark
-	@$(PYTEST) tests/tidy tests/unit tests/worlds --stage-budgets --worlds 1000 --first-seed $(FIRST_SEED) $(ARGS)
+	@$(PYTEST) tests/tidy tests/unit tests/worlds tests/fuzz --stage-budgets --worlds 1000 --fuzz-inputs 200000 \
+		--first-seed $(FIRST_SEED) $(ARGS)
 	@$(PYTEST) tests/processes tests/spark --stage-budgets $(ARGS)
 
 check: setup ## The quick part, within 90 s: static gates, unit tests, 100 worlds
@@ -53,6 +54,9 @@ chaos: setup ## All scenarios and 100,000 simulated worlds, or fewer: make chaos
 
 soak: setup ## An hour of kills every 20 s with network faults in between: make soak ARGS="--minutes 5 --html soak.html"
 	@$(CLONOS) chaos soak $(ARGS)
+
+fuzz: setup ## 10 million wrong inputs to every reader and machine: make fuzz ARGS="--inputs 100000 --first-seed 7"
+	@.venv/bin/python -m tests.fuzz $(ARGS)
 
 bench: setup ## The benchmarks: what is measured, paired, in one session
 	@.venv/bin/python -m benchmarks $(ARGS)

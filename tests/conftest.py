@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--rewrite-traces", action="store_true", help="write golden dialogues anew, to be reviewed as prose"
     )
+    group.addoption("--fuzz-inputs", type=int, default=20_000, metavar="N", help="feed N inputs to all targets of fuzz")
     group.addoption("--stage-budgets", action="store_true", help="fail tests beyond the time budgets of their stages")
 
 

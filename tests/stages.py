@@ -20,12 +20,13 @@ class Stage:
 
 
 STAGES = (
-    Stage("static", budget_s=60, timeout_s=60),
-    Stage("unit", budget_s=105, timeout_s=30),
-    Stage("worlds", budget_s=190, timeout_s=180),
-    Stage("controls", budget_s=90, timeout_s=60),
-    Stage("processes", budget_s=340, timeout_s=120),
-    Stage("spark", budget_s=75, timeout_s=120),
+    Stage("static", budget_s=80, timeout_s=60),
+    Stage("unit", budget_s=200, timeout_s=30),
+    Stage("worlds", budget_s=220, timeout_s=180),
+    Stage("controls", budget_s=120, timeout_s=60),
+    Stage("fuzz", budget_s=80, timeout_s=180),
+    Stage("processes", budget_s=560, timeout_s=120),
+    Stage("spark", budget_s=180, timeout_s=120),
 )
 UNIT = STAGES[1]
 

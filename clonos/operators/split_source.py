@@ -16,6 +16,7 @@ import msgspec
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import (
     RecordBatch,
     Source,
@@ -80,9 +81,9 @@ class _SplitPosition(msgspec.Struct, frozen=True, array_like=True):
     """``mark`` None: not begun. ``is_done``: all records of it were taken. ``found``: the split itself, where it was
     found while the job ran."""
 
-    split: int
+    split: Count
     mark: bytes | None
-    skip: int
+    skip: Count
     is_done: bool
     found: bytes = b""
 

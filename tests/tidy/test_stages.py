@@ -9,8 +9,8 @@ from tests.stages import STAGES, UNIT, Budgets
 from tests.tidy.source import ROOT
 
 
-def test_all_stages_together_take_fifteen_minutes_at_most_so_that_setup_has_two() -> None:
-    assert sum(stage.budget_s for stage in STAGES) <= 15 * 60
+def test_all_stages_together_take_twenty_five_minutes_at_most_so_that_a_run_ends_within_thirty_five() -> None:
+    assert sum(stage.budget_s for stage in STAGES) <= 25 * 60
 
 
 def test_the_documents_tell_the_budget_of_each_stage() -> None:
@@ -21,7 +21,9 @@ def test_the_documents_tell_the_budget_of_each_stage() -> None:
 
 def test_a_test_beyond_the_budget_of_its_stage_fails_without_being_begun() -> None:
     budgets = Budgets(strict=True, started_s={UNIT.name: time.monotonic() - UNIT.budget_s - 1})
-    with pytest.raises(pytest.fail.Exception, match="the stages unit have taken 106 of their 105 s"):
+    with pytest.raises(
+        pytest.fail.Exception, match=f"the stages unit have taken {UNIT.budget_s + 1} of their {UNIT.budget_s} s"
+    ):
         budgets.begin(UNIT)
 
 
@@ -40,4 +42,4 @@ def test_a_run_by_hand_has_no_budgets() -> None:
     budgets = Budgets(strict=False, started_s={UNIT.name: time.monotonic() - UNIT.budget_s - 1})
     budgets.begin(UNIT)
     budgets.end(UNIT)
-    assert budgets.report() == "unit 106 of 105 s"
+    assert budgets.report() == f"unit {UNIT.budget_s + 1} of {UNIT.budget_s} s"

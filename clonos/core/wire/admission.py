@@ -71,9 +71,15 @@ def _tasks(plan: Plan, tasks: Iterable[int], journal: int = NO_JOURNAL) -> None:
             raise _Wrong(f"task {task}, the plan has {count}")
 
 
-def _deltas(plan: Plan, deltas: tuple[Delta, ...], journal: int = NO_JOURNAL) -> None:
-    _tasks(plan, [delta.task for delta in deltas], journal)
+def _deltas(plan: Plan, deltas: tuple[Delta, ...], journal: int = NO_JOURNAL, owner: int = OUTSIDE) -> None:
+    """``owner``: whose own log nobody else goes on writing. On the way of every batch, so one loop."""
+    count = len(plan.tasks)
     for delta in deltas:
+        task = delta.task
+        if not 0 <= task < count and task != journal:
+            raise _Wrong(f"task {task}, the plan has {count}")
+        if task == owner:
+            raise _Wrong(f"the log of task {task}, which nobody but itself goes on writing")
         if delta.offset_bytes + len(delta.data) > COUNT_MAX:
             raise _Wrong(f"a log of more than {COUNT_MAX} bytes")
 
@@ -94,9 +100,7 @@ def _batch(plan: Plan, batch: Batch) -> None:
 def _position(plan: Plan, message: Position | Batch) -> None:
     receiver = _channel(plan, message.channel).receiver
     if message.deltas:
-        _deltas(plan, message.deltas)
-        if any(delta.task == receiver for delta in message.deltas):
-            raise _Wrong(f"the log of task {receiver}, which nobody but itself goes on writing")
+        _deltas(plan, message.deltas, owner=receiver)
 
 
 def _asked_under(view: int) -> None:

@@ -197,6 +197,15 @@ def test_splits_that_were_found_are_checked_wherever_they_are_learnt_of() -> Non
         foreign.learn(msgspec.msgpack.encode([b"x"]))
 
 
+def test_a_position_with_fewer_than_no_records_to_skip_is_malformed() -> None:
+    source = Given(range(5))
+    made, _ = head(source, source.splits(1))
+    made.restore(msgspec.msgpack.encode([[0, None, 3, False]]))
+    for skip in (-1, 1 << 62):
+        with pytest.raises(PositionMalformed):
+            made.restore(msgspec.msgpack.encode([[0, None, skip, False]]))
+
+
 @pytest.mark.parametrize("splits", [b"", b"\xc1", b"\x91\x01", b"\x91" * 5_000])
 def test_what_describes_no_splits_is_malformed_and_nothing_else(splits: bytes) -> None:
     made, _ = head(Watching(range(5)), [])

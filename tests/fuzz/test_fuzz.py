@@ -1,0 +1,92 @@
+"""Every reader of bytes and every machine, fed with inputs that are wrong: it answers, or raises what is declared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.engine import ROOT, feed, input_of, run, schedule_of, time_limits
+from tests.fuzz.everything import FILES, all_targets
+from tests.fuzz.known import KNOWN, is_known
+from tests.fuzz.target import folder_of
+
+pytestmark = pytest.mark.fuzz
+
+CORPUS = Path(__file__).with_name("corpus")
+FOUND = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+DIGEST = "from tests.fuzz.test_fuzz import digest_of_inputs; print(digest_of_inputs())"
+
+
+TARGETS = {folder_of(target.name): target for target in all_targets()}
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *(ROOT / f for f in ("services", "standby", "chaos")))))
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.keeps_sockets
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_was_found_once_is_answered_now(path: Path) -> None:
+    with time_limits():
+        found = feed(TARGETS[path.parent.name], path.read_bytes())
+    assert found is None or is_known(found.target, found.error, found.place), found
+
+
+def test_there_is_a_corpus_and_each_of_it_has_a_target() -> None:
+    assert len(FOUND) > 40
+    assert {path.parent.name for path in FOUND} <= TARGETS.keys()
+
+
+@pytest.mark.keeps_sockets
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_accepts_what_is_right(name: str) -> None:
+    tally = run([TARGETS[name]], 400, 1)
+    assert tally.accepted[TARGETS[name].name] > 0
+    assert not tally.found, tally.found
+
+
+def digest_of_inputs() -> str:
+    """Of the first inputs of every target."""
+    digest = hashlib.blake2b(digest_size=8)
+    schedule = schedule_of(all_targets(FILES))
+    for seed in range(2 * len(schedule)):
+        digest.update(input_of(schedule, seed)[1])
+    return digest.hexdigest()
+
+
+def test_an_input_follows_from_its_seed_alone() -> None:
+    assert _run("-c", DIGEST).stdout == f"{digest_of_inputs()}\n"
+
+
+def test_the_fuzzer_finds_what_was_planted() -> None:
+    told = _run("-m", "tests.fuzz.planted").stdout.splitlines()
+    assert told[:-1] == [
+        "claims MemoryError tests/fuzz/planted.py",
+        "dies Crash signal 6",
+        "hangs TooLong tests/fuzz/planted.py",
+        "raises KeyError tests/fuzz/planted.py",
+    ]
+    inputs, unexpected = int(told[-1].split()[0]), int(told[-1].split()[2])
+    assert 300 <= inputs < 304
+    assert unexpected > 6
+
+
+def test_what_is_known_has_a_target() -> None:
+    assert {folder_of(name) for name in KNOWN} <= TARGETS.keys()
+
+
+def test_new_inputs_raise_nothing_unexpected(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    inputs, first = (request.config.getoption(name) for name in ("--fuzz-inputs", "--first-seed"))
+    ended = _run("-m", "tests.fuzz", "--inputs", str(inputs), "--first-seed", str(first), "--keep", str(tmp_path))
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    assert ended.stdout.splitlines()[-1].endswith(" inputs, 0 unexpected exceptions")
