@@ -23,7 +23,14 @@ NAVIGATION = {
     "Connectors": ["docs/connectors"],
     "Testing": ["docs/testing"],
     "Operations": ["docs/options", "docs/operations", "docs/security", "docs/chaos"],
-    "Internals": ["docs/protocol", "docs/glossary", "docs/design/*", "docs/performance", "docs/seeds"],
+    "Internals": [
+        "docs/architecture",
+        "docs/protocol",
+        "docs/glossary",
+        "docs/design/*",
+        "docs/performance",
+        "docs/seeds",
+    ],
     "API reference": [
         "Jobs and streams <docs/reference/streams>",
         "Causal services <docs/reference/services>",

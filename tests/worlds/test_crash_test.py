@@ -81,7 +81,7 @@ def test_sources_read_what_the_test_gives(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ negative controls
 
 
-def test_hidden_luck_is_caught_and_told_with_both_values() -> None:
+def test_hidden_randomness_is_caught_and_told_with_both_values() -> None:
     failure = failing(jobs.spread(jobs.secretly_lucky))
     assert re.search(r"had sent \(\d+, 0\.\d+\) to \S+, and a successor .* makes \(\d+, 0\.\d+\)", failure.complaint)
     assert "docs/determinism.md" in failure.complaint

@@ -16,7 +16,7 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.io.net.transport import Transport
 
 
-class Peer(msgspec.Struct, frozen=True):
+class StolenPeer(msgspec.Struct, frozen=True):
     """A process of the job, as one of its slots knows it."""
 
     slot: int
@@ -31,7 +31,7 @@ class Loot(msgspec.Struct, frozen=True):
     slot: int
     public_key: bytes
     secret_key: bytes
-    peers: dict[int, Peer]
+    peers: dict[int, StolenPeer]
 
 
 class Thief:
@@ -39,7 +39,7 @@ class Thief:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[int, StolenPeer] = {}
 
     def __reduce__(self) -> tuple[type[Thief], tuple[str]]:
         return type(self), (self.folder,)  # what one process knows is no other's
@@ -49,7 +49,7 @@ class Thief:
         if transport.identity != COORDINATOR:
             known = transport._peers.find(peer)
             assert known is not None, peer
-            self._peers[peer] = Peer(*known.address)
+            self._peers[peer] = StolenPeer(*known.address)
             self._write(Loot(transport.identity, *transport._keys, self._peers))
         return address
 

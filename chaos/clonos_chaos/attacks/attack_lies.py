@@ -43,14 +43,14 @@ class Seat(NamedTuple):
     slot: int
 
 
-class Job(NamedTuple):
+class LiedToJob(NamedTuple):
     """What a liar has to know: tasks by number, and the tasks at both ends of each channel (-1: outside)."""
 
     assignment: list[Seat]
     channels: list[tuple[int, int]]
 
 
-def lies_to_slot(liar: SlotId, victim: SlotId, job: Job) -> Iterator[Message]:
+def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Message]:
     """What only a coordinator says, what other slots say, and what nobody says.
 
     Nothing about the liar's own tasks: what a slot says of those is believed.
@@ -98,7 +98,7 @@ def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
     return ChannelHandshake(channel, ViewNumber(1), life, life, FAR, FAR, FAR, FAR, ())
 
 
-def lies_to_coordinator(liar: SlotId, job: Job) -> Iterator[Message]:
+def lies_to_coordinator(liar: SlotId, job: LiedToJob) -> Iterator[Message]:
     """What slots say to each other, what other slots say, and what nobody says."""
     yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, 0, 1, CheckpointId(0), ())
     yield Release(liar, "to whom it may concern")

@@ -18,8 +18,8 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import FRAME_BYTES_MAX, IS_PIECE, OF_MESSAGE, PIECE_BYTES, pack
-from clonos_chaos.attacks.attack_keys import Loot, Peer
-from clonos_chaos.attacks.attack_lies import Job, lies_to_coordinator, lies_to_slot
+from clonos_chaos.attacks.attack_keys import Loot, StolenPeer
+from clonos_chaos.attacks.attack_lies import LiedToJob, lies_to_coordinator, lies_to_slot
 
 Context = zmq.Context[zmq.Socket[bytes]]
 REFUSALS: Final = (
@@ -83,7 +83,7 @@ def refused(addresses: list[str], until_s: float, server: bytes, count: Callable
             each.linger = 0
 
 
-def flood(driver: Peer, loot: Loot, until_s: float, count: Callable[[], None]) -> None:
+def flood(driver: StolenPeer, loot: Loot, until_s: float, count: Callable[[], None]) -> None:
     """Messages, registrations, pieces and garbage, as fast as they are taken: by somebody with the driver's public key,
     and with the key of a slot."""
     with zmq.Context() as context:
@@ -138,11 +138,11 @@ def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:
             time.sleep(ROUND_S)
 
 
-def lie(loot: Loot, job: Job, until_s: float, count: Callable[[], None]) -> None:
+def lie(loot: Loot, job: LiedToJob, until_s: float, count: Callable[[], None]) -> None:
     """With a slot's key: whatever a slot may not say, by a new connection each, in any order."""
     order, liar = random.Random(loot.slot), SlotId(loot.slot)
     while time.monotonic() < until_s:
-        lies: list[tuple[Peer, list[bytes]]] = []
+        lies: list[tuple[StolenPeer, list[bytes]]] = []
         for peer in loot.peers.values():
             told = lies_to_slot(liar, SlotId(peer.slot), job)
             if peer.slot == COORDINATOR:
@@ -153,7 +153,7 @@ def lie(loot: Loot, job: Job, until_s: float, count: Callable[[], None]) -> None
             _tell(loot, lies[first : first + LIES_AT_ONCE], until_s, count)
 
 
-def _tell(loot: Loot, lies: list[tuple[Peer, list[bytes]]], until_s: float, count: Callable[[], None]) -> None:
+def _tell(loot: Loot, lies: list[tuple[StolenPeer, list[bytes]]], until_s: float, count: Callable[[], None]) -> None:
     """Waits at the end until all of them have left."""
     with zmq.Context() as context:
         for peer, frames in lies:

@@ -19,8 +19,8 @@ import msgspec
 
 from clonos.core.model.ids import COORDINATOR
 from clonos.io.net.curve import new_keys
-from clonos_chaos.attacks.attack_keys import Loot, Peer, read_loot
-from clonos_chaos.attacks.attack_lies import Job
+from clonos_chaos.attacks.attack_keys import Loot, StolenPeer, read_loot
+from clonos_chaos.attacks.attack_lies import LiedToJob
 from clonos_chaos.attacks.attack_messages import flood, lie, refused, unfinished
 from clonos_chaos.attacks.attack_sockets import crowd, half_handshakes, long_frames
 from clonos_chaos.scenario.scenario import Weapon
@@ -39,7 +39,7 @@ Count = Callable[[], None]
 Strike = Callable[[float, Count], None]
 
 
-class Orders(msgspec.Struct, frozen=True):
+class AttackOrders(msgspec.Struct, frozen=True):
     """What to attack, and how. ``at_once``: connections that a crowd may keep open."""
 
     weapons: list[Weapon]
@@ -48,12 +48,12 @@ class Orders(msgspec.Struct, frozen=True):
     at_once: int
     ports: list[int]
     driver_ports: list[int]
-    job: Job
+    job: LiedToJob
     loot: str
     tally: str
 
 
-def _strikes(orders: Orders) -> dict[Weapon, Strike]:
+def _strikes(orders: AttackOrders) -> dict[Weapon, Strike]:
     everywhere = [f"tcp://127.0.0.1:{port}" for port in orders.ports]
     loot = _best(read_loot(Path(orders.loot)))
     driver = loot.peers[COORDINATOR]
@@ -89,13 +89,13 @@ def _best(loots: list[Loot]) -> Loot:
     return max(loots, key=lambda loot: len(loot.peers))
 
 
-def _slots(loot: Loot) -> list[Peer]:
+def _slots(loot: Loot) -> list[StolenPeer]:
     return [peer for peer in loot.peers.values() if peer.slot != COORDINATOR]
 
 
 def main() -> None:
     """Attacks with one weapon after the other, each for its share of the time."""
-    orders = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Orders)
+    orders = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=AttackOrders)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = orders.at_once + FILES_OF_OURS
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -13,8 +13,8 @@ import msgspec
 import psutil
 
 from clonos.status import Status
-from clonos_chaos.attacks.attack_lies import Job, Seat
-from clonos_chaos.attacks.attacker import Orders
+from clonos_chaos.attacks.attack_lies import LiedToJob, Seat
+from clonos_chaos.attacks.attacker import AttackOrders
 from clonos_chaos.real.driver_process import child_environment
 from clonos_chaos.scenario.scenario import InjectedFault, Weapon
 
@@ -45,14 +45,14 @@ class Attack:
         self._driver_files: tuple[int, tuple[int, int]] | None = None
         pids = [driver_pid, *(slot.pid for slot in status.slots if slot.pid)]
         driver_ports = _ports([driver_pid])
-        orders = Orders(
+        orders = AttackOrders(
             weapons=self.weapons,
             seconds=fault.lasts_ms / 1_000,
             connections=fault.connections,
             at_once=_room(pids, fault.connections),
             ports=sorted({*driver_ports, *_ports(pids)}),
             driver_ports=driver_ports,
-            job=Job([Seat(n, task.incarnation, task.slot) for n, task in enumerate(status.tasks)], channels),
+            job=LiedToJob([Seat(n, task.incarnation, task.slot) for n, task in enumerate(status.tasks)], channels),
             loot=str(loot),
             tally=str(self._tally),
         )

@@ -191,7 +191,7 @@ def seed_is_drawn_again_in_replay(planting: Planting) -> None:
 
 
 @mutant("2")
-def luck_goes_on_behind_a_barrier(planting: Planting) -> None:
+def rng_goes_on_behind_a_barrier(planting: Planting) -> None:
     """Luck begins anew behind each barrier."""
 
     def begin_epoch(self: TaskLog, checkpoint: int) -> None:

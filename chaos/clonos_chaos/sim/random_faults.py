@@ -24,7 +24,7 @@ KINDS = (
 )
 
 
-Luck = tuple[Any, ...]
+FaultRng = tuple[Any, ...]
 """The state of a ``Random``."""
 
 
@@ -35,7 +35,7 @@ class Struck:
     kind: str
     at_ns: int
     task: int
-    rng: Luck
+    rng: FaultRng
 
 
 OUTSIDE_IS_SLOW_NS = 10 * MILLISECOND_NS
@@ -51,7 +51,7 @@ HESITATE = "hesitate"
 class Faults:
     """Draws what goes wrong, and does it. Drawn faults are numbered from 0 on."""
 
-    def __init__(self, world: World, rng: Random, only: Mapping[int, Luck] | None = None) -> None:
+    def __init__(self, world: World, rng: Random, only: Mapping[int, FaultRng] | None = None) -> None:
         """``only``: no other drawn faults strike than these, each with its own luck."""
         self.world = world
         self.rng = rng

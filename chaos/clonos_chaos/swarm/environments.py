@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from clonos_chaos.sim.random_faults import KINDS, Luck
+from clonos_chaos.sim.random_faults import KINDS, FaultRng
 from clonos_chaos.sim.sim_spill import DiskWeather
 from clonos_chaos.swarm.world import World, WorldSettings
 
@@ -21,7 +21,9 @@ class Swarm:
     topology: str = ""
     is_mixed: bool = False
 
-    def world(self, seed: int, only_faults: Mapping[int, Luck] | None = None, records_max: int | None = None) -> World:
+    def world(
+        self, seed: int, only_faults: Mapping[int, FaultRng] | None = None, records_max: int | None = None
+    ) -> World:
         """The world of a seed, perhaps a smaller one."""
         settings = mixed_settings(seed) if self.is_mixed else None
         return World(seed, self.topology, settings=settings, records_max=records_max, only_faults=only_faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from clonos_chaos.sim.random_faults import Luck
+from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.shrinking import SECONDS_MAX, Failure, Shrunk, chosen, failure_of, shrink
@@ -24,7 +24,7 @@ def shrunk_seed(seed: int, swarm: Swarm, seconds_max: float = SECONDS_MAX) -> Sh
     return shrink(partial(_world, swarm, seed), whole, whole.world.job.records, seconds_max)
 
 
-def _world(swarm: Swarm, seed: int, only_faults: Mapping[int, Luck] | None, records_max: int | None) -> World:
+def _world(swarm: Swarm, seed: int, only_faults: Mapping[int, FaultRng] | None, records_max: int | None) -> World:
     return swarm.world(seed, only_faults, records_max)
 
 

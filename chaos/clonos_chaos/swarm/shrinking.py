@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.sim.random_faults import Luck, Struck
+from clonos_chaos.sim.random_faults import FaultRng, Struck
 from clonos_chaos.swarm.world import World, WorldFailed
 
 TRIES_MAX: Final = 80
 SECONDS_MAX: Final = 30.0
 MANNER_WORDS_MAX: Final = 8
 
-MakeWorld = Callable[[Mapping[int, Luck] | None, int | None], World]
+MakeWorld = Callable[[Mapping[int, FaultRng] | None, int | None], World]
 """From the faults that may strike (None: all) and the most records (None: all) to a world that has not run."""
 
-MakeSmaller = Callable[[Mapping[int, Luck] | None, int | None], World | None]
+MakeSmaller = Callable[[Mapping[int, FaultRng] | None, int | None], World | None]
 """The same; None where such a world would say nothing."""
 
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}")
@@ -74,7 +74,7 @@ def failure_of(world: World) -> Failure | None:
     return None
 
 
-def rng_of_faults(world: World) -> dict[int, Luck]:
+def rng_of_faults(world: World) -> dict[int, FaultRng]:
     """Of a world that has run: the luck of each fault that has struck."""
     return {number: struck.rng for number, struck in sorted(world.faults.struck.items())}
 

@@ -29,7 +29,7 @@ from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.sim.network import DELAYS_NS, Network
-from clonos_chaos.sim.random_faults import KINDS, Faults, Luck
+from clonos_chaos.sim.random_faults import KINDS, FaultRng, Faults
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
@@ -161,7 +161,7 @@ class World:
         job: Callable[[Random], AnyJob] | None = None,
         aims: Sequence[Aim] | None = None,
         records_max: int | None = None,
-        only_faults: Mapping[int, Luck] | None = None,
+        only_faults: Mapping[int, FaultRng] | None = None,
     ) -> None:
         """With ``aims``, nothing else goes wrong than what they say. ``records_max`` and ``only_faults`` make a world
         smaller than its seed says: of the drawn faults only these strike, each with the luck that is given for it."""

@@ -12,7 +12,7 @@ from typing import Final
 from clonos.api.graph import JobGraph
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import StepFailed
-from clonos_chaos.sim.random_faults import Luck
+from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.shrinking import Failure, Shrunk, chosen, failure_of, shrink
 from clonos_chaos.swarm.story import story_of, with_short_slots
@@ -159,7 +159,7 @@ class _CrashTest:
             self._known[records] = ready(self._job, self._inputs, records)
         return self._known[records]
 
-    def _world(self, seed: int, only_faults: Mapping[int, Luck] | None, records: int | None) -> UserWorld:
+    def _world(self, seed: int, only_faults: Mapping[int, FaultRng] | None, records: int | None) -> UserWorld:
         judging = self._judging
         if records is not None:
             expected = self._expected(records)
@@ -179,7 +179,7 @@ class _CrashTest:
         judging = replace(self._judging, compare=Judging.compare)
         return UserWorld(-1 - number, self._ready(records), judging, is_calm=True)
 
-    def _smaller(self, seed: int, only_faults: Mapping[int, Luck] | None, records: int | None) -> World | None:
+    def _smaller(self, seed: int, only_faults: Mapping[int, FaultRng] | None, records: int | None) -> World | None:
         """A world to shrink to: none where the check does not hold for so few records even if nothing fails."""
         if records is not None and self._expected(records) is None:
             return None

@@ -21,7 +21,7 @@ from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_chaos.sim.external_systems import JOB_ID
 from clonos_chaos.sim.producers import SimPusher
-from clonos_chaos.sim.random_faults import HESITATE, KINDS, Luck
+from clonos_chaos.sim.random_faults import HESITATE, KINDS, FaultRng
 from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.swarm.world import World, WorldOutcome, WorldSettings, draw_calls_ahead, draw_options
@@ -155,7 +155,7 @@ class UserWorld(World):
         seed: int,
         job: Ready,
         judging: Judging,
-        only_faults: Mapping[int, Luck] | None = None,
+        only_faults: Mapping[int, FaultRng] | None = None,
         is_calm: bool = False,
     ) -> None:
         """``is_calm``: nothing fails; processes only stand still for a while."""

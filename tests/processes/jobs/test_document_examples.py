@@ -88,7 +88,7 @@ def test_the_error_output_of_the_quick_start_gets_the_record_that_raised(tmp_pat
     assert sorted(said.splitlines()) == ["3", "6", "divide: 0: ZeroDivisionError: integer division or modulo by zero"]
 
 
-def test_causal_luck_is_the_same_in_both_outputs_of_the_determinism_page(tmp_path: Path) -> None:
+def test_a_causal_draw_is_the_same_in_both_outputs_of_the_determinism_page(tmp_path: Path) -> None:
     (tmp_path / "rng.py").write_text(_example("docs/determinism.md", "rng.py"), "utf-8")
     said, _ = _run(tmp_path, "rng.py", "clonos")
     assert said == "3000 3000 records, 0 of them differ\n"

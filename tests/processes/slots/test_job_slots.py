@@ -124,7 +124,7 @@ def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None
     assert {file.name.split(".")[0] for file in tmp_path.glob("domain-*")} == {"domain-1"}
 
 
-def test_when_the_nursery_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
+def test_when_the_fork_server_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()

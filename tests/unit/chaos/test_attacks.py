@@ -14,8 +14,8 @@ from clonos.core.wire import codec
 from clonos.core.wire.control_messages import Logged, SlotStatus, Warned
 from clonos.core.wire.messages import Message
 from clonos.io.net.curve import KeyPair
-from clonos_chaos.attacks.attack_keys import Peer, Thief, read_loot
-from clonos_chaos.attacks.attack_lies import Job, Seat, lies_to_coordinator, lies_to_slot
+from clonos_chaos.attacks.attack_keys import StolenPeer, Thief, read_loot
+from clonos_chaos.attacks.attack_lies import LiedToJob, Seat, lies_to_coordinator, lies_to_slot
 from clonos_chaos.real.runner_watch import MemoryWatch
 from clonos_chaos.scenario.scenario import FaultKind, ScenarioLimits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
@@ -46,7 +46,7 @@ def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
         dialogue.run(command)
     slot = dialogue.slot
     assignment = [Seat(p.task, p.incarnation, p.slot) for p in slot.view.placements]
-    job = Job(assignment, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
+    job = LiedToJob(assignment, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
     dialogue.run("tick")
     before = _heartbeat(dialogue)
     refused = meant_nothing = 0
@@ -69,7 +69,7 @@ def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> No
     assignment = [Seat(p.task, p.incarnation, p.slot) for p in desk.view.placements]
     before = desk.view
     refused = 0
-    for lie in lies_to_coordinator(LIAR, Job(assignment, [])):
+    for lie in lies_to_coordinator(LIAR, LiedToJob(assignment, [])):
         if isinstance(lie, Logged | Warned):
             continue  # for the log
         try:
@@ -97,7 +97,7 @@ def test_a_slot_of_an_attacked_job_leaves_its_keys_and_whom_it_knows(tmp_path: P
         driver.send(one, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
         (loot,) = read_loot(tmp_path / "loot")
         assert (loot.slot, KeyPair(loot.public_key, loot.secret_key)) == (1, one.transport._keys)
-        assert loot.peers == {COORDINATOR: Peer(*driver.transport.address)}
+        assert loot.peers == {COORDINATOR: StolenPeer(*driver.transport.address)}
     finally:
         one.close()
         driver.close()

@@ -27,7 +27,7 @@ def test_as_many_slots_are_asked_for_as_there_are_tasks() -> None:
     assert Desk().begin() == (RequestSlots(6),)
 
 
-def test_a_job_of_one_task_asks_for_a_second_slot_for_its_riders() -> None:
+def test_a_job_of_one_task_asks_for_a_second_slot_for_its_backups() -> None:
     alone = Desk(replace(chain_plan(1), vertices=chain_plan(1).vertices[:1], edges=()))
     assert alone.begin() == (RequestSlots(2),)
     bare = Desk(alone.plan, Options(standbys=0))

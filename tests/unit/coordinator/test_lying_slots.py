@@ -106,7 +106,7 @@ def test_what_a_slot_says_of_tasks_that_live_elsewhere_is_not_believed() -> None
 
 
 @pytest.mark.parametrize("task", [6, -7, 1 << 40])
-def test_riders_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
+def test_backups_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
     desk = _desk()
     liar = desk.of(5).slot
     said = msgspec.structs.replace(

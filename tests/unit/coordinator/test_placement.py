@@ -72,7 +72,7 @@ def test_two_standbys_sit_in_two_other_domains_where_there_are_two() -> None:
         assert len({domains[slot] for slot in (seat.slot, *seat.standbys)}) == 3
 
 
-def test_riders_are_spread_evenly() -> None:
+def test_backups_are_spread_evenly() -> None:
     domains = _slots("abcd" * 5)
     assignment = _place(ReplicationTargets(1, 0), domains, [NO_ASSIGNMENT] * 20)
     assert max(Counter(slot for seat in assignment for slot in seat.standbys).values()) <= 2
@@ -92,20 +92,20 @@ def test_of_one_spare_slot_the_last_tasks_have_the_choice() -> None:
     assert [seat.keepers == (spare,) for seat in assignment] == [False, False, False, False, True, True]
 
 
-def test_a_rider_prefers_another_host() -> None:
+def test_a_backup_prefers_another_host() -> None:
     domains = _slots("abc")
     hosts = {"a": "one", "b": "one", "c": "two"}
     (seat,) = place([ReplicationTargets(1, 0)], domains, [_seat(1)], _ready(1), hosts)
     assert seat.standbys == (3,)
 
 
-def test_with_one_domain_riders_sit_in_another_slot() -> None:
+def test_with_one_domain_backups_sit_in_another_slot() -> None:
     for seat in _place(ReplicationTargets(1, 1), _slots("aaa"), [NO_ASSIGNMENT] * 3):
         assert seat.slot not in (*seat.standbys, *seat.keepers)
         assert len(seat.standbys) == len(seat.keepers) == 1
 
 
-def test_with_one_slot_there_are_no_riders() -> None:
+def test_with_one_slot_there_are_no_backups() -> None:
     assert _place(ReplicationTargets(1, 1), _slots("a"), [NO_ASSIGNMENT]) == (_seat(1),)
 
 

@@ -113,7 +113,7 @@ def test_whoever_cannot_start_slots_is_asked_less_and_less_and_says_why_at_the_e
     assert "no module" in ended[0].reason
 
 
-def test_a_new_slot_joins_the_next_view_and_gets_missing_riders() -> None:
+def test_a_new_slot_joins_the_next_view_and_gets_missing_backups() -> None:
     desk = Desk(chain_plan(1), Options(standbys=1))
     desk.form("aaa", slots=3, can_spread=0)
     desk.tick(200)

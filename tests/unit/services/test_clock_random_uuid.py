@@ -67,7 +67,7 @@ def test_outside_a_job_the_clock_is_the_real_one() -> None:
     assert time.monotonic() <= clock.monotonic() <= time.monotonic()
 
 
-def test_the_next_life_draws_the_same_luck_and_it_differs_between_epochs_and_tasks() -> None:
+def test_the_next_life_draws_the_same_numbers_and_it_differs_between_epochs_and_tasks() -> None:
     recorder = ManualRecorder()
     drawn = draws_of(recorder, random.random)
     assert draws_of(recorder.successor(), random.random) == drawn
@@ -156,7 +156,7 @@ def test_two_handles_of_one_name_are_one_stream() -> None:
 
 
 @given(st.lists(st.sampled_from(["first", "second", "epoch"]), max_size=40))
-def test_tasks_that_take_turns_in_one_thread_have_each_its_own_luck(turns: list[str]) -> None:
+def test_tasks_that_take_turns_in_one_thread_have_each_its_own_stream(turns: list[str]) -> None:
     recorders = {"first": ManualRecorder(life=1), "second": ManualRecorder(life=2)}
     drawn: dict[str, list[float]] = {"first": [], "second": []}
     alone: dict[str, list[float]] = {"first": [], "second": []}
@@ -227,7 +227,7 @@ def test_more_names_than_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         random.stream("c").random()
 
 
-def test_outside_a_job_luck_is_that_of_the_standard_library() -> None:
+def test_outside_a_job_randomness_is_that_of_the_standard_library() -> None:
     state = stdlib.getstate()
     try:
         stdlib.seed(7)

@@ -153,7 +153,7 @@ def test_c13_one_instant_a_step_and_one_a_read_where_it_is_exact() -> None:
     assert len(set(drawn(exact).values())) == len(drawn(exact))
 
 
-def test_c13_luck_is_the_same_in_each_life_and_begins_anew_with_each_epoch_and_in_each_task() -> None:
+def test_c13_randomness_is_the_same_in_each_life_and_begins_anew_with_each_epoch_and_in_each_task() -> None:
     job = line(rng)
     first = Life(job, 2).run()
     assert tags_of(first.log).count(d.SEED) == 3
