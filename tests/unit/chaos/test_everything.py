@@ -38,7 +38,7 @@ def test_each_shipped_scenario_is_run_in_each_world_that_it_exists_in(tmp_path: 
     assert {"matrix-moments", "network", "driver"} <= files[Where.SIMULATED]
     counted = Counter((task.file, task.where) for task in tasks)
     assert [counted[name, Where.PROCESSES] for name in ("matrix-faults", "matrix-moments", "matrix-patterns")] == [
-        *(60, 45, 10)
+        *(60, 45, 11)
     ]
     assert len({task.key for task in tasks}) == len(tasks)
 

@@ -80,7 +80,7 @@ before = [{ kind = "kill_worker", victim = "read", at = { seconds = 1 } }]
 
 
 @pytest.mark.parametrize(
-    ("name", "cases", "kinds"), [("matrix-faults", 60, 11), ("matrix-moments", 45, 1), ("matrix-patterns", 10, 1)]
+    ("name", "cases", "kinds"), [("matrix-faults", 60, 11), ("matrix-moments", 45, 1), ("matrix-patterns", 11, 1)]
 )
 def test_the_shipped_matrices_have_as_many_cases_as_they_say(name: str, cases: int, kinds: int) -> None:
     runs = read_scenarios(find_scenario(name))
