@@ -43,4 +43,4 @@ class Choice:
 
 def all_targets(files: Sequence[str] = FILES) -> list[Target]:
     """Of these files, in their order."""
-    return [target for file in files for target in import_module(f"tests.fuzz.{file}").targets()]
+    return [target for file in files for target in import_module(f"tests.fuzz.targets.{file}").targets()]

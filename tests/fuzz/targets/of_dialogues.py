@@ -34,7 +34,7 @@ from tests.harnesses.recording_shell import RecordingShell
 from tests.harnesses.slot_dialogue import Dialogue as SlotDialogue
 from tests.unit.core.wire.test_messages import KINDS, example
 
-TESTS: Final = Path(__file__).parents[1]
+TESTS: Final = Path(__file__).parents[2]
 TRACES: Final = {
     **{path.stem: path for path in sorted((TESTS / "traces").glob("slot_*.txt"))},
     **{path.stem: path for path in sorted((TESTS / "unit" / "coordinator" / "traces").glob("*.txt"))},

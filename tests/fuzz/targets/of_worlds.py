@@ -13,11 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from clonos.core import __file__
 from clonos.core.coordinator.coordinator_events import Received
 from clonos.core.model.errors import EnvironmentFault, JobError, LogDiverged, MessageMalformed, PeerError
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire.admission import check_for_coordinator
-from clonos.core.wire.messages import Message, __file__
+from clonos.core.wire.messages import Message
 from clonos_chaos.swarm.world import World, WorldFailed
 from tests.fuzz.hostile import Sent, as_sent, hostile, message_of
 from tests.fuzz.target import Several, Target
