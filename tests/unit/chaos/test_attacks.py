@@ -74,7 +74,7 @@ def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> No
             continue  # for the log
         try:
             desk.say(LIAR, _told(lie))
-            assert isinstance(lie, SlotStatus) or "Accusation" in type(lie).__name__, lie
+            assert isinstance(lie, SlotStatus) or "Suspicion" in type(lie).__name__, lie
         except MessageMalformed:
             refused += 1
     assert refused > 20
