@@ -20,8 +20,8 @@ class Stage:
 
 
 STAGES = (
-    Stage("static", budget_s=80, timeout_s=60),
-    Stage("unit", budget_s=200, timeout_s=30),
+    Stage("static", budget_s=150, timeout_s=60),
+    Stage("unit", budget_s=260, timeout_s=30),
     Stage("worlds", budget_s=220, timeout_s=180),
     Stage("controls", budget_s=120, timeout_s=60),
     Stage("fuzz", budget_s=80, timeout_s=180),

@@ -9,8 +9,8 @@ from tests.stages import STAGES, UNIT, Budgets
 from tests.tidy.source import ROOT
 
 
-def test_all_stages_together_take_twenty_five_minutes_at_most_so_that_a_run_ends_within_thirty_five() -> None:
-    assert sum(stage.budget_s for stage in STAGES) <= 25 * 60
+def test_all_stages_together_take_twenty_seven_minutes_at_most_so_that_a_run_ends_within_thirty_five() -> None:
+    assert sum(stage.budget_s for stage in STAGES) <= 27 * 60
 
 
 def test_the_documents_tell_the_budget_of_each_stage() -> None:
