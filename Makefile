@@ -25,7 +25,7 @@ setup: .venv/.installed ## Make .venv and install everything in it
 
 # Two runs: what travels by value to real processes must not take the modules of all other tests along.
 test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, processes, Spark
-	@$(PYTEST) tests/tidy tests/unit tests/worlds tests/fuzz --stage-budgets --worlds 1000 --fuzz-inputs 200000 \
+	@$(PYTEST) tests/tidy tests/unit tests/worlds tests/fuzz --stage-budgets --worlds 1000 --fuzz-inputs 100000 \
 		--first-seed $(FIRST_SEED) $(ARGS)
 	@$(PYTEST) tests/processes tests/spark --stage-budgets $(ARGS)
 

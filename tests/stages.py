@@ -24,7 +24,7 @@ STAGES = (
     Stage("unit", budget_s=260, timeout_s=30),
     Stage("worlds", budget_s=220, timeout_s=180),
     Stage("controls", budget_s=120, timeout_s=60),
-    Stage("fuzz", budget_s=80, timeout_s=180),
+    Stage("fuzz", budget_s=110, timeout_s=180),
     Stage("processes", budget_s=560, timeout_s=120),
     Stage("spark", budget_s=180, timeout_s=120),
 )

@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.core.model.errors import ExtraMissing
-
 if TYPE_CHECKING:
     from clonos.testing.crashes import crash_test as crash_test
     from clonos_chaos.user.crash_testing import CrashReport as CrashReport
@@ -45,6 +43,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as missing:
         if missing.name != LIBRARY:
             raise
+        from clonos.core.model.errors import ExtraMissing  # the plugin alone needs nothing of the runtime
+
         raise ExtraMissing(f"clonos.testing.{name}", LIBRARY, "testing") from None
     found = getattr(module, name)
     globals()[name] = found

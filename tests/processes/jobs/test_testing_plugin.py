@@ -92,8 +92,8 @@ def test_the_plugin_is_declared_and_loads_nothing_of_the_runtime() -> None:
     assert done.stdout.split() == [
         "clonos",
         "clonos.testing",
-        "clonos.testing.plugin",
         "clonos.testing.crash_test_options",
+        "clonos.testing.plugin",
     ]
 
 
