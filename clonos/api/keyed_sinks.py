@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from clonos.api.graph import Exchange, Step, Tap
 from clonos.api.graph_errors import GraphRefused
 from clonos.operators.connector_contract import KeyedSink, keyed_sink
-
-if TYPE_CHECKING:
-    from clonos.api.graph import Step, Tap
 
 
 def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
@@ -42,7 +39,7 @@ def _key_column(
     """The column that a stream is keyed by, as far as its description says."""
     while tap.key is None:
         giver = steps[tap.step]
-        if tap.exchange != "forward" or parallelism_of(giver) != parallelism_of(step):
+        if tap.exchange is not Exchange.FORWARD or parallelism_of(giver) != parallelism_of(step):
             return None
         if giver.gives_key is not None:
             return giver.gives_key or (sink.columns or ("",))[0]

@@ -1,7 +1,7 @@
-"""Whether standbys and keepers sit in other processes than their tasks as soon as there are any.
+"""Checks that the coordinator places missing standbys and keepers in other processes without delay.
 
-What two losses can cost depends on it: until a task's log is kept in another process again, its next death may cost a
-rollback. Tasks themselves stay where they are.
+What two losses can cost depends on it: until another process keeps a task's log again, the task's next death may cost
+a rollback. Tasks stay where they are.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from clonos_chaos.swarm.world import World
 
 TICKS_MAX = 1
-"""Within so many ticks of the coordinator whoever is missing must be named."""
+"""Ticks of the coordinator within which a view must name the missing standbys and keepers."""
 
 
 class SeatWatch:
-    """Looks at what the coordinator of a world knows and has named."""
+    """Compares the placement that a world's coordinator has issued with the slots that it knows."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._lacking_ns = -1  # since when somebody is missing who could be there
+        self._lacking_ns = -1  # since when a standby or keeper has been missing that could be placed
 
     def look(self) -> None:
-        """Complains when somebody has been missing for too long."""
+        """Fails the world when one has been missing for too long."""
         world, now_ns = self._world, self._world.clock.now_ns
         state = world.coordinator.machine._state
         if not self._is_free(state):
@@ -44,7 +44,7 @@ class SeatWatch:
             world.fail(f"{names} could have standbys and keepers in other processes, and no view names them")
 
     def _is_free(self, state: CoordinatorState) -> bool:
-        """Whether nothing keeps the coordinator from naming whom it wants."""
+        """True when the coordinator could issue a view now."""
         coordinator = self._world.coordinator
         is_awake = not coordinator.is_dead and coordinator.paused_until_ns <= self._world.clock.now_ns
         is_waiting = isinstance(state.checkpoints, checkpoint_machine.Committing)

@@ -293,7 +293,7 @@ def new_coordinators_ask_nobody(planting: Planting) -> None:
 
 @mutant("6.9")
 def slots_that_come_are_not_used(planting: Planting) -> None:
-    """Whoever lacks a standby or a keeper in another process gets it as soon as there is a slot."""
+    """A task that lacks a standby or a keeper in another process gets one as soon as a slot registers."""
 
     def register(state: CoordinatorState, event: Any) -> None:
         is_due = state.is_mending_due

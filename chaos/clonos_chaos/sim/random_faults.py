@@ -105,9 +105,9 @@ class Faults:
             )
 
     def _lose_a_writer(self) -> None:
-        """In every second world with tables and kills, one fault more: a sink dies with all its keepers.
+        """Adds one fault to every second world with tables and kills: a sink dies together with all its keepers.
 
-        The job goes back behind rows that are in a table. Its luck is its own.
+        The job then rolls back behind rows that are in a table. Drawn from a separate random stream.
         """
         world, number = self.world, self.count + 1
         rng = Random(f"lost writer of {world.seed}")

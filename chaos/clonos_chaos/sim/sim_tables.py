@@ -39,7 +39,7 @@ class OutsideKind(StrEnum):
 
 
 def kind_of(seed: int, job: object | None) -> OutsideKind:
-    """That of a job that was built to order; drawn without one, by luck of its own: all else stays what it was."""
+    """The kind that a given job asks for; without one, drawn from a separate random stream."""
     if job is not None:
         return getattr(job, "outside_kind", OutsideKind.ALARMING)
     return Random(f"outsides of {seed}").choice(tuple(OutsideKind))

@@ -1,6 +1,6 @@
-"""Rows that are added to a table: each bears its task and number, so what a restart makes again can be deleted.
+"""Rows that are appended to a table. Each bears its task and number, so that a restart can delete what it makes again.
 
-A table that others have made may lack the two columns: then nothing can be withdrawn, which is said once.
+A table that others have created may lack the two columns: then nothing can be withdrawn, and a warning says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger("clonos.slot")
 
 
 class AppendedRows:
-    """What one registered incarnation adds."""
+    """The rows that one registered incarnation appends."""
 
     def __init__(self, sink: TableDescription, database: Database, identity: OutsideIdentity) -> None:
         self._sink, self._database = sink, database
@@ -26,14 +26,14 @@ class AppendedRows:
         self._has_numbers: bool | None = None  # None: there is no table yet, or it could not be looked at
 
     def prepare(self) -> None:
-        """Looks at the table, which may not be there yet."""
+        """Looks at the table, which may not exist yet."""
         try:
             self._database.in_transaction("looking at it", self._look, attempts=1)
         except (TableRefused, TableUnavailable):
             return
 
     def warn(self) -> None:
-        """Says what a table without the two columns is not protected from."""
+        """Warns when the table lacks the two columns."""
         if self._has_numbers is False:
             logger.warning(
                 "the table %s has no columns %s and %s, so after a rollback or a resume its rows since the checkpoint"
@@ -49,13 +49,14 @@ class AppendedRows:
             raise ConnectorMisused(self._sink.connector, f"the rows have a field {min(taken)}", advice)
 
     def made(self) -> None:
-        """The table is there, by whoever has made it."""
+        """Looks at the table, which exists by now, unless ``prepare`` has."""
         if self._has_numbers is None:
             self._database.in_transaction("looking at it", self._look)
 
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
-        """In the transaction of the registration's next number."""
-        statement = self._sink.dialect.insert(self._sink.table, columns, bool(self._has_numbers))
+        """Inserts rows numbered from ``first_number``, within the caller's transaction."""
+        assert self._has_numbers is not None, "a table is looked at before it is written to"
+        statement = self._sink.dialect.insert(self._sink.table, columns, self._has_numbers)
         places = [*(f"c{place}" for place in range(len(columns))), "writer", "number"]
         writer = self._writer
         values = [
@@ -65,7 +66,7 @@ class AppendedRows:
         self._database.execute_many(statement, values)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
-        """Deletes what was written from ``first_number`` on; answers where that ends which could not be, if any."""
+        """Deletes the rows from ``first_number`` on. Returns the end of the range that is missing, or None."""
         if self._has_numbers is None:
             self._look()
         if not self._has_numbers:
@@ -85,7 +86,8 @@ class AppendedRows:
 
 
 def end_of_missing(first_number: int, next_number: int, count: int, lowest: Any) -> int | None:
-    """Where the output ends that was not found, of that from ``first_number`` on: ``count`` was, from ``lowest`` on."""
+    """End of the missing range among numbers [first, next), of which ``count`` were found, the lowest being ``lowest``.
+    None: none is missing."""
     if count == next_number - first_number:
         return None
     is_at_the_end = count and count == next_number - int(lowest)

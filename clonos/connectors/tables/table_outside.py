@@ -54,7 +54,7 @@ class TableOutside:
             "generation": identity.generation,
             "incarnation": identity.incarnation,
         }
-        self._superseded_next, self._withdrawn = None, (0, 0)
+        self._superseded_next, self._withdrawn, self._has_table = None, (0, 0), False
         # Definitions have transactions of their own: some databases commit at each of them.
         self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
         keys = self._sink.key_columns
@@ -94,7 +94,7 @@ class TableOutside:
         return self._database.in_transaction("writing", lambda: self._write(table_rows, first_number, rows, columns))
 
     def forget(self, before_number: int) -> None:
-        """No restart goes back behind this number."""
+        """Drops what would withdraw output below ``before_number``."""
         if self._rows is not None:
             self._rows.forget(before_number)
 
@@ -113,7 +113,7 @@ class TableOutside:
         self._database.close()
 
     def _register(self, rows: AppendedRows | UpsertedRows, restored_number: int) -> tuple[bool, Registration]:
-        """Whether it is the first one of its generation, and the answer."""
+        """True for the first registration of a generation, and the answer."""
         registered = self._registered()
         if registered is None:
             self._execute(self._dialect.enter, next_number=restored_number)
@@ -137,7 +137,7 @@ class TableOutside:
         return is_new_generation, Registration(next_number, self._superseded_next)
 
     def _withdraw(self, rows: AppendedRows | UpsertedRows, first_number: int, next_number: int) -> int | None:
-        """What earlier generations have written from ``first_number`` on; answers where that ends which stays."""
+        """Withdraws output of earlier generations from ``first_number`` on. Returns the end of what stays, or None."""
         if first_number >= next_number:
             return None
         superseded_next = rows.withdraw(first_number, next_number)

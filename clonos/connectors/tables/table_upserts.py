@@ -1,8 +1,8 @@
-"""Rows under a key: one row for each, replaced by what comes later, and put back by a restart.
+"""Upserts: one row per key, replaced by later output, and restored by a rollback.
 
-What each output has replaced is kept beside the table, by number, in the same transaction, until no checkpoint needs
-it. A restart puts back what was there before the first output that it makes again, where the row is still as the last
-one left it: what others have changed since stays.
+Each output's previous row is kept in a side table, by number and in the same transaction, until no checkpoint needs it.
+A rollback restores the row from before the first output that it withdraws, if the row is still as the last output left
+it. A row that others have changed since stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class _Touched(NamedTuple):
-    """One key that is put back. Rows are packed."""
+    """What a withdrawal knows of one key. Rows are packed."""
 
     previous: str | None  # there before the first output that is withdrawn
     written: str | None  # left by the last one
@@ -37,7 +37,7 @@ class _Touched(NamedTuple):
 
 
 class UpsertedRows:
-    """What one registered incarnation replaces."""
+    """The rows that one registered incarnation upserts."""
 
     def __init__(
         self, sink: TableDescription, database: Database, identity: OutsideIdentity, key_columns: tuple[str, ...]
@@ -51,21 +51,21 @@ class UpsertedRows:
         }
 
     def prepare(self) -> None:
-        """Makes the table beside the table."""
+        """Creates the side table."""
         create = self._sink.dialect.create_previous
         self._database.in_transaction("registering", lambda: self._database.execute(create, {}))
 
     def warn(self) -> None:
-        """A key is enough to withdraw by."""
+        """Nothing to warn of: a key is enough to withdraw by."""
 
     def check(self, columns: tuple[str, ...]) -> None:
-        """Any column may be there."""
+        """Any column name is allowed."""
 
     def made(self) -> None:
-        """It is not asked what columns it has."""
+        """Nothing to look at: the table needs no columns of ours."""
 
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
-        """In the transaction of the registration's next number."""
+        """Upserts rows numbered from ``first_number``, within the caller's transaction."""
         places = [columns.index(column) for column in self._key_columns]
         keys = [self._key_of(fields, places) for fields in rows]
         there = self._find(dict.fromkeys(keys), columns)
@@ -89,7 +89,8 @@ class UpsertedRows:
         self._database.execute_many(self._sink.dialect.insert_previous, history)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
-        """Puts back what was written from ``first_number`` on; answers where that ends which could not be, if any."""
+        """Restores the rows from before ``first_number``. Returns the end of the range of which nothing is known; None:
+        all of it was."""
         touched: dict[tuple[str, ...], dict[Key, _Touched]] = {}
         count, lowest = 0, None
         mine = self._task | {"first": first_number}
@@ -109,12 +110,12 @@ class UpsertedRows:
         return end_of_missing(first_number, next_number, count, lowest)
 
     def forget(self, before_number: int) -> None:
-        """What output below has replaced."""
+        """Deletes the previous rows of output below ``before_number``."""
         statement, values = self._sink.dialect.forget_previous, self._task | {"before": before_number}
         self._database.in_transaction("forgetting", lambda: self._database.execute(statement, values))
 
     def _put_back(self, key_columns: tuple[str, ...], keys: Mapping[Key, _Touched]) -> int:
-        """Where the rows are as the last output withdrawn has left them; answers how many are not."""
+        """Restores the rows that are as the last withdrawn output left them. Returns how many are not."""
         alike: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[Key, Row | None]] = {}  # by the columns of both rows
         for key, row in keys.items():
             previous, written = _unpacked(row.previous), _unpacked(row.written) or {}
@@ -133,7 +134,7 @@ class UpsertedRows:
     def _note_put_back(
         self, numbers: Mapping[Key, int], columns: tuple[str, ...], key_columns: tuple[str, ...]
     ) -> None:
-        """Rows are as these outputs had left them, which nobody has seen before: the last of a transaction was."""
+        """Reads back rows that were written within a transaction: only the last one of each key was read then."""
         statement = self._sink.dialect.update_previous
         found = self._find(numbers, columns, key_columns)
         self._database.execute_many(
@@ -154,7 +155,7 @@ class UpsertedRows:
     def _find(
         self, keys: Iterable[Key], columns: tuple[str, ...], key_columns: tuple[str, ...] | None = None
     ) -> dict[Key, Row | None]:
-        """What the table has under each key; None: nothing."""
+        """The row of each key as the database has it; None: there is none."""
         found: dict[Key, Row | None] = dict.fromkeys(keys)
         key_columns = key_columns or self._key_columns
         rest = iter(list(found))
@@ -176,7 +177,7 @@ class UpsertedRows:
         columns: tuple[str, ...],
         key_columns: tuple[str, ...] | None = None,
     ) -> None:
-        """Makes the table have what is wanted under each key, given what it has."""
+        """Inserts, updates or deletes (None), so that each key has the wanted row, given the present one."""
         dialect, table = self._sink.dialect, self._sink.table
         key_columns = key_columns or self._key_columns
         others = tuple(column for column in columns if column not in key_columns)
@@ -194,7 +195,7 @@ class UpsertedRows:
         self._database.execute_many(dialect.delete_key(table, key_columns), gone)
 
     def _packed(self, row: Row | None) -> str | None:
-        """A row as text that gives it back as it is."""
+        """A row as text; ``_unpacked`` gives it back unchanged."""
         if row is None:
             return None
         try:

@@ -89,6 +89,6 @@ def test_the_error_output_of_the_quick_start_gets_the_record_that_raised(tmp_pat
 
 
 def test_a_causal_draw_is_the_same_in_both_outputs_of_the_determinism_page(tmp_path: Path) -> None:
-    (tmp_path / "rng.py").write_text(_example("docs/determinism.md", "rng.py"), "utf-8")
-    said, _ = _run(tmp_path, "rng.py", "clonos")
+    (tmp_path / "draws.py").write_text(_example("docs/determinism.md", "draws.py"), "utf-8")
+    said, _ = _run(tmp_path, "draws.py", "clonos")
     assert said == "3000 3000 records, 0 of them differ\n"

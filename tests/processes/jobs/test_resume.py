@@ -158,7 +158,7 @@ def test_a_driver_that_goes_back_to_an_earlier_checkpoint_takes_its_tables_along
         return len(list((tmp_path / "output" / "_manifests").glob("[0-9]*.json")))
 
     def has_committed(checkpoints: int) -> Callable[[], bool]:
-        """Lets in a few records at each look, so that no two checkpoints hold the same, until so many are complete."""
+        """Lets in a few records at each look, so that no two checkpoints are alike, until these have completed."""
         reach, before = itertools.count(len(typed.stored()), 6), manifests()
 
         def is_there() -> bool:

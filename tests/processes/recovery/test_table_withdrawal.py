@@ -131,7 +131,7 @@ class Reader:
     def _run(self) -> None:
         while not self._end.wait(0.002):
             if self._file.exists():
-                # Not read-only: what a killed process has left half written is taken back by whoever opens it next.
+                # Not read-only: a connection that may write rolls back what a killed process left half written.
                 with closing(sqlite3.connect(self._file, timeout=20)) as connection:
                     self._look(connection)
 
@@ -179,7 +179,7 @@ def everything(coordinator: Coordinator) -> set[int]:
 
 
 def wait_for_rows(job: RunningJob, reader: Reader, count: int) -> None:
-    """Waits until the reader has seen so many rows."""
+    """Waits until the reader has seen ``count`` rows."""
     job.wait_for(lambda _: sum(map(len, reader.rows.values())) >= count)
 
 

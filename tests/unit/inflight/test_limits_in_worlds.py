@@ -11,7 +11,7 @@ from clonos_chaos.swarm.world import WorldFailed
 from tests.harnesses.resuming_world import ResumingWorld
 
 pytestmark = pytest.mark.worlds
-SEEDS = range(1, 25)
+SEEDS = range(1, 37)
 
 
 def _run(seed: int, **limits: object) -> str:

@@ -230,6 +230,39 @@ def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(pa
     assert words_in(path) == [("a", 1)]
 
 
+class Unseen(sqlite3.Connection):
+    """A connection of SQLite through which tables cannot be looked at for a while."""
+
+    is_blind = False
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(UnseenCursor)
+
+
+class UnseenCursor(sqlite3.Cursor):
+    def execute(self, sql: str, parameters: Any = ()) -> UnseenCursor:
+        if Unseen.is_blind and "WHERE 1 = 0" in sql:
+            raise sqlite3.OperationalError("disk I/O error")
+        super().execute(sql, parameters)
+        return self
+
+
+def test_a_table_that_could_not_be_looked_at_is_looked_at_again_before_anything_is_written(path: Path) -> None:
+    outside = dbapi(lambda: sqlite3.connect(path, factory=Unseen), "words", COLUMNS).outside()
+    outside.register(identity(1, 1), 0)
+    outside.write(0, [("a", 1)])
+    Unseen.is_blind = True
+    try:
+        outside.register(identity(2, 1), 0)
+        with pytest.raises(TableUnavailable, match="disk I/O error"):
+            outside.write(1, [("b", 2)])
+    finally:
+        Unseen.is_blind = False
+    outside.write(1, [("b", 2)])
+    outside.close()
+    assert run(path, "SELECT clonos_number FROM words ORDER BY rowid") == [(0,), (1,)]
+
+
 def test_a_field_with_the_name_of_one_of_our_columns_is_refused(path: Path) -> None:
     outside = sqlite(path, "words").outside()
     outside.register(identity(1, 1), 0)
