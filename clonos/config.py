@@ -96,11 +96,9 @@ class JobSettings:
 class OptionUnknown(JobError):
     """No option has this name."""
 
-    def __init__(self, key: str, origin: str, nearest: str) -> None:
-        super().__init__(key, origin, nearest)
-        self.key = key
-        self.origin = origin
-        self.nearest = nearest
+    key: str
+    origin: str
+    nearest: str
 
     def __str__(self) -> str:
         hint = f"did you mean {self.nearest!r}?" if self.nearest else f"the options are: {', '.join(keys())}."
@@ -110,12 +108,10 @@ class OptionUnknown(JobError):
 class OptionIllTyped(JobError):
     """A value does not read as the type of its option."""
 
-    def __init__(self, key: str, origin: str, value: str, expected: str) -> None:
-        super().__init__(key, origin, value, expected)
-        self.key = key
-        self.origin = origin
-        self.value = value
-        self.expected = expected
+    key: str
+    origin: str
+    value: str
+    expected: str
 
     def __str__(self) -> str:
         return f"{self.origin} sets the option {self.key!r} to {self.value}, but {self.expected} is expected."

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from clonos.core.model.progress import TaskPhase
+
 
 class Phase(StrEnum):
     """Where a job stands."""
@@ -20,7 +22,7 @@ class Phase(StrEnum):
 class TaskState:
     """A task as its current view and its slot's last status have it. ``slot`` 0: it waits for one.
 
-    ``counters``: by name, totals of this incarnation or what is so now (docs/operations.md lists them).
+    ``counters``: by name, see ``TaskCounter`` (docs/operations.md lists them).
     """
 
     name: str
@@ -28,7 +30,7 @@ class TaskState:
     slot: int
     pid: int
     domain: str
-    phase: str
+    phase: TaskPhase
     counters: Mapping[str, int]
     standbys: int  # that could take over now
     keepers: int  # that hold all the task holds

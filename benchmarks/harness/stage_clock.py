@@ -37,7 +37,7 @@ STAGES: Final = {
     "keys: partition": ["clonos.core.values.keys:Router.split"],
     "output: gather": ["clonos.core.task.outputs:OutputPort._add", "clonos.core.task.outputs:OutputPort.columns"],
     "output: encode": ["clonos.core.task.outputs:encode_rows", "clonos.core.task.outputs:encode_columns"],
-    "input: decode": ["clonos.core.task.inputs:decode_rows", "clonos.core.task.inputs:decode_columns"],
+    "input: decode": ["clonos.core.task.inputs:decode_elements"],
     "input: queue, cut, join": [
         "clonos.core.task.inputs:InputQueue.take",
         "clonos.core.task.inputs:InputQueue.run_length",

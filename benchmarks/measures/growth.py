@@ -24,8 +24,9 @@ from clonos.core.coordinator.coordinator_events import Begin, Event, Received, T
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.channel_messages import Batch, Position
-from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, TaskStatus, View
+from clonos.core.wire.control_messages import Register, SlotStatus, TaskStatus, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos_chaos.jobs.fuzz_chain import Work
@@ -205,8 +206,9 @@ def _statuses(view: View) -> list[SlotStatus]:
     """Of all slots, when each has what the view says."""
     said = {address.slot: SlotStatus(address.slot, view.number, CheckpointId(0), (), (), ()) for address in view.slots}
     for one in view.placements:
-        task = TaskStatus(one.task, one.incarnation, "live", ((BACKLOG_ELEMENTS, 0),))
-        said[one.slot] = replace(said[one.slot], tasks=(*said[one.slot].tasks, task))
+        task = TaskStatus(one.task, one.incarnation, TaskPhase.LIVE, ((TaskCounter.BACKLOG_ELEMENTS, 0),))
+        home = one.hosting_slot
+        said[home] = replace(said[home], tasks=(*said[home].tasks, task))
         for slot in one.standbys:
             said[slot] = replace(said[slot], standbys=(*said[slot].standbys, (one.task, CheckpointId(0))))
         for slot in one.keepers:

@@ -129,7 +129,7 @@ def _object(changes: bytes, pieces: Pieces | None) -> Iterator[bytes]:
         task=TaskId(0),
         incarnation=Incarnation(1),
         checkpoint=CheckpointId(1),
-        previous=CheckpointId(-1),
+        previous=None,
         inputs=(),
         outputs=(),
         ended=(),

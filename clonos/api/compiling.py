@@ -17,7 +17,6 @@ from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, St
 from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, refuse_key
-from clonos.core.model.ids import OUTSIDE
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
@@ -233,7 +232,7 @@ class _Compiler:
             return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)  # the list may grow
         vertex.outside = sink
         port = vertex.take_port()
-        self._edges.append(Edge(vertex.number, OUTSIDE, Partitioning.OUTSIDE, port, giver))
+        self._edges.append(Edge(vertex.number, None, Partitioning.OUTSIDE, port, giver))
         return partial(ToOutside, port)
 
     # --- edges

@@ -8,11 +8,9 @@ from clonos.core.model.errors import JobError
 class GraphRefused(JobError):
     """The job is not put together as it must be. ``step``: where; ``advice``: what to do."""
 
-    def __init__(self, step: str, problem: str, advice: str) -> None:
-        super().__init__(step, problem, advice)
-        self.step = step
-        self.problem = problem
-        self.advice = advice
+    step: str
+    problem: str
+    advice: str
 
     def __str__(self) -> str:
         return f"the step {self.step} {self.problem}. {self.advice}"
@@ -21,10 +19,8 @@ class GraphRefused(JobError):
 class ColumnsNeeded(JobError):
     """A step that works on columns would get rows."""
 
-    def __init__(self, step: str, giver: str) -> None:
-        super().__init__(step, giver)
-        self.step = step
-        self.giver = giver
+    step: str
+    giver: str
 
     def __str__(self) -> str:
         return (
@@ -37,10 +33,8 @@ class ColumnsNeeded(JobError):
 class BadDuration(JobError):
     """Something that is no length of time was given for one."""
 
-    def __init__(self, given: str, reason: str) -> None:
-        super().__init__(given, reason)
-        self.given = given
-        self.reason = reason
+    given: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -52,10 +46,8 @@ class BadDuration(JobError):
 class BadSplits(JobError):
     """The splits that a job is to go on with are not those of its sources."""
 
-    def __init__(self, missing: tuple[str, ...], unknown: tuple[str, ...]) -> None:
-        super().__init__(missing, unknown)
-        self.missing = missing
-        self.unknown = unknown
+    missing: tuple[str, ...]
+    unknown: tuple[str, ...]
 
     def __str__(self) -> str:
         return (

@@ -10,11 +10,9 @@ RECORD_CHARACTERS_MAX = 200
 class ConnectorMisused(JobError):
     """A source or a sink was described in a way that it cannot work."""
 
-    def __init__(self, connector: str, problem: str, advice: str) -> None:
-        super().__init__(connector, problem, advice)
-        self.connector = connector
-        self.problem = problem
-        self.advice = advice
+    connector: str
+    problem: str
+    advice: str
 
     def __str__(self) -> str:
         return f"{self.connector}: {self.problem}. {self.advice}"
@@ -23,11 +21,9 @@ class ConnectorMisused(JobError):
 class InputMissing(JobError):
     """No file is there under a name or pattern that the job gave."""
 
-    def __init__(self, pattern: str, folder: str, advice: str = "") -> None:
-        super().__init__(pattern, folder, advice)
-        self.pattern = pattern
-        self.folder = folder
-        self.advice = advice
+    pattern: str
+    folder: str
+    advice: str = ""
 
     def __str__(self) -> str:
         advice = self.advice or "Mend the path; * ? [] and ** stand for several files."
@@ -37,10 +33,8 @@ class InputMissing(JobError):
 class InputUnreadable(EnvironmentFault):
     """A file of the input cannot be opened or read here."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    path: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -52,11 +46,9 @@ class InputUnreadable(EnvironmentFault):
 class InputChanged(EnvironmentFault):
     """A file is not what it was when the job first looked at it, so that reading it again would give other records."""
 
-    def __init__(self, path: str, expected: str, actual: str) -> None:
-        super().__init__(path, expected, actual)
-        self.path = path
-        self.expected = expected
-        self.actual = actual
+    path: str
+    expected: str
+    actual: str
 
     def __str__(self) -> str:
         return (
@@ -69,12 +61,10 @@ class InputChanged(EnvironmentFault):
 class InputMalformed(JobError):
     """The content of an input file is not what the source expects."""
 
-    def __init__(self, path: str, offset_bytes: int, reason: str, advice: str) -> None:
-        super().__init__(path, offset_bytes, reason, advice)
-        self.path = path
-        self.offset_bytes = offset_bytes
-        self.reason = reason
-        self.advice = advice
+    path: str
+    offset_bytes: int
+    reason: str
+    advice: str
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.offset_bytes}: {self.reason}. {self.advice}"
@@ -83,12 +73,10 @@ class InputMalformed(JobError):
 class InputForeign(JobError):
     """The job is to go on with a file that its source does not name."""
 
-    def __init__(self, connector: str, path: str, patterns: tuple[str, ...], folder: str) -> None:
-        super().__init__(connector, path, patterns, folder)
-        self.connector = connector
-        self.path = path
-        self.patterns = patterns
-        self.folder = folder
+    connector: str
+    path: str
+    patterns: tuple[str, ...]
+    folder: str
 
     def __str__(self) -> str:
         return (
@@ -101,11 +89,9 @@ class InputForeign(JobError):
 class SplitMalformed(EnvironmentFault):
     """What the store keeps of an input cannot be used. ``what``: a split, or a position in one."""
 
-    def __init__(self, what: str, data: bytes, reason: str) -> None:
-        super().__init__(what, data, reason)
-        self.what = what
-        self.data = data
-        self.reason = reason
+    what: str
+    data: bytes
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -117,10 +103,8 @@ class SplitMalformed(EnvironmentFault):
 class OutputInUse(JobError):
     """A fresh start found an output that holds something already."""
 
-    def __init__(self, output: str, content: str) -> None:
-        super().__init__(output, content)
-        self.output = output
-        self.content = content
+    output: str
+    content: str
 
     def __str__(self) -> str:
         return (
@@ -132,11 +116,9 @@ class OutputInUse(JobError):
 class OutputTaken(JobError):
     """An output belongs to another job than the one that writes to it."""
 
-    def __init__(self, output: str, expected: str, actual: str) -> None:
-        super().__init__(output, expected, actual)
-        self.output = output
-        self.expected = expected
-        self.actual = actual
+    output: str
+    expected: str
+    actual: str
 
     def __str__(self) -> str:
         return (
@@ -148,11 +130,9 @@ class OutputTaken(JobError):
 class OutputFailed(EnvironmentFault):
     """An output cannot be written; what is committed stays, and nothing is lost."""
 
-    def __init__(self, path: str, doing: str, reason: str) -> None:
-        super().__init__(path, doing, reason)
-        self.path = path
-        self.doing = doing
-        self.reason = reason
+    path: str
+    doing: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -165,11 +145,9 @@ class OutputFailed(EnvironmentFault):
 class OutputCorrupt(EnvironmentFault):
     """A file of a committed output is not what its manifest says."""
 
-    def __init__(self, path: str, expected: str, actual: str) -> None:
-        super().__init__(path, expected, actual)
-        self.path = path
-        self.expected = expected
-        self.actual = actual
+    path: str
+    expected: str
+    actual: str
 
     def __str__(self) -> str:
         return (
@@ -181,11 +159,9 @@ class OutputCorrupt(EnvironmentFault):
 class OutputConflict(InternalError):
     """One checkpoint was to be committed twice with different content."""
 
-    def __init__(self, output: str, checkpoint: int, reason: str) -> None:
-        super().__init__(output, checkpoint, reason)
-        self.output = output
-        self.checkpoint = checkpoint
-        self.reason = reason
+    output: str
+    checkpoint: int
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -197,12 +173,10 @@ class OutputConflict(InternalError):
 class RowNotWritable(JobError):
     """A sink got a row that its format cannot carry. ``index``: of the row among those written together."""
 
-    def __init__(self, output: str, index: int, row: str, reason: str) -> None:
-        super().__init__(output, index, row, reason)
-        self.output = output
-        self.index = index
-        self.row = row
-        self.reason = reason
+    output: str
+    index: int
+    row: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{self.output} cannot take the row {self.row}: {self.reason}."
@@ -211,11 +185,9 @@ class RowNotWritable(JobError):
 class TableRefused(JobError):
     """The database does not take what the job gives it."""
 
-    def __init__(self, table: str, doing: str, reason: str) -> None:
-        super().__init__(table, doing, reason)
-        self.table = table
-        self.doing = doing
-        self.reason = reason
+    table: str
+    doing: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -227,11 +199,9 @@ class TableRefused(JobError):
 class TableUnavailable(EnvironmentFault):
     """The database cannot be used now."""
 
-    def __init__(self, table: str, doing: str, reason: str) -> None:
-        super().__init__(table, doing, reason)
-        self.table = table
-        self.doing = doing
-        self.reason = reason
+    table: str
+    doing: str
+    reason: str
 
     def __str__(self) -> str:
         return (

@@ -35,11 +35,9 @@ _sink_numbers = count(1)
 class OutputTooLarge(JobError):
     """A job hands more to its driver than fits there."""
 
-    def __init__(self, sink: str, limit: str, maximum: int) -> None:
-        super().__init__(sink, limit, maximum)
-        self.sink = sink
-        self.limit = limit
-        self.maximum = maximum
+    sink: str
+    limit: str
+    maximum: int
 
     def __str__(self) -> str:
         return (

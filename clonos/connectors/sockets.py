@@ -28,11 +28,9 @@ LINE_BYTES_LIMIT = 16 << 20
 class SocketFailed(EnvironmentFault):
     """A server of lines cannot be reached, or the connection to it broke."""
 
-    def __init__(self, address: str, doing: str, reason: str) -> None:
-        super().__init__(address, doing, reason)
-        self.address = address
-        self.doing = doing
-        self.reason = reason
+    address: str
+    doing: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -44,10 +42,8 @@ class SocketFailed(EnvironmentFault):
 class SocketLineMalformed(JobError):
     """What a server sent is no line of text."""
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(address, reason)
-        self.address = address
-        self.reason = reason
+    address: str
+    reason: str
 
     def __str__(self) -> str:
         return (

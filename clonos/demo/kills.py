@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from clonos.core.model.progress import SETTLED_PHASES
 from clonos.demo.wordcount import ASK, COUNT
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import Status, TaskState
@@ -123,7 +124,7 @@ def is_live(status: Status) -> bool:
     """Whether every task runs and no recovery is on its way."""
     phases = {task.phase for task in status.tasks}
     latest = {one.task: one for one in status.recoveries}  # one that failed again has an unfinished one before it
-    return bool(phases) and phases <= {"live", "final"} and all(one.is_over for one in latest.values())
+    return bool(phases) and phases <= SETTLED_PHASES and all(one.is_over for one in latest.values())
 
 
 def choose(kind: KillKind, tasks: Sequence[TaskState]) -> list[TaskState]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clonos.core.model.ids import view_name
+from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
 from clonos.demo.kills import step_of
 from clonos.demo.wordcount import ASK
 from clonos.status import Status
@@ -58,7 +59,7 @@ class Display:
         """Words asked about per second. Counters belong to an incarnation, so only growth within one counts."""
         now_s = time.monotonic()
         for task in (task for task in status.tasks if step_of(task.name) == ASK):
-            records = task.counters.get("records_in", 0)
+            records = task.counters.get(TaskCounter.RECORDS_IN, 0)
             known = self._known.get((task.name, task.incarnation), records)
             self._total += max(0, records - known)
             self._known[task.name, task.incarnation] = max(records, known)
@@ -80,8 +81,8 @@ def _tasks(status: Status) -> Table:
     for name in ("task", "phase", "incarnation", "pid", "executor", "records in", "standbys"):
         table.add_column(name, justify="right" if name in ("incarnation", "pid", "records in", "standbys") else "left")
     for task in status.tasks:
-        style = "" if task.phase in ("live", "final") else "yellow"
-        records = f"{task.counters.get('records_in', 0):,}"
+        style = "" if task.phase in SETTLED_PHASES else "yellow"
+        records = f"{task.counters.get(TaskCounter.RECORDS_IN, 0):,}"
         table.add_row(
             task.name,
             task.phase,

@@ -2,6 +2,6 @@
 
 from clonos.job.description import Job
 from clonos.job.handle import Handle
-from clonos.job.results import JobBroke, JobCrashed, JobSuperseded, Result
+from clonos.job.results import JobBroke, JobCrashed, JobStruckBug, JobSuperseded, Result
 
-__all__ = ["Job", "Handle", "Result", "JobCrashed", "JobBroke", "JobSuperseded"]
+__all__ = ["Job", "Handle", "Result", "JobCrashed", "JobBroke", "JobStruckBug", "JobSuperseded"]

@@ -56,7 +56,7 @@ class Handle:
         """The result, when the job has ended; its processes are gone then.
 
         ``timeout`` in seconds: TimeoutError when it is still running. A job that has failed raises ``JobCrashed`` (its
-        own fault), ``JobBroke`` (its environment's) or ``JobSuperseded``.
+        own fault), ``JobBroke`` (its environment's), ``JobStruckBug`` (the library's) or ``JobSuperseded``.
         """
         try:
             end = self._await_end(timeout)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clonos.core.coordinator.coordinator_effects import Ending, Fault, JobDone, JobFailed, StoodDown
-from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
+from clonos.core.coordinator.coordinator_effects import Ending, JobDone, JobFailed, StoodDown
+from clonos.core.model.errors import Blame, ClonosError, EnvironmentFault, InternalError, JobError
 from clonos.core.wire.printable import escaped
+from clonos.core.wire.recovery_messages import InputRange
 from clonos.status import Status
 
 
@@ -43,10 +44,8 @@ class Result:
 class JobCrashed(JobError):
     """The job has failed, and its own code or plan is at fault. ``failed`` has step, record, position, traceback."""
 
-    def __init__(self, job: str, failed: JobFailed) -> None:
-        super().__init__(job, failed)
-        self.job = job
-        self.failed = failed
+    job: str
+    failed: JobFailed
 
     def __str__(self) -> str:
         return _told(self.job, self.failed)
@@ -55,22 +54,28 @@ class JobCrashed(JobError):
 class JobBroke(EnvironmentFault):
     """The job has failed, and slots, disks, networks or stores are at fault."""
 
-    def __init__(self, job: str, failed: JobFailed) -> None:
-        super().__init__(job, failed)
-        self.job = job
-        self.failed = failed
+    job: str
+    failed: JobFailed
 
     def __str__(self) -> str:
         return _told(self.job, self.failed)
 
 
+class JobStruckBug(InternalError):
+    """The job has failed, and this library is at fault."""
+
+    job: str
+    failed: JobFailed
+
+    def __str__(self) -> str:
+        return f"{_told(self.job, self.failed)}\nThis is a bug of the library: please report it, with this message."
+
+
 class JobSuperseded(EnvironmentFault):
     """Another driver has taken the job over."""
 
-    def __init__(self, job: str, checkpoint: int) -> None:
-        super().__init__(job, checkpoint)
-        self.job = job
-        self.checkpoint = checkpoint
+    job: str
+    checkpoint: int
 
     def __str__(self) -> str:
         return (
@@ -83,7 +88,13 @@ def error_of(job: str, end: JobFailed | StoodDown) -> ClonosError:
     """The error of a job that has not ended well."""
     if isinstance(end, StoodDown):
         return JobSuperseded(job, end.checkpoint)
-    return JobCrashed(job, end) if end.fault is Fault.JOB else JobBroke(job, end)
+    match end.blame:
+        case Blame.JOB:
+            return JobCrashed(job, end)
+        case Blame.ENVIRONMENT | Blame.PEER:
+            return JobBroke(job, end)
+        case Blame.LIBRARY:
+            return JobStruckBug(job, end)
 
 
 def result_of(end: JobDone, status: Status) -> Result:
@@ -93,16 +104,15 @@ def result_of(end: JobDone, status: Status) -> Result:
 
 def _told(job: str, failed: JobFailed) -> str:
     lines = [f"job {job} has failed: {failed.reason}"]
-    if failed.count:
-        lines.append(f"element: {_place(failed)}")
+    if failed.at is not None:
+        lines.append(f"element: {_place(failed.at)} task {failed.task_name}")
     if failed.record:
         lines.append(f"record: {failed.record}")
     return escaped("\n".join([*lines, failed.traceback.rstrip()]).rstrip())
 
 
-def _place(failed: JobFailed) -> str:
+def _place(at: InputRange) -> str:
     """Which elements of which input, in words; a source has records and no channel."""
-    first, last = failed.first_seq, failed.first_seq + failed.count - 1
+    first, last = at.first_seq, at.first_seq + at.count - 1
     numbers = f"{first}" if last == first else f"{first} to {last}"
-    of = f"channel {failed.channel} at" if failed.channel >= 0 else "what was read by"
-    return f"number {numbers} of {of} task {failed.task_name}"
+    return f"number {numbers} of " + ("what was read by" if at.channel is None else f"channel {at.channel} at")

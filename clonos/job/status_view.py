@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 
 from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
+from clonos.core.model.progress import TaskPhase
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 
 PHASES = {
-    "idle": Phase.STARTING,
-    "listening": Phase.STARTING,
-    "starting": Phase.STARTING,
-    "running": Phase.RUNNING,
-    "closing": Phase.STOPPING,
-    "over": Phase.ENDED,
-    "replaced": Phase.ENDED,
+    JobPhase.IDLE: Phase.STARTING,
+    JobPhase.LISTENING: Phase.STARTING,
+    JobPhase.STARTING: Phase.STARTING,
+    JobPhase.RUNNING: Phase.RUNNING,
+    JobPhase.CLOSING: Phase.STOPPING,
+    JobPhase.OVER: Phase.ENDED,
+    JobPhase.REPLACED: Phase.ENDED,
 }
 
 
@@ -53,15 +55,15 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
     found = []
     for task in plan.tasks:
         placement = view.placements[task]
-        register = registers.get(placement.slot)
+        register = None if placement.slot is None else registers.get(placement.slot)
         found.append(
             TaskState(
                 name=plan.task_name(task),
                 incarnation=placement.incarnation,
-                slot=placement.slot,
+                slot=placement.slot or 0,
                 pid=0 if register is None else register.pid,
                 domain="" if register is None else register.domain,
-                phase=phases.get(task, "waiting") if register is not None else "waiting",
+                phase=phases.get(task, TaskPhase.WAITING) if register is not None else TaskPhase.WAITING,
                 counters=counters.get(task, {}),
                 standbys=coordinator.standbys_ready(task),
                 keepers=coordinator.keepers_ready(task),
@@ -74,8 +76,8 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
 def _recovery(plan: Plan, recovery: Recovery) -> RecoveryState:
     return RecoveryState(
         task=plan.task_name(recovery.task),
-        failed_incarnation=recovery.failed,
-        incarnation=recovery.incarnation,
+        failed_incarnation=recovery.failed or 0,
+        incarnation=recovery.incarnation or 0,
         cause=recovery.cause,
         reached={milestone.value: at_ns for milestone, at_ns in recovery.reached},
     )

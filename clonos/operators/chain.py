@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, Pieces
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
 from clonos.operators.split_source import SourceHead
@@ -120,7 +120,7 @@ class OperatorChain:
             self._begin_step()
             self._columns_inputs[port](batch)
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         """What a source could read now."""
         return self._head().poll(records_max)
 

@@ -12,10 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from clonos.core.model.errors import InternalError
+from clonos.core.ports.operator_chain import NothingToRead
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import PushedSource
 from clonos.operators.operator import Operator
-from clonos.operators.split_source import ALL_READ, PositionMalformed
+from clonos.operators.split_source import PositionMalformed
 
 END_OF_JOURNAL: Final = b"\x04"
 """Behind the last record: the pusher has no more. No record of a ``PushedSource`` ends with this byte."""
@@ -69,11 +70,11 @@ class JournalHead(Operator):
         """See ``core.chain.JournalledChain.unread_bytes``."""
         return self._unread_bytes
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         """See ``core.chain.Chain.poll``."""
         if self._records:
             return 0, min(records_max, len(self._records))
-        return ALL_READ if self._has_ended else None
+        return NothingToRead.ALL_READ if self._has_ended else NothingToRead.NOW
 
     def read(self, number: int, count: int) -> None:
         """See ``core.chain.Chain.read``. Raises what ``decode`` of the source raises."""

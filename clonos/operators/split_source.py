@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
-from clonos.core.ports.operator_chain import FailedAt, StepFailed
+from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import (
@@ -30,17 +30,13 @@ from clonos.operators.operator import Operator, Scope
 CHUNK_RECORDS: Final = 1_024
 """Read ahead at once, where less was asked for."""
 
-ALL_READ: Final = (-1, 0)
-
 
 class SourceChanged(JobError):
     """A split does not give again what it has given."""
 
-    def __init__(self, step: str, split: int, missing: int) -> None:
-        super().__init__(step, split, missing)
-        self.step = step
-        self.split = split
-        self.missing = missing
+    step: str
+    split: int
+    missing: int
 
     def __str__(self) -> str:
         return (
@@ -52,11 +48,9 @@ class SourceChanged(JobError):
 class SourceSilent(EnvironmentFault):
     """A split has nothing to read where it had something before."""
 
-    def __init__(self, step: str, split: int, missing: int) -> None:
-        super().__init__(step, split, missing)
-        self.step = step
-        self.split = split
-        self.missing = missing
+    step: str
+    split: int
+    missing: int
 
     def __str__(self) -> str:
         return (
@@ -68,10 +62,8 @@ class SourceSilent(EnvironmentFault):
 class PositionMalformed(EnvironmentFault):
     """The position of a source in a snapshot cannot be used."""
 
-    def __init__(self, step: str, reason: str) -> None:
-        super().__init__(step, reason)
-        self.step = step
-        self.reason = reason
+    step: str
+    reason: str
 
     def __str__(self) -> str:
         return f"the stored position of the source {self.step} cannot be used: {self.reason}."
@@ -179,7 +171,7 @@ class OpenSplit:
                 self._reader.open(self._split, self._mark)
             return self._reader.mark(), self._reader.read(records_max)
         except Exception as error:
-            raise StepFailed(FailedAt(self._step, -1, "")) from error
+            raise StepFailed(FailedAt(self._step, None, "")) from error
 
     def _size(self) -> int:
         return _size_of(self._chunk)
@@ -237,7 +229,7 @@ class SourceHead(Operator):
         try:
             splits = cast(WatchedSource, self._source).discover([*self._all_splits, *self._found], *self._scope)
         except Exception as error:
-            raise StepFailed(FailedAt(self._step, -1, "")) from error
+            raise StepFailed(FailedAt(self._step, None, "")) from error
         return _encoder.encode(splits) if splits else b""
 
     def learn(self, splits: bytes) -> None:
@@ -257,7 +249,7 @@ class SourceHead(Operator):
         self._found.append(split)
         return number
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         """See ``core.chain.Chain.poll``. A split that has nothing just now goes to the back."""
         for _ in range(len(self._waiting)):
             split = self._splits[self._waiting[0]]
@@ -268,7 +260,7 @@ class SourceHead(Operator):
             passed = self._waiting.pop(0)
             if not split.is_done:
                 self._waiting.append(passed)
-        return None if self._waiting or self._look_every_ns else ALL_READ
+        return NothingToRead.NOW if self._waiting or self._look_every_ns else NothingToRead.ALL_READ
 
     def read(self, number: int, count: int) -> None:
         """See ``core.chain.Chain.read``."""
@@ -292,10 +284,8 @@ class SourceHead(Operator):
 class NotColumnar(JobError):
     """A source said that it gives columns, and gave something else."""
 
-    def __init__(self, step: str, type_name: str) -> None:
-        super().__init__(step, type_name)
-        self.step = step
-        self.type_name = type_name
+    step: str
+    type_name: str
 
     def __str__(self) -> str:
         return (

@@ -17,9 +17,7 @@ SECONDS_MAX: Final = 2e11
 class BadInstant(JobError):
     """Something that names no instant was given for one."""
 
-    def __init__(self, given: str) -> None:
-        super().__init__(given)
-        self.given = given
+    given: str
 
     def __str__(self) -> str:
         return (

@@ -93,7 +93,7 @@ class Guard:
         failed = self.run(one_by_one if self.routes else at_once, rows, pairs)
         return results, failed
 
-    def caught(self, error: BaseException, record: object, place: int = -1) -> None:
+    def caught(self, error: BaseException, record: object, place: int | None = None) -> None:
         """User code raised at a record, the one at ``place`` of its batch: routes it, or raises StepFailed."""
         assert not isinstance(error, StepFailed), "results go on outside of what is guarded"
         if self._port is not None and _is_routable(error):
@@ -101,12 +101,12 @@ class Guard:
             if self._collector.routed_error(f"{self._step}: {routed.error}".encode("utf-8", "backslashreplace")):
                 self._collector.rows(self._port, [routed])
                 return
-        index = place if self._is_aligned else -1
+        index = place if self._is_aligned else None
         raise StepFailed(FailedAt(self._step, index, shortened(record))) from error
 
     def failed(self) -> StepFailed:
         """What to raise from an error of a connector, which does not know its step."""
-        return StepFailed(FailedAt(self._step, -1, ""))
+        return StepFailed(FailedAt(self._step, None, ""))
 
 
 def shortened(record: object) -> str:

@@ -18,10 +18,8 @@ ANSWER_TIMEOUT_S: Final = 60.0
 class JavaUnfit(EnvironmentFault):
     """No Java that Spark can run on was found."""
 
-    def __init__(self, found: str, command: str) -> None:
-        super().__init__(found, command)
-        self.found = found
-        self.command = command
+    found: str
+    command: str
 
     def __str__(self) -> str:
         return (

@@ -75,11 +75,9 @@ PAGES_FILTER: Final = "org.apache.spark.ui.JWSFilter"
 class SparkNotStarted(EnvironmentFault):
     """Spark did not start."""
 
-    def __init__(self, master: str, reason: str, log: str) -> None:
-        super().__init__(master, reason, log)
-        self.master = master
-        self.reason = reason
-        self.log = log
+    master: str
+    reason: str
+    log: str
 
     def __str__(self) -> str:
         return f"Spark did not start with master {self.master!r}: {self.reason}\n{self.log}".rstrip()

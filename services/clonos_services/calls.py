@@ -50,10 +50,8 @@ def watched_by(watch: Watch) -> Iterator[None]:
 class RequestUnencodable(JobError):
     """What identifies a call holds something that the codec cannot carry."""
 
-    def __init__(self, service: str, problem: str) -> None:
-        super().__init__(service, problem)
-        self.service = service
-        self.problem = problem
+    service: str
+    problem: str
 
     def __str__(self) -> str:
         return (

@@ -22,10 +22,8 @@ Source = TypeVar("Source")
 class TooManyStreams(JobError):
     """A task uses more named streams within one epoch than its memory shall hold."""
 
-    def __init__(self, name: str, limit: int) -> None:
-        super().__init__(name, limit)
-        self.name = name
-        self.limit = limit
+    name: str
+    limit: int
 
     def __str__(self) -> str:
         return (
@@ -37,9 +35,7 @@ class TooManyStreams(JobError):
 class ReseedRefused(JobError):
     """User code would set the state of a stream that follows the epochs' seeds."""
 
-    def __init__(self, method: str) -> None:
-        super().__init__(method)
-        self.method = method
+    method: str
 
     def __str__(self) -> str:
         return (

@@ -79,9 +79,7 @@ class CallOptions(CallSettings, total=False):
 class SettingUnknown(JobError):
     """A setting that requests do not have."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(names)
-        self.names = names
+    names: tuple[str, ...]
 
     def __str__(self) -> str:
         known = ", ".join(field.name for field in fields(SessionConfig))
@@ -91,9 +89,7 @@ class SettingUnknown(JobError):
 class RedactionInvalid(JobError):
     """A redaction hook gave something else than a response."""
 
-    def __init__(self, actual: str) -> None:
-        super().__init__(actual)
-        self.actual = actual
+    actual: str
 
     def __str__(self) -> str:
         return (
@@ -105,9 +101,7 @@ class RedactionInvalid(JobError):
 class ReconciliationInvalid(JobError):
     """What asks for a request in doubt gave something else than a response."""
 
-    def __init__(self, actual: str) -> None:
-        super().__init__(actual)
-        self.actual = actual
+    actual: str
 
     def __str__(self) -> str:
         return (

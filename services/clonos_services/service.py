@@ -22,10 +22,8 @@ R = TypeVar("R")
 class ServiceInvalid(JobError):
     """A function cannot be a service."""
 
-    def __init__(self, service: str, problem: str) -> None:
-        super().__init__(service, problem)
-        self.service = service
-        self.problem = problem
+    service: str
+    problem: str
 
     def __str__(self) -> str:
         return f"{self.service} cannot be a service: {self.problem}"

@@ -13,16 +13,14 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeVar
 
-from msgspec import structs
-
 from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot.slot import Slot
-from clonos.core.wire.recovery_messages import TaskFailed
-from clonos.io.process.fault_points import FaultPoints
+from clonos.core.wire.recovery_messages import Recourse, TaskFailed
+from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.io.store.object_files import ObjectMissing, StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.inbox import Inbox
@@ -105,7 +103,7 @@ class SnapshotStore:
         self._writer.put(lambda: self._write(name, snapshot, more))
 
     def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        self._reach("snapshot begun", snapshot)
+        self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot)
         pieces = _Kept(snapshot, more)
         try:
             self._writer.persist(lambda: self._store.write_object(name, pieces))
@@ -117,7 +115,7 @@ class SnapshotStore:
         else:
             if more is not None:
                 more.release()
-            self._reach("snapshot written", snapshot)
+            self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
             self._inbox.put(self._slot.on_snapshot_written, name, standby_payload(pieces.kept), "")
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
@@ -125,7 +123,7 @@ class SnapshotStore:
         self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole))
 
     def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        self._reach("whole state begun", snapshot)
+        self._reach(FaultPoint.WHOLE_STATE_BEGUN, snapshot)
         try:
             self._store.write_object(name, chain((encode_snapshot(snapshot),), whole))
         except StoreFailed as error:
@@ -133,17 +131,17 @@ class SnapshotStore:
         except ClonosError as error:
             self._give_up(snapshot, error)
         else:
-            self._reach("whole state written", snapshot)
+            self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
             self._inbox.put(self._slot.on_whole_written, name)
         finally:
             whole.release()
 
     def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
         """Something in the state cannot be kept: the task fails by it, as it does where it encodes it itself."""
-        failed = failure_of(snapshot.task, snapshot.incarnation, error, is_fatal=True)
+        failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
         self._inbox.put(self._slot.on_raised, failed)
 
-    def _reach(self, point: str, snapshot: Snapshot) -> None:
+    def _reach(self, point: FaultPoint, snapshot: Snapshot) -> None:
         if self._faults is not None:
             self._faults.reach(point, self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
 
@@ -199,5 +197,4 @@ def _crash(error: BaseException) -> None:
 
 
 def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault | PeerError) -> TaskFailed:
-    failed = failure_of(TaskId(token[1]), Incarnation(token[2]), error, is_fatal=True, with_traceback=False)
-    return structs.replace(failed, is_unrestorable=True)
+    return failure_of(TaskId(token[1]), Incarnation(token[2]), error, Recourse.STANDBY, with_traceback=False)

@@ -11,10 +11,10 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.channel.sender import ChannelSender
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from tests.harnesses.sample_plans import number
@@ -92,12 +92,12 @@ class ChannelPair:
 
     # ------------------------------------------------------------------ the sending end
 
-    def produce(self, *payloads: bytes, kind: Kind = Kind.ROWS, log: bytes = b"", count: int = 1) -> None:
+    def produce(self, *payloads: bytes, kind: ElementKind = ElementKind.ROWS, log: bytes = b"", count: int = 1) -> None:
         """A step of the sender: its log grows, then ``count`` elements for each payload leave."""
         if log:
             self.grow(log)
         for payload in payloads:
-            checkpoint = CheckpointId(1 if kind is Kind.BARRIER else 0)
+            checkpoint = CheckpointId(1 if kind is ElementKind.BARRIER else 0)
             self.sending.append(kind, count, checkpoint, payload)
         self.pump()
 

@@ -26,6 +26,7 @@ from clonos.core.coordinator.coordinator_effects import (
 from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCommitted, StopAsked, WriteOutcome
 from clonos.core.model.ids import CheckpointId, SlotId, view_name
 from clonos.core.model.options import Options
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, Trigger, View
 from clonos.core.wire.messages import Message
@@ -69,7 +70,7 @@ class Dialogue:
         slot = self.desk.slots[SlotId(int(words[0]))]
         name, _, value = words[1].partition("=")
         if name == "phase":
-            slot.phase = value
+            slot.phase = TaskPhase(value)
         elif name == "riders":
             slot.are_backups_ready = value == "ready"
         else:

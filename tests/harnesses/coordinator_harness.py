@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator import Coordinator
@@ -18,9 +18,11 @@ from clonos.core.coordinator.coordinator_events import (
     Ticked,
     WriteOutcome,
 )
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.control_messages import (
     Completed,
     Placement,
@@ -32,7 +34,7 @@ from clonos.core.wire.control_messages import (
     TaskStatus,
     View,
 )
-from clonos.core.wire.recovery_messages import LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import InputRange, LogLost, Recourse, TaskFailed
 
 MILLISECOND_NS = 1_000_000
 EffectKind = TypeVar("EffectKind")
@@ -49,7 +51,7 @@ def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: i
     )
     edges = [Edge(0, 1, Partitioning.HASH, 0), Edge(1, 2, Partitioning.HASH, 0)]
     if has_effects:
-        edges.append(Edge(2, -1, Partitioning.OUTSIDE, 0))
+        edges.append(Edge(2, None, Partitioning.OUTSIDE, 0))
     return Plan("job", vertices, tuple(edges), sharing_depth=sharing_depth)
 
 
@@ -64,8 +66,8 @@ class DeskSlot:
     is_deaf: bool = False
     is_mute: bool = False
     are_backups_ready: bool = True
-    phase: str = "live"
-    counters: tuple[tuple[str, int], ...] = ()
+    phase: TaskPhase = TaskPhase.LIVE
+    counters: tuple[tuple[TaskCounter, int], ...] = ()
     is_over_soft_limit: bool = False
     standbys_at: dict[TaskId, CheckpointId] = field(default_factory=dict)
     received: list[object] = field(default_factory=list)
@@ -224,7 +226,7 @@ class Desk:
         """These tasks, or all, have stored their snapshots."""
         effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
-            effects += self.say(self.of(task).slot, self.acknowledgement(task, checkpoint, final))
+            effects += self.say(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
         return tuple(effects)
 
     def durable(self, checkpoint: int) -> tuple[Effect, ...]:
@@ -241,20 +243,19 @@ class Desk:
         """A task reports LOST."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         channel = self.plan.outputs[task][0].id
-        return self.say(self.of(task).slot, LogLost(TaskId(task), life, channel, 40, 50))
+        return self.say(self.of(task).hosting_slot, LogLost(TaskId(task), life, channel, 40, 50))
 
     def failure(
-        self, task: int, channel: int = 3, first_seq: int = 10, count: int = 5, fatal: bool = False
+        self, task: int, channel: int = 3, first_seq: int = 10, count: int = 5, recourse: Recourse = Recourse.RETRY
     ) -> TaskFailed:
-        """What the present incarnation of a task says when user code raised."""
+        """What the present incarnation of a task says when user code raised; ``count`` 0: at no element."""
         life = self.of(task).incarnation
-        return TaskFailed(
-            TaskId(task), life, channel, first_seq, count, "split", "'x'", "ValueError: x", "Traceback ...", fatal
-        )
+        at = InputRange(ChannelId(channel), first_seq, count) if count else None
+        return TaskFailed(TaskId(task), life, at, "split", "'x'", "ValueError: x", "Traceback ...", Blame.JOB, recourse)
 
-    def raise_in(self, task: int, **failed: int) -> tuple[Effect, ...]:
+    def raise_in(self, task: int, **failed: Any) -> tuple[Effect, ...]:
         """User code raised."""
-        return self.say(self.of(task).slot, self.failure(task, **failed))  # type: ignore[arg-type]
+        return self.say(self.of(task).hosting_slot, self.failure(task, **failed))
 
 
 # ------------------------------------------------------------------ effects as lines

@@ -35,9 +35,11 @@ from clonos.core.coordinator.coordinator_events import (
     Ticked,
     WriteOutcome,
 )
-from clonos.core.model.ids import CheckpointId, SlotId, TaskId
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import (
     Completed,
     Register,
@@ -49,7 +51,7 @@ from clonos.core.wire.control_messages import (
     Trigger,
     View,
 )
-from clonos.core.wire.recovery_messages import LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import InputRange, LogLost, Recourse, TaskFailed
 from tests.harnesses.coordinator_harness import NO_VIEW, START, chain_plan
 
 MILLISECOND_NS = 1_000_000
@@ -174,7 +176,11 @@ class IdealSlot:
             if placement.slot != self.slot:
                 continue
             is_live = self.ready_ms[placement.task, placement.incarnation] <= world.now_ms
-            tasks.append(TaskStatus(placement.task, placement.incarnation, "live" if is_live else "replaying", ()))
+            tasks.append(
+                TaskStatus(
+                    placement.task, placement.incarnation, TaskPhase.LIVE if is_live else TaskPhase.REPLAYING, ()
+                )
+            )
             if is_live:
                 self._acknowledge(placement.task, placement.incarnation)
         standbys = tuple((p.task, self.completed) for p in self.view.placements if self.slot in p.standbys)
@@ -296,16 +302,17 @@ class World:
             case 2:
                 slot.is_dead = True  # silence alone
             case 3:
-                self.say(task.slot, self._failure(task.task, task.incarnation))
+                self.say(task.hosting_slot, self._failure(task.task, task.incarnation))
             case 4 if rng.random() < 0.3:
-                self.say(task.slot, LogLost(task.task, task.incarnation, 0, 0, 0))  # type: ignore[arg-type]
+                self.say(task.hosting_slot, LogLost(task.task, task.incarnation, ChannelId(0), 0, 0))
             case _:
                 other = rng.choice(living)
                 self.say(other.slot, Suspicion(other.slot, slot.slot, view.number, True))
 
     def _failure(self, task: int, incarnation: int) -> TaskFailed:
         first_seq = self.rng.randint(0, 10**9)
-        return TaskFailed(task, incarnation, 0, first_seq, 1, "map", "", "error", "", False)  # type: ignore[arg-type]
+        at = InputRange(ChannelId(0), first_seq, 1)
+        return TaskFailed(TaskId(task), Incarnation(incarnation), at, "map", "", "error", "", Blame.JOB, Recourse.RETRY)
 
     # ------------------------------------------------------------------ running
 

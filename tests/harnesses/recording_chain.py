@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.log.call_outcomes import declare_exception, decode_outcome
-from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, Pieces, ReadyPieces
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces, ReadyPieces
 from clonos.core.ports.recorder import current
 from clonos.core.values import decode_value, encode_value
 
@@ -226,12 +226,12 @@ class RecordingChain:
         self.splits[found] = self.hidden.pop(found)
         self.offsets[found] = 0
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         left = [split for split, records in self.splits.items() if self.offsets[split] < len(records)]
         if not left:
-            return None if self.hidden else (-1, 0)
+            return NothingToRead.NOW if self.hidden else NothingToRead.ALL_READ
         if self.poll_rng.random() < 0.2:
-            return None
+            return NothingToRead.NOW
         split = self.poll_rng.choice(left)
         count = min(records_max, len(self.splits[split]) - self.offsets[split])
         return split, self.poll_rng.randint(1, count)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot
 from clonos.core.log.determinants import NAMES, LogReader
-from clonos.core.model.ids import COORDINATOR, FENCED, ChannelId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Kind, Mirror, Pieces
+from clonos.core.model.progress import TaskCounter
+from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_shell import ProducerConnections, SlotShell, SpillStore
 from clonos.core.ports.task_port import Activation, Command, Delivered, Journalled, TaskHandle
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import (
-    BACKLOG_BYTES,
-    BACKLOG_ELEMENTS,
-    SlotStatus,
-    Snapshotted,
-    Suspicion,
-    TaskStatus,
-    View,
-)
+from clonos.core.wire.control_messages import SlotStatus, Snapshotted, Suspicion, TaskStatus, View
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    AnnounceStep,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    SinkFenced,
+    TaskFailed,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from tests.harnesses.channel_pair import NoDisk
 from tests.harnesses.recording_chain import RecordingMirror
@@ -46,7 +48,7 @@ class Words:
 
     def channel(self, channel: int) -> str:
         found = self.plan.channels[channel]
-        receiver = self.task(found.receiver) if found.receiver >= 0 else "outside"
+        receiver = "outside" if found.receiver is None else self.task(found.receiver)
         return f"{self.task(found.sender)}->{receiver}"
 
     def log(self, data: bytes) -> str:
@@ -69,31 +71,33 @@ class Words:
     def lengths(self, lengths: tuple[Length, ...]) -> str:
         return " ".join(f"{self.task(length.task)}:{length.end_bytes}" for length in lengths) or "nothing"
 
-    def elements(self, kind: int, count: int, checkpoint: int, payload: bytes | memoryview) -> str:
-        if kind == Kind.BARRIER:
+    def elements(self, kind: ElementKind, count: int, checkpoint: int, payload: bytes | memoryview) -> str:
+        if kind is ElementKind.BARRIER:
             return f"barrier {checkpoint}"
-        return "end" if kind == Kind.END else f"{bytes(payload).decode()} ({count})"
+        return "end" if kind is ElementKind.END else f"{bytes(payload).decode()} ({count})"
+
+    def ends(self, message: Batch | Position | ChannelHandshake) -> tuple[str, str]:
+        """Sender and receiver of its channel."""
+        channel = self.plan.channels[message.channel]
+        return self.life(channel.sender, message.sender), self.life(channel.receiving_task, message.receiver)
 
     def message(self, message: Message, payload: bytes | memoryview) -> str:
         """What is sent, in one line."""
         plan = self.plan
         match message:
             case Batch():
-                channel = plan.channels[message.channel]
                 what = self.elements(message.kind, message.count, message.checkpoint, payload)
-                ends = f"{self.life(channel.sender, message.sender)} to {self.life(channel.receiver, message.receiver)}"
+                ends = " to ".join(self.ends(message))
                 place = f"session {message.session}, message {message.ordinal}"
                 tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
                 return f"batch {ends}, {place}: {what} from {message.first_seq}{tail}"
             case Position():
-                channel = plan.channels[message.channel]
-                ends = f"{self.life(channel.sender, message.sender)} to {self.life(channel.receiver, message.receiver)}"
+                ends = " to ".join(self.ends(message))
                 place = f"session {message.session}, message {message.ordinal}"
                 tail = f" with {self.deltas(message.deltas)}" if message.deltas else ""
                 return f"position {ends}, {place}: all below {message.next_seq}{tail}"
             case ChannelHandshake():
-                channel = plan.channels[message.channel]
-                ends = f"{self.life(channel.receiver, message.receiver)} to {self.life(channel.sender, message.sender)}"
+                ends = " to ".join(reversed(self.ends(message)))
                 has = f", holds {self.lengths(message.lengths)}" if message.lengths else ""
                 numbers = f"next {message.next_seq}, claim {message.claim}, credit {message.credit_bytes}"
                 return f"statement {ends}, session {message.session}: {numbers}{has}"
@@ -109,7 +113,8 @@ class Words:
             case AppendAck(task, incarnation, _, is_ready, lengths):
                 return f"kept {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
             case StandbyUpdate(task, incarnation, checkpoint, previous, objects):
-                return f"standby update {self.life(task, incarnation)}: {checkpoint} on {previous}, of {len(objects)}"
+                base = "full" if previous is None else f"on {previous}"
+                return f"standby update {self.life(task, incarnation)}: {checkpoint} {base}, of {len(objects)}"
             case SlotStatus(_, number, completed, tasks, standbys, keepers):
                 parts = [f"{self.life(t.task, t.incarnation)} {t.phase}{_waiting(t)}" for t in tasks]
                 parts += [f"standby of {self.task(task)} at {checkpoint}" for task, checkpoint in standbys]
@@ -120,24 +125,34 @@ class Words:
                 return f"snapshotted {self.life(task, incarnation)}: {what}" + f", prepared {len(prepared)}" * bool(
                     prepared
                 )
-            case LogLost(task, incarnation, channel_id, position, claim):
-                where = self.channel(channel_id) if channel_id >= 0 else "fenced" if channel_id == FENCED else "journal"
-                return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
-            case TaskFailed(task=task, incarnation=incarnation, error=error):
-                return f"failed {self.life(task, incarnation)}: {error}"
-            case AnnounceStep(task, incarnation, channel_id, first_seq):
-                where = self.channel(ChannelId(channel_id)) if channel_id >= 0 else "what it reads"
-                return f"approaching {self.life(task, incarnation)}: {first_seq} of {where}"
             case View(number=number):
                 return f"view {number & 0xFFFFFFFF}, as it is installed here"
             case Suspicion(_, suspect, _, is_gone):
                 return f"accusation of {suspect}: {'gone' if is_gone else 'silent'}"
+        return self.report(message)
+
+    def report(self, message: Message) -> str:
+        """What is reported of a task that cannot go on by itself."""
+        match message:
+            case LogLost(task, incarnation, channel_id, position, claim):
+                where = "the log itself" if channel_id is None else self.channel(channel_id)
+                return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
+            case JournalLost(task, incarnation):
+                return f"journal lost {self.life(task, incarnation)}"
+            case SinkFenced(task, incarnation, generation, by):
+                who = f"{self.life(task, by)} of generation {generation & 0xFFFFFFFF}"
+                return f"sink fenced {self.life(task, incarnation)}: by {who}"
+            case TaskFailed(task=task, incarnation=incarnation, error=error):
+                return f"failed {self.life(task, incarnation)}: {error}"
+            case AnnounceStep(task, incarnation, channel_id, first_seq):
+                where = "what it reads" if channel_id is None else self.channel(channel_id)
+                return f"approaching {self.life(task, incarnation)}: {first_seq} of {where}"
         raise AssertionError(message)
 
 
 def _waiting(status: TaskStatus) -> str:
     found = dict(status.counters)
-    elements, data = found.get(BACKLOG_ELEMENTS, 0), found.get(BACKLOG_BYTES, 0)
+    elements, data = found.get(TaskCounter.BACKLOG_ELEMENTS, 0), found.get(TaskCounter.BACKLOG_BYTES, 0)
     return f", {elements} elements wait" * bool(elements) + f", {data} bytes wait" * bool(data)
 
 
@@ -237,7 +252,7 @@ class RecordingShell(SlotShell):
         self.said.append(f"register {life} with the outside, generation {generation}, from {restored_number}")
 
     def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         what = self.words.elements(kind, count, 0, payload)
         self.said.append(f"outside <- {self.words.life(task, incarnation)}: {what} from {first_seq}")

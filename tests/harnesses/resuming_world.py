@@ -10,7 +10,8 @@ from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.options import Options
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
-from clonos_chaos.swarm.world import World, draw_options
+from clonos_chaos.swarm.random_options import draw_options
+from clonos_chaos.swarm.world import World
 
 
 class ResumingWorld(World):

@@ -26,7 +26,7 @@ def chain_of(length: int, sharing_depth: int | None = None, parallelism: int = 1
         for i in range(length)
     )
     edges = tuple(Edge(i, i + 1, FORWARD, 0) for i in range(length - 1))
-    outside = (Edge(length - 1, -1, Partitioning.OUTSIDE, 0),)
+    outside = (Edge(length - 1, None, Partitioning.OUTSIDE, 0),)
     return Plan("chain", vertices, edges + outside, sharing_depth=sharing_depth)
 
 
@@ -49,15 +49,16 @@ def shuffle(width: int = 2) -> Plan:
     return Plan("shuffle", vertices, (Edge(0, 1, HASH, 0),))
 
 
-def placement(task: int, incarnation: int, slot: int, **changes: object) -> Placement:
+def placement(task: int, incarnation: int, slot: int | None, **changes: object) -> Placement:
     """A task that lives in a slot, fresh, restored from nothing."""
-    base = Placement(TaskId(task), Incarnation(incarnation), SlotId(slot), CheckpointId(0), (), 0, True, False, (), ())
+    home = None if slot is None else SlotId(slot)
+    base = Placement(TaskId(task), Incarnation(incarnation), home, CheckpointId(0), (), 0, True, False, (), ())
     return msgspec.structs.replace(base, **changes)
 
 
 def view(n: int, placements: Sequence[Placement], generation: int = 1, slots: Sequence[int] = ()) -> View:
     """View (1, n) with these placements; every slot is a domain of its own."""
-    named = slots or sorted({p.slot for p in placements if p.slot > 0})
+    named = slots or sorted({p.slot for p in placements if p.slot is not None})
     addresses = tuple(SlotAddress(SlotId(s), f"domain-{s}", "", "", b"") for s in named)
     return View(number(n), generation, "job", addresses, tuple(placements))
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.log import determinants as d
-from clonos.core.model.ids import COORDINATOR, OUTSIDE, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
 from clonos.core.model.options import Options
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
@@ -26,7 +27,7 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Placement, Release, Trigger
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceAck, InputRange, LogReply, LogRequest, Recourse, TaskFailed
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from tests.harnesses.recording_shell import RecordingShell
 from tests.harnesses.sample_plans import chain_of, number, placement, view
@@ -80,7 +81,7 @@ class Dialogue:
 
     def channel(self, text: str) -> Any:
         sender, receiver = text.split("->")
-        wanted = OUTSIDE if receiver == "outside" else self.task(receiver)
+        wanted = None if receiver == "outside" else self.task(receiver)
         return next(c for c in self.slot.plan.channels if (c.sender, c.receiver) == (self.task(sender), wanted))
 
     def incarnation(self, task: TaskId, given: str | None) -> Incarnation:
@@ -88,12 +89,10 @@ class Dialogue:
 
     def home(self, task: TaskId) -> int:
         """The slot in which the view has a task; 9 before there is a view."""
-        placements = self.slot.view.placements
-        return placements[task].slot if placements else 9
+        return self.slot.view.placements[task].hosting_slot if self.slot.view.placements else 9
 
     def lengths(self, text: str) -> tuple[Length, ...]:
-        pairs = [word.split(":") for word in text.split(",") if word]
-        return tuple(Length(self.task(name), int(end)) for name, end in pairs)
+        return tuple(Length(self.task(n), int(end)) for n, end in (w.split(":") for w in text.split(",") if w))
 
     def deltas(self, text: str) -> tuple[Delta, ...]:
         """``a[0!:s3,k];a*[4:xyz]``: bytes from an offset on; ! where what lies before is completed."""
@@ -151,7 +150,7 @@ class Dialogue:
         for task, fields in sorted(found.items()):
             life, slot = fields.pop("life"), fields.pop("slot")
             placements.append(placement(task, life, slot, **{"is_fresh": False, **fields}))
-        slots = {s for p in placements for s in (p.slot, *p.standbys, *p.keepers) if s > 0}
+        slots = {s for p in placements for s in (p.slot, *p.standbys, *p.keepers) if s is not None}
         self.hear(COORDINATOR, view(n, placements, generation, sorted(slots)))
 
     def do_completed(self, words: list[str], given: Given) -> None:
@@ -200,12 +199,12 @@ class Dialogue:
         """``batch a->b xyz first=0 log=a[0!:r3] session=1 by=1 to=2``; ``barrier=1`` or ``end`` instead of rows."""
         channel = self.channel(words[0])
         rows = words[1] if len(words) > 1 else ""
-        kind = Kind.BARRIER if "barrier" in given else Kind.END if rows == "end" else Kind.ROWS
-        payload = rows.encode() if kind == Kind.ROWS else b""
+        kind = ElementKind.BARRIER if "barrier" in given else ElementKind.END if rows == "end" else ElementKind.ROWS
+        payload = rows.encode() if kind is ElementKind.ROWS else b""
         message = Batch(
             *self._head(channel, given),
             int(given.get("first", 0)),
-            int(kind),
+            kind,
             len(payload) or 1,
             CheckpointId(int(given.get("barrier", 0))),
             self.deltas(given.get("log", "")),
@@ -266,7 +265,7 @@ class Dialogue:
             task,
             life,
             CheckpointId(checkpoint),
-            CheckpointId(int(given.get("on", -1))),
+            CheckpointId(int(given["on"])) if given.get("on") else None,
             tuple((c.id, int(given.get("in", 0))) for c in plan.inputs[task]),
             tuple((c.id, int(given.get("out", 0))) for c in plan.outputs[task]),
             (),
@@ -279,20 +278,20 @@ class Dialogue:
         )
 
     def do_emission(self, words: list[str], given: Given) -> None:
-        """``emission b log=s3,k out=xyz consumed=195 snapshot=1 on=-1 in=3 out_at=3 read=4``: one step of a task."""
+        """``emission b log=s3,k out=xyz consumed=195 snapshot=2 on=1 in=3 out_at=3 read=4``: one step of a task."""
         task, life = self.life(words[0])
         outputs = []
         channel = self.slot.plan.outputs[task][0]
         if "out" in given:
             payload = given["out"].encode()
-            outputs.append(Output(channel.id, int(Kind.ROWS), len(payload), CheckpointId(0), payload))
+            outputs.append(Output(channel.id, ElementKind.ROWS, len(payload), CheckpointId(0), payload))
         snapshot = None
         if "snapshot" in given:
             checkpoint = CheckpointId(int(given["snapshot"]))
-            if channel.receiver != OUTSIDE:
+            if channel.receiver is not None:
                 is_final = "final" in given
-                kind, label = (Kind.END, CheckpointId(0)) if is_final else (Kind.BARRIER, checkpoint)
-                outputs.append(Output(channel.id, int(kind), 1, label, b""))
+                kind, label = (ElementKind.END, CheckpointId(0)) if is_final else (ElementKind.BARRIER, checkpoint)
+                outputs.append(Output(channel.id, kind, 1, label, b""))
             snapshot = self.snapshot(task, life, checkpoint, {**given, "out": given.get("out_at", "0")})
         inputs = self.slot.plan.inputs[task]
         consumed: tuple[tuple[ChannelId, int, int], ...] = ()
@@ -361,10 +360,9 @@ class Dialogue:
         restored = None
         if "failed" not in words:
             numbers = [int(n) for n in words[2].split(",")]
-            bases = (-1, *numbers)
+            bases = ("", *map(str, numbers))
             snapshots = [
-                self.snapshot(task, life, n, {**given, "on": str(base)})
-                for base, n in zip(bases, numbers, strict=False)
+                self.snapshot(task, life, n, {**given, "on": base}) for base, n in zip(bases, numbers, strict=False)
             ]
             objects = [("", [encode_snapshot(snapshot)]) for snapshot in snapshots]
             restored = restore_from(objects, self.shell.new_mirror(task))
@@ -372,7 +370,9 @@ class Dialogue:
 
     def do_raised(self, words: list[str], given: Given) -> None:
         task, life = self.life(words[0])
-        failed = TaskFailed(task, life, ChannelId(0), 3, 1, "split", "'x'", "ValueError: no", "", False)
+        failed = TaskFailed(
+            task, life, InputRange(ChannelId(0), 3, 1), "split", "'x'", "ValueError: no", "", Blame.JOB, Recourse.RETRY
+        )
         self.slot.on_raised(failed)
 
     def do_gone(self, words: list[str], given: Given) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SpillStore
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
@@ -46,7 +46,7 @@ class BenchShell(RecordingShell):
         self.warnings.append(text)
 
     def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         self.sent.append((SlotId(0), Release(SlotId(0), f"outside {first_seq}"), payload))
 
@@ -96,12 +96,12 @@ class Bench:
         statement = ChannelHandshake(
             ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ()
         )
-        self.slot.on_message(SlotId(self.plan.channels[channel].receiver + 10), statement)
+        self.slot.on_message(SlotId(self.plan.channels[channel].receiving_task + 10), statement)
 
     def begin(self) -> None:
         """All receivers state; the task starts and goes live."""
         for channel in self.plan.outputs[self.task]:
-            if channel.receiver >= 0:
+            if channel.receiver is not None:
                 self.state(channel.id)
             else:
                 self.slot.on_outside_opened(self.task, LIFE, 0, None)
@@ -111,7 +111,7 @@ class Bench:
         """The task has done a step: one element on each channel named."""
         made = []
         for channel, payload in outputs:
-            made.append(Output(ChannelId(channel), int(Kind.ROWS), 1, CheckpointId(0), payload))
+            made.append(Output(ChannelId(channel), ElementKind.ROWS, 1, CheckpointId(0), payload))
             self.positions[ChannelId(channel)] += 1
         self.slot.on_emission(self.task, LIFE, Emission(log, tuple(made)))
 
@@ -120,8 +120,8 @@ class Bench:
         self.completed += 1
         made = []
         for channel in self.plan.outputs[self.task]:
-            if channel.receiver >= 0:
-                made.append(Output(channel.id, int(Kind.BARRIER), 1, CheckpointId(self.completed), b""))
+            if channel.receiver is not None:
+                made.append(Output(channel.id, ElementKind.BARRIER, 1, CheckpointId(self.completed), b""))
                 self.positions[channel.id] += 1
         taken = snapshot(self.completed, tuple(self.positions.items()), self.task, LIFE)
         self.slot.on_emission(self.task, LIFE, Emission(b"", tuple(made), snapshot=taken))

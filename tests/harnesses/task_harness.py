@@ -13,10 +13,10 @@ import pyarrow as pa
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.log.determinants import LogReader
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import (
     Activation,
     Command,
@@ -28,7 +28,8 @@ from clonos.core.ports.task_port import (
     Triggered,
 )
 from clonos.core.task.task import Task
-from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.core.values import encode_columns, encode_rows
+from clonos.core.values.elements import decode_records
 from tests.harnesses.recording_chain import RecordingChain, RecordingMirror
 
 DAY_NS = 86_400 * 10**9
@@ -38,40 +39,38 @@ FIRST_INSTANT_NS = 1_700_000_000 * 10**9
 class Element(NamedTuple):
     """What a channel carries: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
 
-    kind: Kind
+    kind: ElementKind
     content: Any
 
 
 def rows(*values: Any) -> list[Element]:
-    return [Element(Kind.ROWS, value) for value in values]
+    return [Element(ElementKind.ROWS, value) for value in values]
 
 
 def columns(*values: int) -> list[Element]:
-    return [Element(Kind.COLUMNS, value) for value in values]
+    return [Element(ElementKind.COLUMNS, value) for value in values]
 
 
 def barrier(checkpoint: int) -> list[Element]:
-    return [Element(Kind.BARRIER, checkpoint)]
+    return [Element(ElementKind.BARRIER, checkpoint)]
 
 
-END = [Element(Kind.END, 0)]
+END = [Element(ElementKind.END, 0)]
 
 
 def encoded(elements: Sequence[Element]) -> bytes:
     kind = elements[0].kind
-    if kind == Kind.ROWS:
+    if kind is ElementKind.ROWS:
         return encode_rows([element.content for element in elements])
-    if kind == Kind.COLUMNS:
+    if kind is ElementKind.COLUMNS:
         return encode_columns(pa.RecordBatch.from_pydict({"n": [element.content for element in elements]}))
     return b""
 
 
-def decoded(kind: int, checkpoint: int, payload: bytes | memoryview) -> list[tuple[int, int, str]]:
+def decoded(kind: ElementKind, checkpoint: int, payload: bytes | memoryview) -> list[tuple[ElementKind, int, str]]:
     """Elements of an output, each with what it says to the last digit."""
-    if kind == Kind.ROWS:
-        return [(kind, 0, repr(row)) for row in decode_rows(payload)]
-    if kind == Kind.COLUMNS:
-        return [(kind, 0, repr(row)) for row in decode_columns(payload).to_pylist()]
+    if kind.is_data:
+        return [(kind, 0, repr(record)) for record in decode_records(kind, payload)]
     return [(kind, checkpoint, "")]
 
 
@@ -117,7 +116,7 @@ class Life(TaskPort):
         self.job, self.number, self.start = job, number, start or Start()
         self.rng = Random(number)
         self.log = b""  # what this life has added
-        self.outputs: dict[ChannelId, list[tuple[int, int, str]]] = {}
+        self.outputs: dict[ChannelId, list[tuple[ElementKind, int, str]]] = {}
         self.first_seqs = dict(self.start.snapshots[-1].outputs) if self.start.snapshots else {}
         self.snapshots: list[Snapshot] = []
         self.wholes: dict[int, tuple[bytes, ...]] = {}
@@ -193,17 +192,17 @@ class Life(TaskPort):
         elements, first = self.job.inputs[channel], self._next[channel]
         kind = elements[first].kind
         longest = 1
-        while kind < Kind.BARRIER and first + longest < len(elements) and elements[first + longest].kind == kind:
+        while kind.is_data and first + longest < len(elements) and elements[first + longest].kind == kind:
             longest += 1
         count, skip = self.rng.randint(1, longest), 0
-        while kind < Kind.BARRIER and skip < first and elements[first - skip - 1].kind == kind:
+        while kind.is_data and skip < first and elements[first - skip - 1].kind == kind:
             if self.rng.random() < 0.7:
                 break
             skip += 1
         cut = elements[first - skip : first + count]
         self._next[channel] += count
-        checkpoint = CheckpointId(cut[0].content if kind == Kind.BARRIER else 0)
-        return Delivered(ChannelId(channel), int(kind), len(cut), skip, checkpoint, memoryview(encoded(cut)))
+        checkpoint = CheckpointId(cut[0].content if kind is ElementKind.BARRIER else 0)
+        return Delivered(ChannelId(channel), kind, len(cut), skip, checkpoint, memoryview(encoded(cut)))
 
     # ------------------------------------------------------------------ the rest of the port
 
@@ -214,7 +213,7 @@ class Life(TaskPort):
             found = decoded(output.kind, output.checkpoint, output.payload)
             assert len(found) == output.count
             self.outputs.setdefault(output.channel, []).extend(found)
-            self.events += [f"barrier {output.checkpoint}"] * (output.kind == Kind.BARRIER)
+            self.events += [f"barrier {output.checkpoint}"] * (output.kind is ElementKind.BARRIER)
         if emission.snapshot is not None:
             self.snapshots.append(emission.snapshot)
             if emission.whole is not None:
@@ -239,7 +238,7 @@ class Life(TaskPort):
         self.replicated_to.append(log_end_bytes)
         self.events.append(f"kept {log_end_bytes}")
 
-    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         self.events.append(f"approaches {first_seq} of {channel}")
 
     def open_journal(self) -> None:
@@ -316,8 +315,8 @@ def chain_of_snapshots(life: Life, checkpoint: int) -> list[Snapshot]:
     """The snapshots that restore a checkpoint, oldest (full) first."""
     by_checkpoint = {snapshot.checkpoint: snapshot for snapshot in life.snapshots}
     found = [by_checkpoint[CheckpointId(checkpoint)]]
-    while found[0].previous >= 0:
-        found.insert(0, by_checkpoint[found[0].previous])
+    while (previous := found[0].previous) is not None:
+        found.insert(0, by_checkpoint[previous])
     return found
 
 

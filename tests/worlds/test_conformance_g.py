@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from clonos.core.coordinator.coordinator_effects import Fault, JobFailed
+from clonos.core.coordinator.coordinator_effects import JobFailed
+from clonos.core.model.errors import Blame
 from clonos_chaos.directed.loss_cases import CONTROL_WORDS
 from clonos_chaos.sim.external_systems import SimService
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
@@ -220,6 +221,6 @@ def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> N
     for world in played(49, "poison record whose inputs merge differently"):
         ending = world.ending
         assert isinstance(ending, JobFailed)
-        assert (ending.fault, ending.record, ending.step) == (Fault.JOB, "20", "fuzz")
+        assert (ending.blame, ending.record, ending.step) == (Blame.JOB, "20", "fuzz")
         assert "offset 20" in ending.traceback
         assert 2 <= lives(world, "join/0") <= 4

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from clonos.core.channel.receiver import ChannelReceiver
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.recovery.gathering import Gathering, Holder
 from clonos.core.recovery.recovery_machine import Live, Recovering, Replaying, Stalled
@@ -71,6 +72,7 @@ class Midst:
     def barrier(self, **changes: Any) -> Batch:
         """The next element of the input, as its sender would send it now, but for the changes."""
         receiving: ChannelReceiver = self.receiving
+        assert receiving.sender is not None
         batch = Batch(
             channel=receiving.channel.id,
             sender=receiving.sender,
@@ -78,7 +80,7 @@ class Midst:
             session=receiving.session,
             ordinal=receiving.next_ordinal,
             first_seq=receiving.next_seq,
-            kind=2,
+            kind=ElementKind.BARRIER,
             count=1,
             checkpoint=99,  # type: ignore[arg-type]
             deltas=(),
@@ -87,7 +89,7 @@ class Midst:
 
     def hear(self, batch: Batch) -> None:
         """The batch has come from the slot of the input's sender."""
-        sender = self.slot.slot.view.placements[self.receiving.channel.sender].slot
+        sender = self.slot.slot.view.placements[self.receiving.channel.sender].hosting_slot
         self.slot.slot.on_message(sender, batch, b"")
 
     def end(self) -> None:
@@ -109,7 +111,7 @@ def a_batch_of_an_earlier_session_is_dropped(midst: Midst) -> None:
 
 def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
     before = midst.receiving.next_seq
-    midst.hear(midst.barrier(sender=Incarnation(midst.receiving.sender - 1)))
+    midst.hear(midst.barrier(sender=Incarnation(midst.barrier().sender - 1)))
     assert midst.receiving.next_seq == before
 
 
@@ -142,7 +144,7 @@ def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
     nobody = Holder(midst.hosted.task, False, midst.slot.id)
     midst.hosted.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
     question = LogRequest(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
-    midst.slot.slot.on_message(view.placements[asker].slot, question, b"")
+    midst.slot.slot.on_message(view.placements[asker].hosting_slot, question, b"")
     assert [message.task for message in midst.sent if isinstance(message, LogReply)] == [asker]
 
 

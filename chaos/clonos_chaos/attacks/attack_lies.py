@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
-from clonos.core.ports.operator_chain import Kind
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -24,7 +26,18 @@ from clonos.core.wire.control_messages import (
 )
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    AnnounceAck,
+    AnnounceStep,
+    InputRange,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    Recourse,
+    SinkFenced,
+    TaskFailed,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
@@ -40,14 +53,14 @@ class Seat(NamedTuple):
 
     task: int
     incarnation: int
-    slot: int
+    slot: int | None
 
 
 class LiedToJob(NamedTuple):
-    """What a liar has to know: tasks by number, and the tasks at both ends of each channel (-1: outside)."""
+    """What a liar has to know: tasks by number, and the tasks at both ends of each channel (None: outside)."""
 
     assignment: list[Seat]
-    channels: list[tuple[int, int]]
+    channels: list[tuple[int, int | None]]
 
 
 def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Message]:
@@ -63,22 +76,24 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Messa
     for seat in job.assignment:
         task, life = TaskId(seat.task), Incarnation(seat.incarnation)
         yield Trigger(task, life, CheckpointId(FAR), True)
-        yield AnnounceAck(task, life, 0, 0)
-        if seat.slot == liar:
+        yield AnnounceAck(task, life, ChannelId(0), 0)
+        if seat.slot is None or seat.slot == liar:
             continue
         delta = (Delta(task, 0, True, b"\xff" * 100),)
         yield LogRequest(task, life, ViewNumber(1), task, False)
         yield LogReply(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
         yield AppendLog(task, life, True, delta)
         yield AppendAck(task, life, SlotId(seat.slot), True, (Length(task, FAR),))
-        yield StandbyUpdate(task, life, CheckpointId(FAR), CheckpointId(-1), ())
-        yield FeedShadow(task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), delta)
+        yield StandbyUpdate(task, life, CheckpointId(FAR), None, ())
+        yield FeedShadow(
+            task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), delta
+        )
         yield FeedAck(task, life, SlotId(seat.slot), FAR, FAR)
     for number, (sender, receiver) in enumerate(job.channels):
         channel = ChannelId(number)
         if job.assignment[sender].slot != liar:
             yield from _as_sender(channel, job.assignment[sender].incarnation)
-        if receiver >= 0 and job.assignment[receiver].slot != liar:
+        if receiver is not None and job.assignment[receiver].slot != liar:
             yield _as_receiver(channel, job.assignment[receiver].incarnation)
     for number in (-1, len(job.channels), FAR):
         yield from _as_sender(ChannelId(number), 1)
@@ -89,7 +104,7 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Messa
 
 def _as_sender(channel: ChannelId, incarnation: int) -> Iterator[Message]:
     life = Incarnation(incarnation)
-    yield Batch(channel, life, life, 1, 0, 0, int(Kind.END), 1, CheckpointId(0), ())
+    yield Batch(channel, life, life, 1, 0, 0, ElementKind.END, 1, CheckpointId(0), ())
     yield Position(channel, life, life, 1, 0, FAR, FAR, ())
 
 
@@ -100,7 +115,7 @@ def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
 
 def lies_to_coordinator(liar: SlotId, job: LiedToJob) -> Iterator[Message]:
     """What slots say to each other, what other slots say, and what nobody says."""
-    yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, 0, 1, CheckpointId(0), ())
+    yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
     yield Release(liar, "to whom it may concern")
     yield Completed(CheckpointId(FAR), 1, ())
     yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
@@ -109,15 +124,18 @@ def lies_to_coordinator(liar: SlotId, job: LiedToJob) -> Iterator[Message]:
     nowhere = ((TaskId(FAR), Incarnation(1)), (TaskId(-1), Incarnation(1)))
     backups = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), backups, nowhere, False, (TaskId(FAR),))
+    somewhere = InputRange(ChannelId(0), 0, 1)
     for seat in job.assignment:
         task, life = TaskId(seat.task), Incarnation(seat.incarnation)
         if seat.slot == liar:
             continue
-        told = (TaskStatus(task, life, "lost", (("records_in", FAR),)),)
+        told = (TaskStatus(task, life, TaskPhase.LOST, ((TaskCounter.RECORDS_IN, FAR),)),)
         yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), told, (), ())
         yield Snapshotted(task, life, CheckpointId(FAR), ("../../etc/passwd",), FAR, (), True)
         yield LogLost(task, life, ChannelId(0), 0, FAR)
-        yield TaskFailed(task, life, 0, 0, 1, "step", FORGED, FORGED, FORGED, True)
-        yield AnnounceStep(task, life, 0, FAR)
+        yield JournalLost(task, life)
+        yield SinkFenced(task, life, FAR, Incarnation(view_number(LATER_TERM, 1)))
+        yield TaskFailed(task, life, somewhere, "step", FORGED, FORGED, FORGED, Blame.JOB, Recourse.NONE)
+        yield AnnounceStep(task, life, ChannelId(0), FAR)
     yield Suspicion(SlotId(FAR), SlotId(FAR), ViewNumber(1), True)
-    yield TaskFailed(TaskId(FAR), Incarnation(1), 0, 0, 1, "", "", "", "", True)
+    yield TaskFailed(TaskId(FAR), Incarnation(1), somewhere, "", "", "", "", Blame.JOB, Recourse.NONE)

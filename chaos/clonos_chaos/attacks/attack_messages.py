@@ -175,5 +175,5 @@ def _frames_of(liar: SlotId, lies: Iterable[Message]) -> Iterator[list[bytes]]:
     yield [pack(COORDINATOR, encode_message(Release(liar, "")), b"")]
     yield [pack(liar, b"", b"piece", IS_PIECE, 9), b"piece"]
     yield [pack(liar, b"\x93" * 10_000, b"")]
-    nested = StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("x" * 1_000,) * 1_000)
+    nested = StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(1), None, ("x" * 1_000,) * 1_000)
     yield [pack(liar, encode_message(nested), b"")]

@@ -35,7 +35,7 @@ class Attack:
         fault: InjectedFault,
         status: Status,
         driver_pid: int,
-        channels: list[tuple[int, int]],
+        channels: list[tuple[int, int | None]],
         loot: Path,
         folder: Path,
     ) -> None:

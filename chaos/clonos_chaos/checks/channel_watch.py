@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clonos.core.channel.inflight_log import Chunk
 from clonos.core.channel.receiver import ChannelReceiver
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.slot.hosted_task import HostedTask
-from clonos.core.values import decode_columns, decode_rows
+from clonos.core.values.elements import decode_records
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import View
 from clonos_chaos.sim.rare_situations import LATE_DELTA
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clonos_chaos.sim.sim_slot import SimSlot
     from clonos_chaos.swarm.world import World
 
-Content = tuple[int, int, int, bytes]
+Content = tuple[ElementKind, int, int, bytes]
 """(kind, count, checkpoint, payload) of a chunk."""
 
 SAME = "the same chunk"
@@ -46,7 +46,7 @@ class ChannelWatch:
 
     def receiving(self, slot: SimSlot, batch: Batch) -> ChannelReceiver | None:
         """The end of the channel that a batch is for, if it has one in this slot."""
-        hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiver)
+        hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiving_task)
         if hosted is None or hosted.incarnation != batch.receiver:
             return None
         receiving = hosted.inputs.receivings.get(batch.channel)
@@ -67,7 +67,7 @@ class ChannelWatch:
         """Compares what has been made since the last look."""
         for channel_id, taken in self._taken.items():
             channel = self.world.plan.channels[channel_id]
-            if view.placements[channel.receiver].incarnation != taken.receiver:
+            if view.placements[channel.receiving_task].incarnation != taken.receiver:
                 continue
             sender = self._present(view, channel.sender)
             if sender is not None and channel_id in sender.sendings:
@@ -75,7 +75,7 @@ class ChannelWatch:
 
     def _present(self, view: View, task: TaskId) -> HostedTask | None:
         placement = view.placements[task]
-        slot = self.world.slots.get(placement.slot)
+        slot = self.world.slot_at(placement.slot)
         hosted = slot.slot.hosted.get(task) if slot is not None and not slot.is_dead else None
         return hosted if hosted is not None and hosted.incarnation == placement.incarnation else None
 
@@ -118,8 +118,6 @@ def _content(chunk: Chunk) -> Content:
 
 def _elements(content: Content) -> list[str]:
     kind, _, checkpoint, payload = content
-    if kind == Kind.ROWS:
-        return [repr(row) for row in decode_rows(payload)]
-    if kind == Kind.COLUMNS:
-        return [repr(row) for row in decode_columns(payload).to_pylist()]
-    return [f"{Kind(kind).name.lower()} {checkpoint}"]
+    if kind.is_data:
+        return [repr(row) for row in decode_records(kind, payload)]
+    return [f"{kind.name.lower()} {checkpoint}"]

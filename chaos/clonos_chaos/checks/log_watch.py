@@ -36,7 +36,7 @@ class LogWatch:
         self._floors_before: dict[SlotId, CheckpointId] = {}  # and before it truncated before: whoever rides with a
         # task may get a copy from one that was slow to hear, or begin at a barrier behind which it needs the log, and
         # whoever succeeds the task gathers what those who ride with it have
-        self._links: dict[str, tuple[CheckpointId, CheckpointId]] = {}  # per object of the store
+        self._links: dict[str, tuple[CheckpointId, CheckpointId | None]] = {}  # per object of the store
         self._floor = CheckpointId(0)
         self._floor_before = CheckpointId(0)  # the one before it: a copy that was handed on may be one checkpoint older
         self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
@@ -56,7 +56,7 @@ class LogWatch:
         self._positions[metadata.checkpoint] = positions
         self._offsets[metadata.checkpoint] = {entry.task: entry.log_offset_bytes for entry in metadata.tasks}
 
-    def _link(self, name: str) -> tuple[CheckpointId, CheckpointId]:
+    def _link(self, name: str) -> tuple[CheckpointId, CheckpointId | None]:
         """(checkpoint, previous) of a stored snapshot."""
         if name not in self._links:
             found = decode_snapshot(self.world.store[name][0], name)
@@ -94,7 +94,7 @@ class LogWatch:
         """Per task whose present incarnation has gathered its log, that log."""
         owners: dict[TaskId, Replica] = {}
         for placement in view.placements:
-            slot = self.world.slots.get(placement.slot)
+            slot = self.world.slot_at(placement.slot)
             hosted = slot.slot.hosted.get(placement.task) if slot is not None and not slot.is_dead else None
             if hosted is not None and hosted.incarnation == placement.incarnation and _has_gathered(hosted):
                 for log in (placement.task, journal_of(placement.task)):
@@ -170,7 +170,7 @@ class LogWatch:
         lowest = max(self._offsets)
         for placement in view.placements:
             for slot_id in (placement.slot, *placement.keepers):
-                slot = self.world.slots.get(slot_id)
+                slot = self.world.slot_at(slot_id)
                 lowest = min(lowest, slot.slot.completed if slot is not None else self._floor)
         return lowest
 

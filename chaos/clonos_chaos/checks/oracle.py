@@ -14,9 +14,9 @@ from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
 from clonos.core.coordinator.failure_detector import GRACE_HEARTBEATS
 from clonos.core.coordinator.failure_policy import DEATHS_OF_POISON
-from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire.control_messages import Snapshotted, View
-from clonos.core.wire.recovery_messages import LogLost
+from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
 from clonos_chaos.checks.assignment_watch import SeatWatch
 from clonos_chaos.checks.channel_watch import ChannelWatch
 from clonos_chaos.checks.log_watch import LogWatch
@@ -45,7 +45,9 @@ class Oracle:
         self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
-        self._died_at: Counter[tuple[int, int, int]] = Counter()  # (task, channel, seq) that the coordinator may know
+        self._died_at: Counter[tuple[TaskId, ChannelId | None, int]] = (
+            Counter()
+        )  # (task, channel, seq) that the coordinator may know
         self._completed = CheckpointId(0)  # the highest number that is durable
         self._until_look = world.settings.look_every
 
@@ -110,20 +112,23 @@ class Oracle:
         self._progress_ns = self.world.clock.now_ns
         for slot in slots:
             for life in self.world.slots[slot].tasks.values():
-                self._died_at.update((life.task, *element) for element in {life.approached, life.noted})
+                told = {element for element in (life.approached, life.noted) if element is not None}
+                self._died_at.update((life.task, *element) for element in told)
         self.survival.dying(slots, self.view)
         self.situations.dying(slots)
 
-    def lost(self, message: LogLost) -> None:
-        """A task has told the coordinator that its log is lost."""
+    def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
+        """A task has told the coordinator that the generation must end."""
         if self.view.placements[message.task].incarnation != message.incarnation or self.is_lost:
             return
         self.is_lost = True
         self._count("lost")
         if not self.survival.why_permitted:
+            what = type(message).__name__
+            if isinstance(message, LogLost):
+                what = f"LOST at {message.position} of channel {message.channel} behind {message.claim}"
             self.world.fail(
-                f"{self.world.plan.task_name(message.task)} reports LOST at {message.position} of channel"
-                f" {message.channel} behind {message.claim}, though no failure so far may cost a log"
+                f"{self.world.plan.task_name(message.task)} reports {what}, though no failure so far may cost a log"
             )
 
     def acknowledged(self, message: Snapshotted) -> None:
@@ -171,7 +176,10 @@ class Oracle:
     def _is_unlucky(self, failed: JobFailed) -> bool:
         """Chance has killed so often at one element that nobody can tell it from a poison record."""
         tasks = [task for task in self.world.plan.tasks if self.world.plan.task_name(task) == failed.task_name]
-        return any(self._died_at[task, failed.channel, failed.first_seq] >= DEATHS_OF_POISON for task in tasks)
+        at = failed.at
+        return at is not None and any(
+            self._died_at[task, at.channel, at.first_seq] >= DEATHS_OF_POISON for task in tasks
+        )
 
     def judge(self) -> None:
         """The job has ended: its output is that of some run without failures."""

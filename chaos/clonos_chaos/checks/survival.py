@@ -54,7 +54,7 @@ class Survival:
 
     def _stays(self, task: TaskId, view: View) -> bool:
         """Whether a new generation finds the journal of a source where its last incarnation lived."""
-        slot = self.world.slots.get(view.placements[task].slot)
+        slot = self.world.slot_at(view.placements[task].slot)
         if slot is None or slot.is_dead or slot.slot.view.number != view.number - 1:
             return False
         hosted = slot.slot.hosted.get(task)
@@ -73,7 +73,7 @@ class Survival:
         for task, complete in self._keepers.items():
             placement = view.placements[task]
             for slot_id in placement.keepers:
-                slot = self.world.slots.get(slot_id)
+                slot = self.world.slot_at(slot_id)
                 # One that was let go and is named again may have heard of neither: what it has is old.
                 is_told = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
                 keeper = slot.slot.keepers.get(task) if slot is not None and is_told and not slot.is_dead else None
@@ -100,15 +100,15 @@ class Survival:
             return False
         domains = set()
         for slot_id in placement.keepers:
-            slot = self.world.slots.get(slot_id)
+            slot = self.world.slot_at(slot_id)
             keeper = slot.slot.keepers.get(task) if slot is not None and slot_id not in self._dead else None
             if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                 domains.add(self.world.slots[slot_id].domain)
-        domains.discard(self.world.slots[placement.slot].domain)
+        domains.discard(self.world.slots[placement.hosting_slot].domain)
         return task not in self.world.plan.feeding or len(domains) >= (self.world.plan.replicas or 0)
 
-    def _hosted(self, task: TaskId, slot_id: SlotId, incarnation: Incarnation) -> HostedTask | None:
-        slot = self.world.slots.get(slot_id)
+    def _hosted(self, task: TaskId, slot_id: SlotId | None, incarnation: Incarnation) -> HostedTask | None:
+        slot = self.world.slot_at(slot_id)
         if slot is None or slot.is_dead or slot_id in self._dead:
             return None
         hosted = slot.slot.hosted.get(task)
@@ -131,7 +131,7 @@ class Survival:
         self._falls([address.slot for address in before.slots if address.slot not in present], before)
         for old, new in zip(before.placements, view.placements, strict=False):
             if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its own copy went with it
-                self._down.setdefault(self.world.slots[old.slot].domain, set()).add(old.task)
+                self._down.setdefault(self.world.slots[old.hosting_slot].domain, set()).add(old.task)
         here = {task for task in self._staying if before.placements[task].slot == view.placements[task].slot}
         self._staying = {task for task in here if self._has_heard(task, before)}
         for task, complete in self._keepers.items():
@@ -150,7 +150,7 @@ class Survival:
         self._judge(view)
 
     def _has_heard(self, task: TaskId, view: View) -> bool:
-        slot = self.world.slots.get(view.placements[task].slot)
+        slot = self.world.slot_at(view.placements[task].slot)
         return slot is not None and slot.slot.view.number >= view.number
 
     def _judge(self, view: View) -> None:

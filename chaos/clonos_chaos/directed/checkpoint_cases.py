@@ -48,8 +48,8 @@ def _sink_dies_behind_a_checkpoint(seed: int) -> World:
 
 
 def _has_unreleased_output(world: World, reached: PointReached) -> bool:
-    slot = world.slot_of(reached.task)
-    hosted = slot.slot.hosted.get(reached.task) if slot is not None else None
+    slot = world.slot_of(reached.known_task)
+    hosted = slot.slot.hosted.get(reached.known_task) if slot is not None else None
     outside = hosted.effects.outside if hosted is not None else None
     return outside is not None and bool(outside.releases)
 

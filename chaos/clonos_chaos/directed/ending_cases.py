@@ -209,7 +209,7 @@ def _later_generation_is_forgotten(seed: int) -> World:
 def _later_life_is_forgotten(seed: int) -> World:
     def in_the_know(world: World) -> set[SlotId]:
         placement = world.oracle.view.placements[world.job.task("sink/0")]  # type: ignore[union-attr]
-        return {placement.slot, *placement.keepers}
+        return {placement.hosting_slot, *placement.keepers}
 
     def forgets(world: World, _reached: PointReached) -> None:
         world.restart_coordinator(20)

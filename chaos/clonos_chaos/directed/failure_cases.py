@@ -190,7 +190,7 @@ def _keeper_of_both_dies_first(seed: int) -> World:
         world.faults.kill(world.slots[keeper(world, -1)])
 
     def is_of_another_one(world: World, reached: PointReached) -> bool:
-        return world.plan.task_name(reached.task) == "sink/0" and reached.sender != keeper(world, 0)
+        return reached.name_in(world) == "sink/0" and reached.sender != keeper(world, 0)
 
     alone = Aim("kept delivered", keeper_dies, about("sink/0"), nth=5)
     both_die = Aim("kept delivered", kills_domain_of("sink/0"), both(after(alone), is_of_another_one))
@@ -216,7 +216,7 @@ def _sink_with_its_old_keeper(seed: int) -> World:
         return len(keepers(world)) == 2 and reached.sender == keepers(world)[1]
 
     def both_die(world: World, reached: PointReached) -> None:
-        slot = world.slot_of(reached.task)
+        slot = world.slot_of(reached.known_task)
         world.faults.kill(world.slots[keepers(world)[0]])
         if slot is not None:
             world.faults.suspect(slot, 0)  # so that the coordinator hears of this one first

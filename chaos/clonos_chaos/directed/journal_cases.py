@@ -41,7 +41,7 @@ JournalScene = Callable[[int, bool], World]
 
 def kills_keepers(world: World, reached: PointReached) -> None:
     """The slots of the source's keepers die at one instant."""
-    keepers = world.oracle.view.placements[reached.task].keepers
+    keepers = world.oracle.view.placements[reached.known_task].keepers
     world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
 
 
@@ -108,7 +108,7 @@ SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back:
 
 def _to_one_that_lags(world: World, reached: PointReached) -> bool:
     """A message of the source, before its second death, to another keeper than the first, who sits with its standby."""
-    keepers = world.oracle.view.placements[reached.task].keepers
+    keepers = world.oracle.view.placements[reached.known_task].keepers
     return reached.receiver not in keepers[:1] and world.faults.killed < 2
 
 
@@ -139,7 +139,7 @@ LOST: dict[str, JournalScene] = {
 def kills_all_but_the_sources_keepers(world: World, reached: PointReached) -> None:
     """The slots of an immediate sink, of its keepers and of the source die at one instant."""
     source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
-    slots = dict.fromkeys((source.slot, sink.slot, *sink.keepers))
+    slots = dict.fromkeys((source.hosting_slot, sink.hosting_slot, *sink.keepers))
     world.faults.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
 
 

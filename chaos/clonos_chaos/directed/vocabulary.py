@@ -125,7 +125,7 @@ def stage(
 
 def about(*names: str) -> Where:
     """The point is reached by one of these tasks; a message is about it, or goes along its output channel."""
-    return lambda world, reached: reached.task >= 0 and world.plan.task_name(reached.task) in names
+    return lambda world, reached: reached.name_in(world) in names
 
 
 def received_by(name: str) -> Where:
@@ -141,7 +141,7 @@ def along(sender: str, receiver: str) -> Where:
     """The message travels on a channel between these two tasks."""
 
     def where(world: World, reached: PointReached) -> bool:
-        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
+        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr, index]
         return (_name(world, channel.sender), _name(world, channel.receiver)) == (sender, receiver)
 
     return where
@@ -151,14 +151,14 @@ def by_receiver_of(name: str) -> Where:
     """A statement is made by this task."""
 
     def where(world: World, reached: PointReached) -> bool:
-        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr]
+        channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr, index]
         return _name(world, channel.receiver) == name
 
     return where
 
 
-def _name(world: World, task: TaskId) -> str:
-    return world.plan.task_name(task) if task >= 0 else ""
+def _name(world: World, task: TaskId | None) -> str:
+    return "" if task is None else world.plan.task_name(task)
 
 
 def both(one: Where, other: Where) -> Where:
@@ -179,7 +179,7 @@ def before(aim: Aim) -> Where:
 def by_successor(world: World, reached: PointReached) -> bool:
     """The task's present incarnation is not its first one."""
     view = world.oracle.view
-    return reached.task >= 0 and view.placements[reached.task].incarnation & 0xFFFFFFFF > 1
+    return reached.task is not None and view.placements[reached.task].incarnation & 0xFFFFFFFF > 1
 
 
 def message_has(check: Callable[[World, Any], bool]) -> Where:
@@ -201,7 +201,7 @@ def _task(world: World, name: str) -> TaskId:
 
 def kills_it(world: World, reached: PointReached) -> None:
     """The slot of the task that has reached the point dies."""
-    world.faults.kill_tasks([reached.task])
+    world.faults.kill_tasks([reached.known_task])
 
 
 def kills_with_keepers(name: str) -> Strike:

@@ -16,6 +16,7 @@ from clonos.core.ports.operator_chain import (
     ChainSnapshot,
     FailedAt,
     Mirror,
+    NothingToRead,
     Pieces,
     ReadyPieces,
     StepFailed,
@@ -223,9 +224,9 @@ class FuzzChain:
     def _records(self) -> list[int]:
         return self.job.inputs[self.context.index]
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         left = len(self._records()) - self.position
-        return (0, min(left, records_max)) if left else (-1, 0)
+        return (0, min(left, records_max)) if left else NothingToRead.ALL_READ
 
     def read(self, split: int, count: int) -> None:
         offsets = self._records()[self.position : self.position + count]

@@ -9,7 +9,7 @@ from typing import Any
 
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Edge, Partitioning
-from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead
 from clonos.operators.connector_contract import Feed
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
@@ -54,7 +54,7 @@ class PushedChain(FuzzChain):
     def unread_bytes(self) -> int:
         return self._head.unread_bytes()
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         return self._head.poll(records_max)
 
     def read(self, split: int, count: int) -> None:
@@ -123,7 +123,7 @@ def _drawn(job: FuzzJob) -> None:
         rng.choice((1, 1, 2)),
     )
     if length == 1:
-        job.edges.append(Edge(source, -1, Partitioning.OUTSIDE, 0))
+        job.edges.append(Edge(source, None, Partitioning.OUTSIDE, 0))
         job.vertices[source] = replace(job.vertices[source], has_effects=True)
         return
     previous = source

@@ -314,11 +314,16 @@ def fenced_sinks_wait_for_a_view(planting: Planting) -> None:
 @mutant("9")
 def fenced_sinks_begin_anew_only(planting: Planting) -> None:
     """What a later generation has let out an earlier one cannot go on from, whatever its incarnation."""
-    planting.swap(
-        event_handlers,
-        "take_fenced",
-        lambda state, fenced: failover.fall(state, (fenced.task,), "its outside has registered a later life"),
-    )
+    from clonos.core.coordinator.coordinator import HANDLERS
+    from clonos.core.coordinator.coordinator_state import Running
+    from clonos.core.wire.recovery_messages import SinkFenced
+
+    def take_fenced(state: Any, event: Any) -> None:
+        fenced = event.message
+        if state.is_current(fenced.task, fenced.incarnation):
+            failover.fall(state, (fenced.task,), "its outside has registered a later life")
+
+    planting.swap_entry(HANDLERS, (Running, SinkFenced), take_fenced)
 
 
 @mutant("9")

@@ -187,7 +187,7 @@ def standby_misses_a_change(planting: Planting) -> None:
     """A standby applies every change up to the checkpoint that is complete."""
 
     def hold(right: Any, self: Standby, update: Any, data: bytes) -> None:
-        if update.previous < 0 or update.checkpoint % 3:
+        if update.previous is None or update.checkpoint % 3:
             right(self, update, data)
 
     def is_at(right: Any, self: Standby, restore: Any) -> bool:

@@ -54,7 +54,7 @@ def barriers_are_not_in_the_log(planting: Planting) -> None:
 
     def live_step(right: Any, self: Task) -> None:
         for queue in self.inputs:
-            while queue.pieces and queue.pieces[0].kind >= 2 and queue.blocked_by is None and self.log.live:
+            while queue.pieces and queue.pieces[0].kind.is_control and queue.blocked_by is None and self.log.live:
                 self._step(queue, 1)
                 if self.is_final:
                     return
@@ -69,7 +69,7 @@ def replay_takes_other_counts(planting: Planting) -> None:
     """Replay takes just as many elements as the STEP says."""
 
     def step(right: Any, self: Task, queue: Any, count: int, is_begun: bool = False) -> None:
-        if self.log.live or count == 1 or queue.pieces[0].kind >= 2:
+        if self.log.live or count == 1 or queue.pieces[0].kind.is_control:
             right(self, queue, count, is_begun)
             return
         right(self, queue, count - 1, is_begun)
@@ -98,7 +98,7 @@ def aligned_inputs_are_read_on(planting: Planting) -> None:
     def live_step(right: Any, self: Task) -> None:
         held = {queue.channel: queue.blocked_by for queue in self.inputs}
         for queue in self.inputs:
-            if queue.pieces and queue.pieces[0].kind < 2:
+            if queue.pieces and queue.pieces[0].kind.is_data:
                 queue.blocked_by = None
         right(self)
         if self.checkpoint < max((at or 0 for at in held.values()), default=0):

@@ -77,9 +77,7 @@ time_t time(time_t *seconds) {
 class FalseClockMissing(EnvironmentFault):
     """The shim cannot be made."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
     def __str__(self) -> str:
         return (

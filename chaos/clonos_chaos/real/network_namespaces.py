@@ -31,9 +31,7 @@ END_TIMEOUT_S: Final = 10.0
 class HostsRefused(EnvironmentFault):
     """The machine does not let its network be divided. The scenario was not run."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
     def __str__(self) -> str:
         return (

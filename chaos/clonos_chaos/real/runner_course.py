@@ -5,15 +5,16 @@ While input rests, the next checkpoint must take logs and spill back to what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
 import psutil
 
+from clonos.core.model.progress import TaskCounter
 from clonos.io.local.local_folder import default_root
 from clonos.status import Status
+from clonos_chaos.scenario.run_record import task_kept_bytes
 from clonos_chaos.scenario.scenario_gate import Gate
 
 CALM_S: Final = 0.5
@@ -27,7 +28,6 @@ LOOKS_APART_S_MAX: Final = 1.0
 WAIT_S_MAX: Final = 30.0
 """For a fault whose moment does not come, when all input was read."""
 
-KEPT: Final = ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
 THREADS_MORE: Final = 6
 """What a process with the same tasks may have more than before the faults: it may have got a standby, or a keeper."""
 
@@ -100,10 +100,7 @@ class Course:
             self.stage, self._rest_s, self._activity = Stage.RESTING, now_s, None
 
     def _rest(self, now_s: float, status: Status) -> None:
-        counted = ("records_in", "records_out")
-        activity = [
-            (task.name, task.incarnation, [task.counters.get(name) for name in counted]) for task in status.tasks
-        ]
+        activity = [(task.name, task.incarnation, task.counters.get(TaskCounter.RECORDS_IN)) for task in status.tasks]
         if activity != self._activity:
             self._activity, self._checkpoint = activity, status.checkpoint
         is_late = now_s - self._rest_s > REST_S_MAX
@@ -134,11 +131,6 @@ class Course:
             if has_more_threads or now.files > FILES_MAX + FILES_OF_PEER_MAX * (len(status.slots) + 1):
                 found.append(f"process {pid} had {before} before the faults and has {now}")
         return found
-
-
-def task_kept_bytes(counters: Mapping[str, int]) -> int:
-    """Causal logs and in-flight logs in memory and on disk."""
-    return sum(counters.get(name, 0) for name in KEPT)
 
 
 def kept_bytes(status: Status) -> int:

@@ -133,7 +133,7 @@ def _shape(launched: Launched) -> dict[str, Any]:
             [plan.task_name(channel.sender), plan.task_name(channel.receiver)]
             for task in plan.tasks
             for channel in plan.outputs[task]
-            if channel.receiver >= 0
+            if channel.receiver is not None
         ],
         "channels": [[channel.sender, channel.receiver] for channel in plan.channels],
         "sources": [plan.task_name(task) for task in plan.tasks if not plan.inputs[task]],

@@ -13,6 +13,7 @@ from typing import Final
 import psutil
 
 from clonos.io.local.local_folder import default_root
+from clonos.io.process.fault_points import FaultPoint
 from clonos.status import SlotState, Status
 from clonos_chaos.attacks.attackers import Attack
 from clonos_chaos.real.clock_shim import FalseClock
@@ -28,7 +29,7 @@ FULL_DEVICE: Final = Path("/dev/full")
 SEGMENTS_AHEAD: Final = 500
 """Files that a slot may spill to while the disk is full."""
 
-WRITING_POINTS: Final = ("spilling", "snapshot begun", "metadata begun")
+WRITING_POINTS: Final = (FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.METADATA_BEGUN)
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Tools:
     hosts: Hosts | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
-    channels: list[tuple[int, int]] = field(default_factory=list)  # of the job, once it is known: tasks at both ends
+    channels: list[tuple[int, int | None]] = field(default_factory=list)  # once known: tasks at both ends
 
     @property
     def loot(self) -> Path:

@@ -38,9 +38,7 @@ ARCHIVE_BYTES_MAX: Final = 100 << 20
 class ToxiproxyMissing(EnvironmentFault):
     """No server is to be had."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
     def __str__(self) -> str:
         return (

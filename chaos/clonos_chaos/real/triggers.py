@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.errors import JobError
-from clonos.io.process.fault_points import FaultPointReached
+from clonos.core.model.progress import SETTLED_PHASES
+from clonos.io.process.fault_points import FaultPoint, FaultPointReached
 from clonos.status import Status
 from clonos_chaos.real.fault_point_server import Ambush, Trap
 from clonos_chaos.scenario.scenario import (
@@ -25,7 +26,7 @@ from clonos_chaos.sim.targeted_faults import POINTS, is_of_message
 PATIENCE_S: Final = 15.0
 """A standby or keeper that is still not there after so long is not waited for."""
 
-OF_THE_DRIVER: Final = ("metadata begun", "metadata written", "committed")
+OF_THE_DRIVER: Final = (FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN, FaultPoint.COMMITTED)
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ def is_live(status: Status) -> bool:
     """All tasks run, and whoever had to recover has caught up."""
     latest = {one.task: one for one in status.recoveries}
     phases = {task.phase for task in status.tasks}
-    return bool(phases) and phases <= {"live", "final"} and all(one.is_over for one in latest.values())
+    return bool(phases) and phases <= SETTLED_PHASES and all(one.is_over for one in latest.values())
 
 
 def is_whole(status: Status, standbys: int, kept: Collection[str]) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Partitioning
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.runs.observer import Spectator
@@ -47,10 +48,10 @@ DOWN_MS: Final = 50
 TWINS: Final = {"tell": "sink", "files": "sink", "table": "sink"}
 """Steps of the shipped job that bear another name here."""
 
-POINTS_HERE: Final = {
-    "checkpoint": "complete",
-    "recovering": "start",
-    "snapshot begun": "aligned",
+POINTS_HERE: Final[dict[str, FaultPoint]] = {
+    "checkpoint": FaultPoint.COMPLETE,
+    "recovering": FaultPoint.START,
+    FaultPoint.SNAPSHOT_BEGUN: FaultPoint.ALIGNED,
 }
 """Points of real processes by what they are called here; all others have one name."""
 
@@ -148,7 +149,7 @@ class _Simulated:
         options, settings = options_of(self.scenario)
         self.world = World(self.record.seed, "described", options, settings, self._job, self.aims)
         plan = self.world.plan
-        edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver >= 0]
+        edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver is not None]
         named = tuple((plan.task_name(sender), plan.task_name(receiver)) for sender, receiver in edges)
         self.shape = Shape(tuple(plan.task_name(task) for task in plan.tasks), named)
 
@@ -170,15 +171,19 @@ class _Simulated:
             point = POINTS_HERE.get(at.point, at.point)
             if point not in POINTS and not is_of_message(point):
                 raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
-            if at.point in ("call", "called") and at.task + fault.victim not in ("", "ask"):
+            if at.point in (FaultPoint.CALL, FaultPoint.CALLED) and at.task + fault.victim not in ("", "ask"):
                 raise JobError(f"{self.scenario.name}: of the simulated twin, only the step ask calls the service.")
-            nth = max(1, at.nth // SHARE) if at.point in ("call", "called", "emission") else at.nth
+            nth = (
+                max(1, at.nth // SHARE)
+                if at.point in (FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.EMISSION)
+                else at.nth
+            )
             step = "" if at.point in STATUS_POINTS else at.task or fault.victim
             watched = tasks_of(Shape(TASKS, ()), TWINS.get(step, step))
-            nth += len(watched) if point == "start" else 0  # each task has begun once
+            nth += len(watched) if point == FaultPoint.START else 0  # each task has begun once
 
             def there(world: World, reached: PointReached) -> bool:
-                return reached.task < 0 or world.plan.task_name(reached.task) in watched
+                return reached.task is None or reached.name_in(world) in watched
 
             return Aim(point, strike, there, nth=nth, times=times)
         records = at.records if at.records is not None else int((at.seconds or 0.0) * self.per_second)
@@ -194,7 +199,7 @@ class _Simulated:
         if world.ending is not None:
             return
         is_own = is_fault_point(fault.at.point) and not fault.at.task and not fault.at.point.endswith(" delivered")
-        first = world.plan.task_name(reached.task) if reached.task >= 0 and is_own else ""
+        first = reached.name_in(world) if is_own else ""
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
         tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.rng, first)
         slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}

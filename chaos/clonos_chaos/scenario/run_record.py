@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import permutations
 from math import inf
 from statistics import median
 from typing import Any
 
+from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
 from clonos.status import RecoveryState, Status
 from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Scenario, ScenarioLimits, ScenarioOutcome
 from clonos_chaos.scenario.scenario_oracle import KEYS_MAY_CHANGE, Findings
@@ -18,6 +19,14 @@ SAMPLES_MAX = 4_000
 
 BIN_NS = 100_000_000
 """Of the curves in ``--json``."""
+
+
+KEPT_COUNTERS = (TaskCounter.LOG_MEMORY_BYTES, TaskCounter.INFLIGHT_MEMORY_BYTES, TaskCounter.INFLIGHT_DISK_BYTES)
+
+
+def task_kept_bytes(counters: Mapping[str, int]) -> int:
+    """Causal logs and in-flight logs of a task in memory and on disk."""
+    return sum(counters.get(name, 0) for name in KEPT_COUNTERS)
 
 
 @dataclass(slots=True)
@@ -90,15 +99,11 @@ class RunRecord:
     def add_sample(self, status: Status, at_ns: int, every_ns: int = 0) -> None:
         """One look at the job; a long run keeps fewer, unless ``every_ns`` says how many."""
         self.checkpoints = max(self.checkpoints, status.checkpoint)
-        kept = sum(
-            task.counters.get(name, 0)
-            for task in status.tasks
-            for name in ("log_memory_bytes", "inflight_memory_bytes", "inflight_disk_bytes")
-        )
+        kept = sum(task_kept_bytes(task.counters) for task in status.tasks)
         apart_ns = every_ns or self.scenario.limits.seconds * 1e9 / SAMPLES_MAX
         if self.samples and at_ns - self.samples[-1].at_ns < apart_ns:
             return
-        live = sum(task.phase in ("live", "final") for task in status.tasks)
+        live = sum(task.phase in SETTLED_PHASES for task in status.tasks)
         self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
 
     @property

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from clonos.io.process.fault_points import FaultPoint
+
 
 class FaultKind(StrEnum):
     """What goes wrong."""
@@ -122,27 +124,27 @@ STATUS_POINTS: Final = {
 }
 """Seen from outside; all others are fault points, at which whoever reaches one waits until the fault has struck."""
 
-FAULT_POINTS: Final = {
-    "start": "the thread of an incarnation begins: after a death, its replay",
-    "log end": "a task has replayed its log and asks leave to go live",
-    "live": "it has got leave",
-    "emission": "a step was done, nothing of it has left",
-    "aligning": "the same, while a barrier has come by one input and not by all",
-    "aligned": "a barrier was put into the stream, with the snapshot",
-    "end of stream": "a task has ended its stream",
-    "intent": "a call with an effect is announced in the log",
-    "call": "the outside is about to be called",
-    "called": "the outside has answered, and nobody else knows",
-    "spilling": "a segment of an in-flight log is about to be written to disk",
-    "snapshot begun": "a snapshot is about to be written to the store",
-    "snapshot written": "it is there, and nobody knows",
-    "whole state begun": "all of a task's state is about to be written beside its snapshots",
-    "whole state written": "it is there, and nobody knows",
-    "outside opened": "a sink has opened its outside",
-    "outside written": "the outside has it, and nobody else knows",
-    "metadata begun": "all have acknowledged a checkpoint, which is about to be made durable",
-    "metadata written": "it is durable, and nobody knows",
-    "committed": "a transactional sink has committed, and nobody knows",
+FAULT_POINTS: Final[dict[str, str]] = {
+    FaultPoint.START: "the thread of an incarnation begins: after a death, its replay",
+    FaultPoint.LOG_END: "a task has replayed its log and asks leave to go live",
+    FaultPoint.LIVE: "it has got leave",
+    FaultPoint.EMISSION: "a step was done, nothing of it has left",
+    FaultPoint.ALIGNING: "the same, while a barrier has come by one input and not by all",
+    FaultPoint.ALIGNED: "a barrier was put into the stream, with the snapshot",
+    FaultPoint.END_OF_STREAM: "a task has ended its stream",
+    FaultPoint.INTENT: "a call with an effect is announced in the log",
+    FaultPoint.CALL: "the outside is about to be called",
+    FaultPoint.CALLED: "the outside has answered, and nobody else knows",
+    FaultPoint.SPILLING: "a segment of an in-flight log is about to be written to disk",
+    FaultPoint.SNAPSHOT_BEGUN: "a snapshot is about to be written to the store",
+    FaultPoint.SNAPSHOT_WRITTEN: "it is there, and nobody knows",
+    FaultPoint.WHOLE_STATE_BEGUN: "all of a task's state is about to be written beside its snapshots",
+    FaultPoint.WHOLE_STATE_WRITTEN: "it is there, and nobody knows",
+    FaultPoint.OUTSIDE_OPENED: "a sink has opened its outside",
+    FaultPoint.OUTSIDE_WRITTEN: "the outside has it, and nobody else knows",
+    FaultPoint.METADATA_BEGUN: "all have acknowledged a checkpoint, which is about to be made durable",
+    FaultPoint.METADATA_WRITTEN: "it is durable, and nobody knows",
+    FaultPoint.COMMITTED: "a transactional sink has committed, and nobody knows",
 }
 """Also a message's word and ``delivered``, such as ``standby_update delivered``: it has come, nobody has read it."""
 

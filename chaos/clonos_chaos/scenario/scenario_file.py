@@ -54,12 +54,10 @@ Typed = TypeVar("Typed")
 class ScenarioRefused(JobError):
     """A scenario file says what no scenario can mean."""
 
-    def __init__(self, file: str, key: str, problem: str, hint: str) -> None:
-        super().__init__(file, key, problem, hint)
-        self.file = file
-        self.key = key
-        self.problem = problem
-        self.hint = hint
+    file: str
+    key: str
+    problem: str
+    hint: str
 
     def __str__(self) -> str:
         return f"{self.file}: {self.key} {self.problem}. {self.hint}"

@@ -18,7 +18,7 @@ from clonos.core.wire.control_messages import (
     View,
 )
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import LogLost, LogReply, LogRequest
+from clonos.core.wire.recovery_messages import JournalLost, LogLost, LogReply, LogRequest, SinkFenced
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, Clockwork
 
@@ -29,7 +29,7 @@ Watch = Callable[[str, SlotId, SlotId, Message], bool]
 CONTROL = frozenset(
     {
         *(LogRequest, LogReply, View, Trigger, Completed, Snapshotted, SlotStatus, AppendLog, AppendAck),
-        *(Register, LogLost, Suspicion, Release),
+        *(Register, LogLost, JournalLost, SinkFenced, Suspicion, Release),
     }
 )
 """What is repeated until answered, so that any of them may be lost without a connection breaking."""

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.model.ids import Incarnation, TaskId
+from clonos.io.process.fault_points import FaultPoint
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
@@ -43,7 +44,7 @@ class ProducerConnection:
 
     def _hand_over(self, data: bytes) -> None:
         self.host.slot.on_journal(self.task, self.incarnation, data)
-        self.host.world.reach("taken in", self.task)
+        self.host.world.reach(FaultPoint.TAKEN_IN, self.task)
 
     def fail(self, error: str) -> None:
         """Both ends see it."""
@@ -173,7 +174,7 @@ class SimIntakes:
         connection = self._connections.get((task, incarnation))
         if connection is not None and connection is self._pusher(task).connection and connection.is_open:
             self._pusher(task).acknowledge(offset_bytes)
-            self.host.world.reach("acknowledged", task)
+            self.host.world.reach(FaultPoint.ACKNOWLEDGED, task)
 
     def close(self, task: TaskId, incarnation: Incarnation) -> None:
         connection = self._connections.pop((task, incarnation), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.wire.messages import Message
-from clonos_chaos.sim.targeted_faults import DRAWN, NOBODY, Aim, PointReached, task_of, word_of
+from clonos_chaos.sim.targeted_faults import DRAWN, Aim, PointReached, task_of, word_of
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Struck:
 
     kind: str
     at_ns: int
-    task: int
+    task: TaskId | None
     rng: FaultRng
 
 
@@ -148,21 +148,21 @@ class Faults:
 
     # ------------------------------------------------------------------ drawn faults
 
-    def _victim(self, task: int) -> SimSlot | None:
+    def _victim(self, task: TaskId | None) -> SimSlot | None:
         living = self.world.living()
-        if task >= 0 and self.rng.random() < 0.8:
-            named = self.world.slot_of(TaskId(task))
+        if task is not None and self.rng.random() < 0.8:
+            named = self.world.slot_of(task)
             if named is not None:
                 return named
         return self.rng.choice(living) if living else None
 
-    def _strike_drawn(self, number: int, kind: str, task: int = NOBODY) -> None:
+    def _strike_drawn(self, number: int, kind: str, task: TaskId | None = None) -> None:
         if self.only is not None:
             self.rng.setstate(self.only[number])
         self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.rng.getstate())
         self.strike(kind, task)
 
-    def strike(self, kind: str, task: int = NOBODY) -> None:
+    def strike(self, kind: str, task: TaskId | None = None) -> None:
         """One fault."""
         slot = self._victim(task)
         if slot is None or self.world.ending is not None or not self.world.oracle.view.number:
@@ -173,7 +173,8 @@ class Faults:
         if kind == "kill":
             self.kill(slot)
         elif kind == KILL_WITH_KEEPERS:
-            self.kill_tasks_with_keepers([TaskId(task)])
+            assert task is not None
+            self.kill_tasks_with_keepers([task])
         elif kind == "kill_domain":
             self.kill_domain(slot.domain)
         elif kind == "kill_linked":
@@ -199,7 +200,7 @@ class Faults:
     def _kill_neighbour(self, slot: SimSlot) -> None:
         for task in slot.slot.hosted:
             for channel in self.world.plan.outputs[task]:
-                other = self.world.slot_of(channel.receiver)
+                other = None if channel.receiver is None else self.world.slot_of(channel.receiver)
                 if other is not None and other is not slot:
                     delay = int(self.rng.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.rng.random())
                     self.world.clock.after(delay, self.kill, other)

@@ -31,7 +31,8 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
 from clonos.core.wire.control_messages import SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import LogLost
+from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class SimCoordinator:
         elif isinstance(message, Snapshotted):
             if self.is_current:
                 self.world.oracle.acknowledged(message)
-        elif isinstance(message, LogLost) and self.is_current:
+        elif isinstance(message, LogLost | JournalLost | SinkFenced) and self.is_current:
             self.world.oracle.lost(message)
 
     # ------------------------------------------------------------------ effects
@@ -110,7 +111,7 @@ class SimCoordinator:
                 world.note(f"release {slot}: {reason}")
                 world.end_slot(slot)
             case WriteMetadata(metadata):
-                world.reach("metadata begun")
+                world.reach(FaultPoint.METADATA_BEGUN)
                 self._after_store(self._write_metadata, metadata)
             case CommitOutput(checkpoint, parts):
                 self._after_store(self._commit, checkpoint, parts)
@@ -134,7 +135,7 @@ class SimCoordinator:
         if isinstance(message, View) and message.number > world.oracle.view.number:
             world.note(f"view {message.number:x} generation {message.generation:x}")
             is_rollback = world.oracle.viewed(message)
-            world.reach("rollback issued" if is_rollback else "view issued")
+            world.reach(FaultPoint.ROLLBACK_ISSUED if is_rollback else FaultPoint.VIEW_ISSUED)
         world.network.send(COORDINATOR, slot, message, b"")
 
     # ------------------------------------------------------------------ the store
@@ -161,7 +162,7 @@ class SimCoordinator:
             self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.FAILED, "the simulated store failed"))
             return
         self._make_durable(metadata)
-        world.reach("metadata written")
+        world.reach(FaultPoint.METADATA_WRITTEN)
         self.clock.at(self.clock.now_ns, self._tell_durable, metadata)
 
     def _make_durable(self, metadata: CheckpointMetadata) -> None:
@@ -173,10 +174,10 @@ class SimCoordinator:
 
     def _tell_durable(self, metadata: CheckpointMetadata) -> None:
         self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
-        self.world.reach("complete")
+        self.world.reach(FaultPoint.COMPLETE)
 
     def _commit(self, checkpoint: CheckpointId, parts: tuple[VertexParts, ...]) -> None:
         world = self.world
         world.commit(checkpoint, parts)
-        world.reach("committed")
+        world.reach(FaultPoint.COMMITTED)
         self.handle(OutputCommitted(checkpoint, self.clock.now_ns))

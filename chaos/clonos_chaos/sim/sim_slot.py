@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.messages import Message
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.external_systems import SimFenced
 from clonos_chaos.sim.producers import SimIntakes
 from clonos_chaos.sim.rare_situations import FENCED_AT_SINK, HOT_TAKEOVER, WITHDRAWN
@@ -118,7 +120,7 @@ class SimSlot:
 
     def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
         self.tasks[task, incarnation].release()
-        self.world.reach("live", task)
+        self.world.reach(FaultPoint.LIVE, task)
         if incarnation < 0:
             self.world.oracle.started(self, task, self.slot.hosted[task].incarnation)
             self.world.oracle.situations.reach(HOT_TAKEOVER)
@@ -156,7 +158,7 @@ class SimSlot:
         pieces = self.world.store[name] = (encode_snapshot(snapshot), *(more or ()))
         if more is not None:
             more.release()
-        self.world.reach("snapshot written", TaskId(int(name.split("/")[1])))
+        self.world.reach(FaultPoint.SNAPSHOT_WRITTEN, TaskId(int(name.split("/")[1])))
         is_sent = more is None or self.clock.between(0, 3)  # what is long is fetched
         self.run(self.slot.on_snapshot_written, name, standby_payload(pieces) if is_sent else b"", "")
 
@@ -165,7 +167,7 @@ class SimSlot:
             return
         if not self.world.fails_in_store():
             self.world.store[name] = (encode_snapshot(snapshot), *whole)
-            self.world.reach("whole state written", snapshot.task)
+            self.world.reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot.task)
             self.run(self.slot.on_whole_written, name)
         whole.release()
 
@@ -204,7 +206,7 @@ class SimSlot:
             return
         if outside.withdrawn > withdrawn:
             self.world.oracle.situations.reach(WITHDRAWN)
-        self.world.reach("outside opened", task)
+        self.world.reach(FaultPoint.OUTSIDE_OPENED, task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),
             self.run,
@@ -221,7 +223,7 @@ class SimSlot:
         self.clock.after(delay_ns, self.run, self.slot.on_outside_fenced, task, incarnation, *fenced.by)
 
     def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         self._outside(task, self._write_outside, task, incarnation, first_seq, count, payload)
 
@@ -236,7 +238,7 @@ class SimSlot:
         except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
-        self.world.reach("outside written", task)
+        self.world.reach(FaultPoint.OUTSIDE_WRITTEN, task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),
             self.run,

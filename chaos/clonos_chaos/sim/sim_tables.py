@@ -77,7 +77,7 @@ class Outsides(dict[TaskId, SimOutside]):
     """What lives beyond a job's immediate sinks, by task."""
 
     def __init__(self, plan: Plan, kind: OutsideKind) -> None:
-        writers = [task for task in plan.tasks if any(channel.receiver < 0 for channel in plan.outputs[task])]
+        writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
         self._memory = Memory("DEFERRED" if kind in (OutsideKind.DBAPI, OutsideKind.DBAPI_UPSERT) else None)
         sink = None if kind is OutsideKind.ALARMING else _sink(kind, self._memory)
         super().__init__(

@@ -13,6 +13,7 @@ from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, TaskStopped
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
+from clonos.io.process.fault_points import FaultPoint, of_shadow
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class SimTask:
         self._is_released = False
         self._kept_bytes = -1
         self._is_noted = False
-        self.approached = (-1, -1)  # (channel, number) of the element that it told last, while it is cautious
-        self.noted = (-1, -1)  # of the one that the coordinator has said it knows
+        self.approached: tuple[ChannelId | None, int] | None = None  # element that it told last, while it is cautious
+        self.noted: tuple[ChannelId | None, int] | None = None  # the one that the coordinator has said it knows
 
     # ------------------------------------------------------------------ life
 
@@ -49,7 +50,7 @@ class SimTask:
         world = self.world
         task: Task | None = None
         try:
-            self._reach("start")
+            self._reach(FaultPoint.START)
             chain = world.job.new_chain(world.plan.vertex_of[self.task])
             task = Task(world.plan, self.task, self.incarnation, chain, self, self._activation, world.options)
             self._activation = None  # type: ignore[assignment]
@@ -65,11 +66,11 @@ class SimTask:
                 world.crashes.append(error)
             self.host.later(self.host.slot.on_raised, describe_failure(task, error))
 
-    def _reach(self, point: str) -> bool:
+    def _reach(self, point: FaultPoint) -> bool:
         """A named point; what a shadow does again has another name."""
         hosted = self.host.slot.hosted.get(self.task)
         is_shadow = self.incarnation < 0 and (hosted is None or hosted.thread != self.incarnation)
-        return self.world.reach(f"{point} of a shadow" if is_shadow else point, self.task)
+        return self.world.reach(of_shadow(point) if is_shadow else point, self.task)
 
     def kill(self) -> None:
         """The incarnation is over: what it waits for raises ``TaskStopped``."""
@@ -152,8 +153,10 @@ class SimTask:
 
     def emit(self, emission: Emission) -> None:
         snapshot = emission.snapshot
-        point = "emission" if snapshot is None else "end of stream" if snapshot.final else "aligned"
-        self._reach(point)
+        if snapshot is None:
+            self._reach(FaultPoint.EMISSION)
+        else:
+            self._reach(FaultPoint.END_OF_STREAM if snapshot.final else FaultPoint.ALIGNED)
         self.room.spend(emission.cost_bytes)
         self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
@@ -165,18 +168,18 @@ class SimTask:
         self.host.later(self.host.slot.on_needs, self.task, self.incarnation, channel, next_seq)
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
-        self._reach("log end")
+        self._reach(FaultPoint.LOG_END)
         self.host.later(self.host.slot.on_log_end, self.task, self.incarnation, positions)
         while not self._is_released:
             self._idle(None)
 
     def await_replicated(self, log_end_bytes: int) -> None:
-        self._reach("intent")
+        self._reach(FaultPoint.INTENT)
         self.host.later(self.host.slot.on_await_replicated, self.task, self.incarnation, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
             self._idle(None)
 
-    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         self._is_noted = False
         self.approached = (channel, first_seq)
         self.host.later(self.host.slot.on_announce_step, self.task, self.incarnation, channel, first_seq)
@@ -215,10 +218,10 @@ class SimTask:
 
     def perform(self, function: Any, key: str) -> object:
         self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))
-        if self._reach("call"):
+        if self._reach(FaultPoint.CALL):
             self._pass_time(1)
         try:
             return function(key)
         finally:
-            self._reach("called")
+            self._reach(FaultPoint.CALLED)
             self._pass_time(self.clock.between(10_000, self.world.settings.call_ns_max))

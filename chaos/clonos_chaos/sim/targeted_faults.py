@@ -1,8 +1,8 @@
 """Faults aimed at named points of the protocol: where, the how-manyth time, and what happens there.
 
 Points are named for what has just been reached: ``<message> sent`` and ``<message> delivered`` with the message's word
-(a batch that is a barrier or an end of stream goes by that name), and those in ``POINTS``, which the world itself
-announces. Random worlds draw from ``DRAWN``; cases write their own aims.
+(a batch that is a barrier or an end of stream goes by that name), and those in ``POINTS``, which the world
+itself announces. Random worlds draw from ``DRAWN``; cases write their own aims.
 """
 
 from __future__ import annotations
@@ -11,55 +11,47 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.messages import Message
+from clonos.io.process.fault_points import FaultPoint
 
 if TYPE_CHECKING:
     from clonos_chaos.swarm.world import World
 
-NOBODY = TaskId(-1)
+_REAL_ONLY = (FaultPoint.ALIGNING, FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.WHOLE_STATE_BEGUN)
+POINTS = tuple(point for point in FaultPoint if point not in _REAL_ONLY)
+"""What a world announces, besides messages."""
 
-POINTS = (
-    "start",  # of an incarnation's thread
-    "log end",  # a task asks leave to go live
-    "live",  # and has got it
-    "intent",  # INTENT is in the log, and on its way to the keeper
-    "call",  # the outside is about to be called
-    "called",  # the outside has answered, and nobody else knows
-    "emission",  # a step was done
-    "aligned",  # a barrier was put into the stream, with the snapshot
-    "end of stream",  # a task has ended its stream, with the final snapshot
-    "snapshot written",
-    "metadata begun",
-    "metadata written",  # durable, and nobody knows yet
-    "complete",  # the coordinator knows
-    "taken in",  # a journalled source has got bytes of its pusher, and nobody else knows
-    "acknowledged",  # the pusher was told that they are kept
-    "outside opened",
-    "outside written",  # the outside has it, and nobody else knows
-    "committed",
-    "view issued",
-    "rollback issued",
-)
-
-DRAWN = (
-    *("snapshot written", "metadata begun", "metadata written", "call", "called", "intent", "outside written"),
-    *("view issued", "batch delivered", "barrier delivered", "barrier sent", "end delivered", "answer delivered"),
-    *("standby_update delivered", "kept delivered", "keep delivered", "aligned", "log end", "live", "complete"),
-    *("outside opened", "question delivered", "end of stream"),
+DRAWN: tuple[str, ...] = (
+    *(FaultPoint.SNAPSHOT_WRITTEN, FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN),
+    *(FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.INTENT, FaultPoint.OUTSIDE_WRITTEN, FaultPoint.VIEW_ISSUED),
+    *("batch delivered", "barrier delivered", "barrier sent", "end delivered", "answer delivered"),
+    *("standby_update delivered", "kept delivered", "keep delivered"),
+    *(FaultPoint.ALIGNED, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.COMPLETE, FaultPoint.OUTSIDE_OPENED),
+    *("question delivered", FaultPoint.END_OF_STREAM),
 )
 
 
 class PointReached(NamedTuple):
-    """A named point has just been reached, by ``task`` or (NOBODY) by the coordinator."""
+    """A named point has just been reached, by ``task`` or (None) by the coordinator."""
 
     point: str
-    task: TaskId = NOBODY
+    task: TaskId | None = None
     sender: SlotId = COORDINATOR
     receiver: SlotId = COORDINATOR
     message: Message | None = None
+
+    def name_in(self, world: World) -> str:
+        """Name of the task; empty for the coordinator."""
+        return "" if self.task is None else world.plan.task_name(self.task)
+
+    @property
+    def known_task(self) -> TaskId:
+        """The task, where it cannot be the coordinator."""
+        assert self.task is not None, self
+        return self.task
 
 
 Where = Callable[["World", PointReached], bool]
@@ -91,6 +83,9 @@ class Aim:
     seen: int = 0
     struck: int = 0
 
+    def __post_init__(self) -> None:
+        assert is_known(self.point), f"no world reaches the point {self.point!r}"
+
     def satisfies(self, world: World, reached: PointReached) -> bool:
         """Counts; whether it strikes now."""
         if self.struck == self.times or not self.where(world, reached):
@@ -103,13 +98,18 @@ class Aim:
 
 
 _WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args(Message)}
-_CONTROL_KINDS = {int(Kind.BARRIER): "barrier", int(Kind.END): "end"}
+_CONTROL_KINDS = {ElementKind.BARRIER: "barrier", ElementKind.END: "end"}
 
 
 def is_of_message(point: str) -> bool:
     """Whether a point is that a message was sent or delivered."""
     word, _, what = point.rpartition(" ")
     return what in ("sent", "delivered") and word in {*_WORDS.values(), *_CONTROL_KINDS.values(), "batch"}
+
+
+def is_known(point: str) -> bool:
+    """Whether a world announces such a point."""
+    return point.removesuffix(" of a shadow") in POINTS or is_of_message(point)
 
 
 def word_of(message: Message) -> str:
@@ -119,9 +119,10 @@ def word_of(message: Message) -> str:
     return _WORDS[type(message)]
 
 
-def task_of(world: World, message: Any) -> TaskId:
+def task_of(world: World, message: Any) -> TaskId | None:
     """The task that a message is about; the sender of a channel."""
     channel = getattr(message, "channel", None)
     if channel is not None and not hasattr(message, "task"):
         return world.plan.channels[ChannelId(channel)].sender
-    return TaskId(getattr(message, "task", NOBODY))
+    task: TaskId | None = getattr(message, "task", None)
+    return task

@@ -25,7 +25,7 @@ def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
     found |= {TaskId(int(number)) for number in _NUMBERED.findall(complaint) if int(number) < len(plan.tasks)}
     for number in _CHANNEL.findall(complaint):
         channel = plan.channels[ChannelId(int(number))]
-        found |= {task for task in (channel.sender, channel.receiver) if task >= 0}
+        found |= {task for task in (channel.sender, channel.receiver) if task is not None}
     return found or set(plan.tasks)
 
 

@@ -17,11 +17,11 @@ from clonos.core.coordinator.coordinator_events import Event, Received
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values import decode_rows
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.messages import Message
+from clonos.io.process.fault_points import DerivedPoint, FaultPoint
 from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.checks.verdict import complaints_of
 from clonos_chaos.jobs.api_jobs import ApiJob
@@ -34,8 +34,9 @@ from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.sim.sim_tables import Outsides, kind_of
-from clonos_chaos.sim.targeted_faults import NOBODY, Aim, PointReached
+from clonos_chaos.sim.targeted_faults import Aim, PointReached
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS, Clockwork
+from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_options
 
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
@@ -115,38 +116,6 @@ class WorldOutcome:
     checkpoints: int = 0
     virtual_ms: int = 0
     reached: dict[str, int] = field(default_factory=dict)
-
-
-def draw_hot(plan: Plan, rng: Random) -> Plan:
-    """In every second world some steps are followed hot, of those that may be."""
-    if rng.random() < 0.5:
-        return plan
-    drawn = [replace(vertex, is_hot=vertex.may_be_hot and rng.random() < 0.7) for vertex in plan.vertices]
-    return replace(plan, vertices=tuple(drawn))
-
-
-def draw_options(rng: Random) -> Options:
-    """Random options of the job."""
-    drawn = Options(
-        heartbeat_ms=rng.choice((20, 100)),
-        lease_ms=rng.choice((500, 2_000)),
-        checkpoint_every_ms=rng.choice((30, 100, 300)),
-        standbys=rng.choice((0, 1, 1, 1, 2)),
-        step_records_max=rng.choice((1, 3, 8, 64)),
-        step_records_first=rng.choice((1, 3, 8)),
-        credit_window_bytes=rng.choice((1, 500, 1 << 20)),
-        channel_delay_ms=rng.choice((5, 200)),
-        snapshot_chain_max=rng.choice((1, 3, 16)),
-        failures_per_epoch_max=1_000,
-        clock_tick_ms=rng.choice((0, 0, 0, 5)),
-    )
-    is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
-    return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
-
-
-def draw_calls_ahead(options: Options, seed: int) -> Options:
-    """In every second world logs grow at each recorded call, in others with the step: by luck of its own."""
-    return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))
 
 
 class World:
@@ -270,8 +239,12 @@ class World:
     def slot_of(self, task: TaskId) -> SimSlot | None:
         """The living slot where the latest view has a task."""
         placements = self.oracle.view.placements
-        slot = self.slots.get(placements[task].slot) if 0 <= task < len(placements) else None
+        slot = self.slot_at(placements[task].slot) if 0 <= task < len(placements) else None
         return slot if slot is not None and not slot.is_dead else None
+
+    def slot_at(self, slot: SlotId | None) -> SimSlot | None:
+        """A slot by its id, dead or not; none for a task that waits for one."""
+        return None if slot is None else self.slots.get(slot)
 
     def add_slot(self) -> None:
         """A fresh slot is born in the domain whose turn it is; the provider of a job that has ended starts none."""
@@ -360,7 +333,7 @@ class World:
         self.story.append(line)
         self._digest.update(line.encode())
 
-    def reach(self, point: str, task: TaskId = NOBODY) -> bool:
+    def reach(self, point: FaultPoint | DerivedPoint, task: TaskId | None = None) -> bool:
         """A named point of the protocol has been reached. True: an aimed fault strikes at this instant."""
         if point not in self.faults.watched:
             return False
@@ -374,7 +347,7 @@ class World:
 
     def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
         """Elements of a channel are others than its receiver took in."""
-        receiver = self.plan.task_name(self.plan.channels[channel].receiver)
+        receiver = self.plan.task_name(self.plan.channels[channel].receiving_task)
         self.fail(
             f"channel {channel}: from element {seq} on it was {before} when its receiver {receiver} took it in, and is"
             f" {now} now"

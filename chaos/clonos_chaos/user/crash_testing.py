@@ -11,6 +11,7 @@ from typing import Final
 
 from clonos.api.graph import JobGraph
 from clonos.core.model.errors import JobError
+from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import StepFailed
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
@@ -29,16 +30,12 @@ SHRINK_SECONDS_MAX: Final = 60.0
 class CrashTestFailed(JobError, AssertionError):
     """A world of a crash test has shown a fault. ``seed``, ``faults`` and ``records`` name the smallest one."""
 
-    def __init__(
-        self, job: str, seed: int, complaint: str, faults: tuple[int, ...], records: int | None, told: str
-    ) -> None:
-        super().__init__(job, seed, complaint, faults, records, told)
-        self.job = job
-        self.seed = seed
-        self.complaint = complaint
-        self.faults = faults
-        self.records = records
-        self.told = told
+    job: str
+    seed: int
+    complaint: str
+    faults: tuple[int, ...]
+    records: int | None
+    told: str
 
     def __str__(self) -> str:
         return self.told
@@ -260,8 +257,8 @@ def _cause_of(failure: Failure) -> BaseException | None:
     return cause if isinstance(failure.error, WorldFailed) else failure.error
 
 
-def _whom(failure: Failure, task: int) -> str:
-    return f" ({failure.world.plan.task_name(failure.world.plan.tasks[task])})" if task >= 0 else ""
+def _whom(failure: Failure, task: TaskId | None) -> str:
+    return "" if task is None else f" ({failure.world.plan.task_name(task)})"
 
 
 def _again(seed: int, shrunk: Shrunk) -> list[str]:

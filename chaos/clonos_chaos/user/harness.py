@@ -17,12 +17,14 @@ from typing import Any, Final, Self
 from clonos.api.stream import Stream
 from clonos.connectors import collect, values
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import Options
-from clonos.core.ports.operator_chain import Chain, Kind, StepFailed
+from clonos.core.ports.operator_chain import Chain, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
-from clonos.core.values import decode_columns, decode_rows, encode_rows, encode_value
+from clonos.core.values import encode_rows, encode_value
+from clonos.core.values.elements import decode_records
 from clonos.io.process.pickling import pack
 from clonos.job import Job
 from clonos.operators.chain import InputShape
@@ -45,9 +47,6 @@ Steps = Callable[[Any], Stream[Any]]
 class OutputDiverged(ReplayDiverged):
     """A replay with the whole log has given another output than the one that was seen."""
 
-    def __init__(self, task: str, position: int, logged: str, asked: str) -> None:
-        super().__init__(task, position, logged, asked)
-
     def __str__(self) -> str:
         return (
             f"task {self.task} diverged at its output {self.position}: it was {self.logged}, replay gives {self.asked}."
@@ -59,10 +58,8 @@ class OutputDiverged(ReplayDiverged):
 class HarnessMisused(JobError):
     """A method of a harness was called at the wrong time."""
 
-    def __init__(self, method: str, problem: str) -> None:
-        super().__init__(method, problem)
-        self.method = method
-        self.problem = problem
+    method: str
+    problem: str
 
     def __str__(self) -> str:
         return f"Harness.{self.method}(): {self.problem}"
@@ -120,7 +117,7 @@ class Harness:
         options = Options(step_records_first=step_records, step_records_max=step_records, calls_ahead_max=1)
         self._around = Surroundings(plan, self._task, options, Random(seed), start_ns, self._new_chain)
         self.outputs: list[Any] = []
-        self._given: list[tuple[Kind, Any]] = []  # elements of the input since the start
+        self._given: list[tuple[ElementKind, Any]] = []  # elements of the input since the start
         self._log = b""
         self._saved = _Saved(0, 0)
         self._incarnation = 1
@@ -134,7 +131,7 @@ class Harness:
         """Gives records to the step; the outputs that this led to, timers that were due included."""
         rows = list(records)
         self._living("push")
-        return self._give([(Kind.ROWS, row) for row in self._formed(rows)])
+        return self._give([(ElementKind.ROWS, row) for row in self._formed(rows)])
 
     def advance(self, by: float | timedelta) -> list[Any]:
         """Moves the clock (seconds), and lets timers fire when they are due; the outputs that this led to."""
@@ -153,16 +150,16 @@ class Harness:
     def end(self) -> list[Any]:
         """The input has ended: windows and timers fire, whatever the time; the outputs that this led to."""
         self._living("end")
-        return self._give([(Kind.END, 0)])
+        return self._give([(ElementKind.END, 0)])
 
     def snapshot(self) -> int:
         """Takes a snapshot of the step's state at a barrier behind all that was pushed; its number, from 1 on."""
         life = self._living("snapshot")
-        checkpoint = sum(kind is Kind.BARRIER for kind, _ in self._given) + 1
-        self._give([(Kind.BARRIER, checkpoint)])
+        checkpoint = sum(kind is ElementKind.BARRIER for kind, _ in self._given) + 1
+        self._give([(ElementKind.BARRIER, checkpoint)])
         taken = next(emission.snapshot for emission in reversed(life.emissions) if emission.snapshot is not None)
         taken = decode_snapshot(encode_snapshot(taken), STEP)
-        known = () if taken.previous < 0 else self._saved.snapshots
+        known = () if taken.previous is None else self._saved.snapshots
         self._saved = _Saved(len(self._given), len(self.outputs), (*known, taken))
         return checkpoint
 
@@ -267,7 +264,7 @@ class Harness:
         life = self._life = Life(self._around, self._incarnation, activation, is_first)
         self._run(life)
 
-    def _give(self, elements: list[tuple[Kind, Any]]) -> list[Any]:
+    def _give(self, elements: list[tuple[ElementKind, Any]]) -> list[Any]:
         life = self._living("push")
         seen = len(self.outputs)
         self._given += elements
@@ -275,20 +272,20 @@ class Harness:
         self._go_on(life)
         return self.outputs[seen:]
 
-    def _deliver(self, elements: list[tuple[Kind, Any]]) -> None:
+    def _deliver(self, elements: list[tuple[ElementKind, Any]]) -> None:
         rows: list[Any] = []
-        for kind, content in (*elements, (Kind.END, None)):
-            if kind is Kind.ROWS:
+        for kind, content in (*elements, (ElementKind.END, None)):
+            if kind is ElementKind.ROWS:
                 rows.append(content)
                 continue
             if rows:
                 payload = encode_rows(rows)
                 self._around.commands.append(
-                    Delivered(self._input, int(Kind.ROWS), len(rows), 0, CheckpointId(0), payload)
+                    Delivered(self._input, ElementKind.ROWS, len(rows), 0, CheckpointId(0), payload)
                 )
                 rows = []
             if content is not None:
-                self._around.commands.append(Delivered(self._input, int(kind), 1, 0, CheckpointId(content), b""))
+                self._around.commands.append(Delivered(self._input, kind, 1, 0, CheckpointId(content), b""))
 
     def _go_on(self, life: Life) -> None:
         """Lets a task live on, and takes over what it lets out."""
@@ -338,13 +335,11 @@ def _rows_of(life: Life, first: int = 0) -> list[Any]:
     return _decoded([(output.kind, output.payload) for output in outputs])
 
 
-def _decoded(outputs: list[tuple[int, bytes]]) -> list[Any]:
+def _decoded(outputs: list[tuple[ElementKind, bytes]]) -> list[Any]:
     rows: list[Any] = []
     for kind, payload in outputs:
-        if kind == Kind.ROWS:
-            rows += decode_rows(payload)
-        elif kind == Kind.COLUMNS:
-            rows += decode_columns(payload).to_pylist()
+        if kind.is_data:
+            rows += decode_records(kind, payload)
     return rows
 
 

@@ -105,7 +105,7 @@ class Life:
     def await_replicated(self, log_end_bytes: int) -> None:
         pass
 
-    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         pass
 
     def open_journal(self) -> None:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
@@ -31,7 +32,7 @@ class Case(NamedTuple):
     snapshots: tuple[bytes, ...]
     log: bytes
     offset_bytes: int
-    deliveries: tuple[tuple[int, int, int, bytes], ...]  # kind, count, checkpoint, payload
+    deliveries: tuple[tuple[ElementKind, int, int, bytes], ...]  # kind, count, checkpoint, payload
     now_ns: int
     step_records: int
 
@@ -57,7 +58,7 @@ def case_of(life: Life, packed: bytes, vertex: int, snapshots: tuple[Snapshot, .
     )
 
 
-def replayed_elsewhere(case: Case) -> list[tuple[int, bytes]]:
+def replayed_elsewhere(case: Case) -> list[tuple[ElementKind, bytes]]:
     """Kind and payload of what the step gives in another process. Raises what it raised there."""
     hash_seed = HASH_SEEDS[os.environ.get("PYTHONHASHSEED") == HASH_SEEDS[0]]
     done = subprocess.run(
@@ -70,11 +71,11 @@ def replayed_elsewhere(case: Case) -> list[tuple[int, bytes]]:
     found, error = pickle.loads(done.stdout)  # noqa: S301  from a process that was started here
     if error is not None:
         raise error
-    outputs: list[tuple[int, bytes]] = found
+    outputs: list[tuple[ElementKind, bytes]] = found
     return outputs
 
 
-def _replay(case: Case) -> tuple[list[tuple[int, bytes]], Exception | None]:
+def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | None]:
     image: JobImage = pickle.loads(case.packed)  # noqa: S301  from the process that has started this one
     plan = image.plan
     task = next(task for task in plan.tasks if plan.vertex_of[task] == case.vertex)

@@ -47,10 +47,8 @@ class Call(NamedTuple):
 class NobodyAnswers(JobError):
     """A job made an HTTP request in a test that says nothing about HTTP."""
 
-    def __init__(self, method: str, url: str) -> None:
-        super().__init__(method, url)
-        self.method = method
-        self.url = url
+    method: str
+    url: str
 
     def __str__(self) -> str:
         return (

@@ -24,7 +24,8 @@ from clonos_chaos.sim.producers import SimPusher
 from clonos_chaos.sim.random_faults import HESITATE, KINDS, FaultRng
 from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
-from clonos_chaos.swarm.world import World, WorldOutcome, WorldSettings, draw_calls_ahead, draw_options
+from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_options
+from clonos_chaos.swarm.world import World, WorldOutcome, WorldSettings
 from clonos_chaos.user.user_calls import Call, CallWatch, StandIns, WatchedSubmitting
 from clonos_chaos.user.user_graph import Ready
 from clonos_chaos.user.user_sinks import KeptRows, OwnOutside, held_wrongly
@@ -212,7 +213,7 @@ class UserWorld(World):
     def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
         """A successor makes of the same input and the same log other rows than somebody has seen."""
         ends = self.plan.channels[channel]
-        sender, receiver = (self.plan.task_name(task) for task in (ends.sender, ends.receiver))
+        sender, receiver = (self.plan.task_name(task) for task in (ends.sender, ends.receiving_task))
         old, new = next((old, new) for old, new in zip(before, now, strict=True) if old != new)
         self.fail(
             f"{sender} had sent {old:.300} to {receiver}, and a successor with the same log makes {new:.300} of the"

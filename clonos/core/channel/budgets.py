@@ -55,11 +55,9 @@ class Use:
 class LimitExceeded(EnvironmentFault):
     """A slot needs more memory or disk than it may use."""
 
-    def __init__(self, use: str, option: str, disk_failure: str) -> None:
-        super().__init__(use, option, disk_failure)
-        self.use = use
-        self.option = option
-        self.disk_failure = disk_failure
+    use: str
+    option: str
+    disk_failure: str
 
     def __str__(self) -> str:
         disk = f" The disk cannot be written: {self.disk_failure}." if self.disk_failure else ""
@@ -72,10 +70,8 @@ class LimitExceeded(EnvironmentFault):
 class SegmentUnreadable(EnvironmentFault):
     """A piece of an in-flight log cannot be read back from disk."""
 
-    def __init__(self, channel: str, reason: str) -> None:
-        super().__init__(channel, reason)
-        self.channel = channel
-        self.reason = reason
+    channel: str
+    reason: str
 
     def __str__(self) -> str:
         return (

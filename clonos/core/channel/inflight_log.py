@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from clonos.core.channel.segment import CHUNK_OVERHEAD_BYTES, Chunk, Segment
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class InflightLog:
         """Disk in use."""
         return sum(segment.stored_bytes for segment in self.segments) if self.segments else 0
 
-    def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
+    def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The next ``count`` elements."""
         self._firsts.append(self.next_seq)
         self._tail.append(Chunk(self.next_seq, kind, count, checkpoint, payload))

@@ -58,7 +58,7 @@ class InputChannels:
         hosted = self.hosted
         view = hosted.slot.view
         slot = view.placements[receiving.channel.sender].slot
-        if slot > 0:
+        if slot is not None:
             lengths = () if receiving.is_confirmed else self._lengths(receiving)
             hosted.shell.send(slot, receiving.statement(view.number, hosted.incarnation, lengths))
 

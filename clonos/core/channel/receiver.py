@@ -54,7 +54,7 @@ class ChannelReceiver:
         self.freed_bytes = 0  # worked off since the window was last adapted
         self.ticks = 0  # since then
         self.was_empty = False  # the queue, at some time since then
-        self.sender = Incarnation(0)
+        self.sender: Incarnation | None = None  # until a view has named one
         self.session = 0
         self.next_ordinal = 0  # of the next message of this session
         self.session_bytes = 0  # received in this session
@@ -130,6 +130,7 @@ class ChannelReceiver:
 
     def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
         """What to tell the sender now; ``lengths`` until the session is confirmed."""
+        assert self.sender is not None, self.channel
         self.grant()
         self.stated_bytes = self.granted_bytes
         return ChannelHandshake(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.wire.decoding import DECODE_ERRORS
 
@@ -28,13 +29,13 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Consecutive elements of one kind."""
 
     first_seq: int
-    kind: int
+    kind: ElementKind
     count: int
     checkpoint: CheckpointId  # of a barrier, else 0
     payload: bytes
 
 
-_Heads = list[tuple[int, int, int, CheckpointId]]  # (first_seq, kind, count, checkpoint) of each chunk
+_Heads = list[tuple[int, ElementKind, int, CheckpointId]]  # (first_seq, kind, count, checkpoint) of each chunk
 _encode_heads = msgspec.msgpack.Encoder().encode
 _decode_heads = msgspec.msgpack.Decoder(_Heads).decode
 

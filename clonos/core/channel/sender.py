@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Channel
@@ -29,6 +31,7 @@ class ChannelSender:
         "log",
         "ordinal",
         "receiver",
+        "receiving_task",
         "sent_bytes",
         "session",
         "shared",
@@ -40,10 +43,11 @@ class ChannelSender:
         self, channel: Channel, log: InflightLog, shared: tuple[TaskId, ...], coverage: Coverage | None = None
     ) -> None:
         self.channel = channel
+        self.receiving_task = channel.receiving_task
         self.log = log
         self.shared = shared  # whose logs travel on this channel, where all do
         self.coverage = coverage  # else those that are not covered
-        self.receiver = Incarnation(0)
+        self.receiver: Incarnation | None = None  # until a view has named one
         self.session = 0
         self.ordinal = 0  # of the next message of this session
         self.claim: int | None = None  # the latest one; it outlives the session
@@ -54,7 +58,7 @@ class ChannelSender:
         self.shipped: dict[TaskId, int] = {}  # per log, up to where this session has carried it
         self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
 
-    def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
+    def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The task has produced the next elements."""
         self.log.append(kind, count, checkpoint, payload)
         if self.session and self.log.next_seq > self.cursor:
@@ -100,10 +104,11 @@ class ChannelSender:
 
     def pump(self, logs: CausalLogs, sender: Incarnation, send: Callable[[Batch, bytes], None]) -> None:
         """Sends what credit allows; one element always passes."""
-        log = self.log
+        log, receiver = self.log, self.receiver
         if self.cursor < log.start_seq:  # a coordinator has called complete what its receiver lacks
             self.session = 0
         while self.session and self.cursor < log.next_seq and self.sent_bytes < self.credit_bytes:
+            assert receiver is not None, self.channel
             chunk = log.read(self.cursor)
             if chunk is None:
                 return  # being loaded from disk
@@ -112,7 +117,7 @@ class ChannelSender:
                 Batch(
                     self.channel.id,
                     sender,
-                    self.receiver,
+                    receiver,
                     self.session,
                     self.ordinal,
                     chunk.first_seq,
@@ -139,6 +144,7 @@ class ChannelSender:
 
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
         """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
+        assert self.receiver is not None, self.channel
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         head = self.channel.id, sender, self.receiver, self.session, ordinal
         return Position(*head, self.cursor, self.log.next_seq, self.deltas(logs))
@@ -151,25 +157,38 @@ def forget_output(sendings: dict[ChannelId, ChannelSender], snapshot: Snapshot) 
             sendings[channel].log.truncate(before_seq)
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The log of a task ends at ``position``, and somebody has seen what it decided up to ``claim``.
+
+    Sequence numbers of ``channel``; without one, byte offsets of the log itself, of which there is a longer copy.
+    """
+
+    channel: ChannelId | None
+    position: int
+    claim: int
+
+
 def compare_claims(
     positions: dict[ChannelId, int],
     sendings: dict[ChannelId, ChannelSender],
     outside_claim: int | None,
     own_end_bytes: int,
-) -> tuple[tuple[ChannelId, int, int] | None, bool]:
-    """What a task's output, and the copies of its own log, are behind: (channel, where it is, what the receiver has) of
-    the first one whose receiver lives; and whether some receiver is being replaced, whose successor may claim less."""
-    behind: tuple[ChannelId, int, int] | None = None
+) -> tuple[Behind | None, bool]:
+    """What a task's output, or its own log, is behind at the first receiver that lives; and whether some receiver is
+    being replaced, whose successor may claim less."""
+    behind: Behind | None = None
     is_awaiting = False
     for channel, position in sorted(positions.items()):
         sending = sendings.get(channel)
         claim = outside_claim if sending is None else sending.claim
+        found = Behind(channel, position, claim or 0)
         if sending is not None and sending.shipped.get(sending.channel.sender, 0) > own_end_bytes:
-            position, claim = own_end_bytes, sending.shipped[sending.channel.sender]
-        if claim is not None and position >= claim:
+            found = Behind(None, own_end_bytes, sending.shipped[sending.channel.sender])
+        elif claim is not None and position >= claim:
             continue
         if sending is not None and not sending.session:
             is_awaiting = True
         elif behind is None:
-            behind = (channel, position, claim or 0)
+            behind = found
     return behind, is_awaiting

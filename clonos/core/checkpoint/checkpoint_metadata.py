@@ -71,10 +71,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 class MetadataMalformed(EnvironmentFault):
     """An entry of the store's chain is no metadata of a checkpoint."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name = name
-        self.reason = reason
+    name: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -86,12 +84,10 @@ class MetadataMalformed(EnvironmentFault):
 class PlanChanged(JobError):
     """The stored checkpoint belongs to another plan."""
 
-    def __init__(self, job_name: str, checkpoint: int, stored: str, current: str) -> None:
-        super().__init__(job_name, checkpoint, stored, current)
-        self.job_name = job_name
-        self.checkpoint = checkpoint
-        self.stored = stored
-        self.current = current
+    job_name: str
+    checkpoint: int
+    stored: str
+    current: str
 
     def __str__(self) -> str:
         return (

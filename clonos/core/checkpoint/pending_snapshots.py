@@ -42,9 +42,9 @@ class PendingSnapshots:
 
     def take(self, snapshot: Snapshot, parts: tuple[bytes, ...], confirmed_seq: int, more: Pieces | None = None) -> str:
         """A barrier's snapshot; the name of the object to write."""
-        kind = "final" if snapshot.final else "full" if snapshot.previous < 0 else "delta"
+        kind = "final" if snapshot.final else "full" if snapshot.previous is None else "delta"
         name = _name_of(snapshot, kind)
-        self.objects = (name,) if snapshot.previous < 0 else (*self.objects, name)
+        self.objects = (name,) if snapshot.previous is None else (*self.objects, name)
         self._behind_whole = (*self._behind_whole, name)
         self.unwritten[name] = (snapshot, more)
         settled = structs.replace(snapshot, changes=b"", position=b"")  # only its positions are asked for
@@ -56,7 +56,7 @@ class PendingSnapshots:
         """All of the state at the barrier of the snapshot that was taken last is to be stored too: under which name,
         and what stands in front of it."""
         self._whole, self._behind_whole = _name_of(snapshot, "full"), ()
-        return self._whole, structs.replace(snapshot, previous=CheckpointId(-1), changes=b"", chain_length=1)
+        return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
 
     def whole_written(self, name: str) -> None:
         """It is durable: what comes next builds on it. Earlier snapshots keep the chain that they were told with."""

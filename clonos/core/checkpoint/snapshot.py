@@ -22,10 +22,8 @@ SNAPSHOT_FORMAT = 1
 class SnapshotMalformed(EnvironmentFault):
     """An object of the store is no snapshot."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name = name
-        self.reason = reason
+    name: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -39,7 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     ``inputs``: per input channel the number of the first element behind the barrier; ``outputs``: per output channel
     the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
-    snapshot of ``previous``; -1 means that it is full. ``chain_length``: objects that restore it; of one that was
+    snapshot of ``previous``; without one it is full. ``chain_length``: objects that restore it; of one that was
     restored, as many as it took, since one that was to begin a new chain may never have been stored.
     ``records_in``: what the task has taken in since the job's start. ``calls``: how often a source's task has called
     each service. ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
@@ -49,7 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
-    previous: CheckpointId
+    previous: CheckpointId | None
     inputs: tuple[tuple[ChannelId, Count], ...]
     outputs: tuple[tuple[ChannelId, Count], ...]
     ended: tuple[ChannelId, ...]

@@ -10,9 +10,6 @@ from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import Snapshotted
 
-NOBODY = Incarnation(0)
-"""The incarnation of a task that has died and has no successor yet: nothing that is acknowledged counts."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pending:
@@ -31,7 +28,7 @@ class Ledger:
     plan: Plan
     term: int
     generation: int
-    incarnations: tuple[Incarnation, ...]  # index = task; NOBODY between death and the next view
+    incarnations: tuple[Incarnation | None, ...]  # index = task; None between death and the next view
     highest: CheckpointId  # the highest number used
     pending: tuple[Pending, ...]  # ascending; each number is above the completed one's
     finals: dict[TaskId, Snapshotted]  # of current incarnations; never altered

@@ -18,7 +18,6 @@ from typing import Any
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.coordinator.checkpoint_ledger import (
-    NOBODY,
     Ledger,
     Pending,
     collect_garbage,
@@ -31,13 +30,12 @@ from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     CommitOutput,
     DeleteObjects,
-    Fault,
     JobFailed,
     StoodDown,
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted
-from clonos.core.model.errors import InternalError
+from clonos.core.model.errors import Blame, InternalError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.wire.control_messages import Snapshotted
 
@@ -67,8 +65,8 @@ class Committing:
     ledger: Ledger
     metadata: CheckpointMetadata
     attempts: int
-    retry_ns: int  # write again at this instant; -1 while an outcome is awaited
-    asked_ns: int  # the first tick after it was asked for; -1 before
+    retry_ns: int | None  # write again at this instant; None while an outcome is awaited
+    asked_ns: int | None  # the first tick after it was asked for; None before
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Publishing:
 
     ledger: Ledger
     attempts: int
-    retry_ns: int
+    retry_ns: int | None  # commit again at this instant; None while an outcome is awaited
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ class Renewed:
     """A view: the incarnations from now on. A new generation forgets all that is pending."""
 
     generation: int
-    incarnations: tuple[Incarnation, ...]
+    incarnations: tuple[Incarnation | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +227,7 @@ def count(state: Collecting | Committing | Publishing, message: Snapshotted) -> 
 def _forget(state: Collecting | Committing | Publishing, event: Died) -> Step:
     ledger = state.ledger
     dead = frozenset(event.tasks)
-    incarnations = tuple(NOBODY if t in dead else i for t, i in enumerate(ledger.incarnations))
+    incarnations = tuple(None if t in dead else i for t, i in enumerate(ledger.incarnations))
     dropped = [message for task, message in ledger.finals.items() if task in dead]
     finals = {task: message for task, message in ledger.finals.items() if task not in dead}
     pending = []
@@ -269,7 +267,7 @@ def _advance(state: Collecting | Committing | Publishing) -> Step:
         if not whole:
             return state, ()
         metadata = metadata_of(ledger, whole[-1].number, whole[-1].acknowledged)
-    return Committing(ledger, metadata, 1, -1, -1), (WriteMetadata(metadata),)
+    return Committing(ledger, metadata, 1, None, None), (WriteMetadata(metadata),)
 
 
 def _complete(state: Committing, event: Durable) -> Step:
@@ -283,7 +281,7 @@ def _complete(state: Committing, event: Durable) -> Step:
         effects = (*effects, DeleteObjects(names))
     parts = parts_by_vertex(ledger.plan, metadata)
     if parts:
-        return Publishing(ledger, 1, -1), (*effects, CommitOutput(metadata.checkpoint, parts))
+        return Publishing(ledger, 1, None), (*effects, CommitOutput(metadata.checkpoint, parts))
     following, more = _advance(Collecting(ledger))
     return following, (*effects, *more)
 
@@ -295,14 +293,14 @@ def _depose(state: Committing, event: SnapshotTaken) -> Step:
 
 
 def _write_later(state: Committing, event: WriteFailed) -> Step:
-    if event.checkpoint != state.metadata.checkpoint or state.retry_ns >= 0:
+    if event.checkpoint != state.metadata.checkpoint or state.retry_ns is not None:
         return state, ()
     if state.attempts >= COMMIT_ATTEMPTS_MAX:
         reason = (
             f"the metadata of checkpoint {event.checkpoint} could not be written in {state.attempts} attempts:"
             f" {event.text}. Mend the store, then resume."
         )
-        return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
+        return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
     fields = (("checkpoint", event.checkpoint), ("attempt", state.attempts), ("error", event.text))
     alarm = Alarm(f"the metadata of checkpoint {event.checkpoint} could not be written; trying again", fields)
     return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1)), (alarm,)
@@ -310,14 +308,14 @@ def _write_later(state: Committing, event: WriteFailed) -> Step:
 
 def _publish_later(state: Publishing, event: CommitFailed) -> Step:
     checkpoint, text = event.failed.checkpoint, event.failed.text
-    if checkpoint != state.ledger.completed.checkpoint or state.retry_ns >= 0:
+    if checkpoint != state.ledger.completed.checkpoint or state.retry_ns is not None:
         return state, ()
     if state.attempts >= COMMIT_ATTEMPTS_MAX:
         reason = (
             f"the output of checkpoint {checkpoint} could not be committed in {state.attempts} attempts: {text}."
             " Mend the output's place, then resume: the output is prepared and will be committed."
         )
-        return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
+        return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
     fields = (("checkpoint", checkpoint), ("attempt", state.attempts), ("error", text))
     alarm = Alarm(f"the output of checkpoint {checkpoint} could not be committed; trying again", fields)
     return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1)), (alarm,)
@@ -345,12 +343,12 @@ def _give_up_old(state: Collecting, event: TimePassed) -> Step:
 
 
 def _write_again(state: Committing, event: TimePassed) -> Step:
-    if 0 <= state.retry_ns <= event.awake_ns:
-        again = replace(state, attempts=state.attempts + 1, retry_ns=-1, asked_ns=event.awake_ns)
+    if state.retry_ns is not None:
+        if event.awake_ns < state.retry_ns:
+            return state, ()
+        again = replace(state, attempts=state.attempts + 1, retry_ns=None, asked_ns=event.awake_ns)
         return again, (WriteMetadata(state.metadata),)
-    if state.retry_ns >= 0:
-        return state, ()
-    if state.asked_ns < 0:
+    if state.asked_ns is None:
         return replace(state, asked_ns=event.awake_ns), ()
     if event.awake_ns - state.asked_ns < event.timeout_ns:
         return state, ()
@@ -359,14 +357,14 @@ def _write_again(state: Committing, event: TimePassed) -> Step:
         f"the store has not said within {event.timeout_ns // 1_000_000} ms whether the metadata of checkpoint"
         f" {state.metadata.checkpoint} was written. Mend the store, then resume: the checkpoint counts if it is there."
     )
-    return Deposed(state.ledger), (JobFailed(Fault.ENVIRONMENT, reason),)
+    return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
 
 
 def _publish_again(state: Publishing, event: TimePassed) -> Step:
-    if not 0 <= state.retry_ns <= event.awake_ns:
+    if state.retry_ns is None or event.awake_ns < state.retry_ns:
         return state, ()
     again = CommitOutput(state.ledger.completed.checkpoint, parts_by_vertex(state.ledger.plan, state.ledger.completed))
-    return replace(state, attempts=state.attempts + 1, retry_ns=-1), (again,)
+    return replace(state, attempts=state.attempts + 1, retry_ns=None), (again,)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {

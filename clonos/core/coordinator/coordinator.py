@@ -33,11 +33,13 @@ from clonos.core.coordinator.coordinator_state import (
     Closing,
     CoordinatorState,
     Idle,
+    JobPhase,
     Listening,
     Over,
     Replaced,
     Running,
     Starting,
+    name_of,
 )
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.coordinator.view_machine import Standing
@@ -45,10 +47,11 @@ from clonos.core.model.errors import InternalError, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.authorization import check_itself, check_life, sender_name
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
 
 def _stay(_state: CoordinatorState, _event: Any) -> None:
@@ -56,8 +59,8 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
 
 
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
-OF_ONE_LIFE = (Snapshotted, LogLost, TaskFailed, AnnounceStep)
-REPEATED = (Snapshotted, LogLost, TaskFailed, AnnounceStep, Suspicion)
+OF_ONE_LIFE = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
+REPEATED = (*OF_ONE_LIFE, Suspicion)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
 SETTLING = (Running, Closing)
@@ -81,6 +84,8 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Running, SlotStatus): event_handlers.take_status,
     (Running, Snapshotted): event_handlers.take_snapshot,
     (Running, LogLost): event_handlers.take_lost,
+    (Running, JournalLost): event_handlers.take_lost,
+    (Running, SinkFenced): event_handlers.take_fenced,
     (Running, TaskFailed): event_handlers.take_failure,
     (Running, AnnounceStep): event_handlers.on_announce_step,
     (Running, Suspicion): event_handlers.on_suspicion,
@@ -179,9 +184,9 @@ class Coordinator:
     # ------------------------------------------------------------------ for a status display
 
     @property
-    def phase(self) -> str:
-        """Of the job, as people read it: idle, listening, forming, running, closing, over, replaced."""
-        return type(self._state.phase).__name__.lower()
+    def phase(self) -> JobPhase:
+        """Of the job."""
+        return name_of(self._state.phase)
 
     @property
     def view(self) -> View | None:
@@ -209,8 +214,8 @@ class Coordinator:
         return self._state.ledger.generation
 
     @property
-    def phases(self) -> dict[TaskId, str]:
-        """Per task, what its slot said last: recovering, connecting, replaying, stalled, live, final or lost."""
+    def phases(self) -> dict[TaskId, TaskPhase]:
+        """Per task, what its slot said last."""
         return dict(self._state.phases)
 
     @property

@@ -8,8 +8,10 @@ from enum import StrEnum
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import InputRange
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -102,25 +104,16 @@ class JobDone:
     checkpoint: CheckpointId
 
 
-class Fault(StrEnum):
-    """Whose fault a failed job is; see ``clonos.core.model.errors``."""
-
-    JOB = "job"
-    ENVIRONMENT = "environment"
-
-
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The job has failed. For user errors with step, record, channel, position and traceback; else these are empty."""
+    """The job has failed. For user errors with step, record, position and traceback; else these are empty."""
 
-    fault: Fault
+    blame: Blame
     reason: str
     task_name: str = ""
     step: str = ""
     record: str = ""
-    channel: int = -1
-    first_seq: int = -1
-    count: int = 0
+    at: InputRange | None = None
     error: str = ""
     traceback: str = ""
 

@@ -10,7 +10,7 @@ import msgspec
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
-from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,18 @@ class Begin:
     now_ns: int = 0
 
 
-CoordinatorMessage = Register | SlotStatus | Snapshotted | LogLost | TaskFailed | AnnounceStep | Suspicion | View
+CoordinatorMessage = (
+    Register
+    | SlotStatus
+    | Snapshotted
+    | LogLost
+    | JournalLost
+    | SinkFenced
+    | TaskFailed
+    | AnnounceStep
+    | Suspicion
+    | View
+)
 """What a slot sends to the coordinator. ``View``: to a new coordinator, the one that it has installed."""
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from enum import StrEnum
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
-from clonos.core.coordinator.checkpoint_ledger import NOBODY, Ledger
+from clonos.core.coordinator.checkpoint_ledger import Ledger
 from clonos.core.coordinator.coordinator_effects import (
     Effect,
     Ending,
@@ -26,6 +27,7 @@ from clonos.core.coordinator.placement import Assignment, replication_targets
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 
 RECOVERIES_MAX = 1_000
@@ -84,6 +86,37 @@ class Replaced:
 Phase = Idle | Listening | Starting | Running | Closing | Over | Replaced
 
 
+class JobPhase(StrEnum):
+    """A phase by its name, for a status."""
+
+    IDLE = "idle"
+    LISTENING = "listening"
+    STARTING = "starting"
+    RUNNING = "running"
+    CLOSING = "closing"
+    OVER = "over"
+    REPLACED = "replaced"
+
+
+def name_of(phase: Phase) -> JobPhase:
+    """The name of a phase."""
+    match phase:
+        case Idle():
+            return JobPhase.IDLE
+        case Listening():
+            return JobPhase.LISTENING
+        case Starting():
+            return JobPhase.STARTING
+        case Running():
+            return JobPhase.RUNNING
+        case Closing():
+            return JobPhase.CLOSING
+        case Over():
+            return JobPhase.OVER
+        case Replaced():
+            return JobPhase.REPLACED
+
+
 class CoordinatorState:
     """The coordinator's memory. ``effects`` is what the present event has led to so far."""
 
@@ -111,7 +144,7 @@ class CoordinatorState:
         self.refusals = 0  # since a slot last registered
         self.refused_ns = 0
         self.refusal = ""
-        self.unplaced_since_ns = -1  # since when there has been a task without a slot
+        self.unplaced_since_ns: int | None = None  # since when there has been a task without a slot
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
         self.assignment: tuple[Assignment, ...] = ()  # by the view that stands
@@ -128,17 +161,17 @@ class CoordinatorState:
         self.is_balanced = False  # every rider sits well, is there once and nothing is left to drop
         # checkpoints
         start = metadata_of_start(plan, "", 0)
-        nobody = (NOBODY,) * len(plan.tasks)
+        nobody = (None,) * len(plan.tasks)
         self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
             Ledger(plan, 0, 1, nobody, CheckpointId(0), (), {}, start, start, ())
         )
         self.due_ns = 0
-        self.postponed_ns = -1  # since when a checkpoint that is due waits for a recovery
+        self.postponed_ns: int | None = None  # since when a checkpoint that is due waits for a recovery
         self.is_draining = False
         self.drain_number = CheckpointId(0)
         self.over_soft_limit: dict[SlotId, None] = {}  # slots whose last status said so
         # tasks
-        self.phases: dict[TaskId, str] = {}
+        self.phases: dict[TaskId, TaskPhase] = {}
         self.unsettled: dict[TaskId, None] = {}  # neither live nor final
         self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
         self.rollbacks = 0  # since the last completed checkpoint
@@ -185,7 +218,7 @@ class CoordinatorState:
 
     def is_current(self, task: TaskId, incarnation: Incarnation) -> bool:
         """True for the living incarnation of a task."""
-        return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation != NOBODY
+        return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation
 
     def is_home(self, slot: SlotId, task: TaskId) -> bool:
         """True for a task that the view that stands has in this slot."""

@@ -30,11 +30,10 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import NOWHERE
 from clonos.core.coordinator.startup import check_slots, refuse
-from clonos.core.model.ids import COORDINATOR, FENCED, ViewNumber, term_of
+from clonos.core.model.ids import COORDINATOR, term_of
 from clonos.core.wire.control_messages import Hold, Release, SlotStatus, Snapshotted, Suspicion, Trigger, View
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
 NUMBERS_AHEAD_MAX = 1 << 20
 """Of checkpoints that an earlier coordinator has begun behind the last one that completed. A slot that knows of more is
@@ -92,22 +91,21 @@ def take_snapshot(state: CoordinatorState, event: Received) -> None:
 
 
 def take_lost(state: CoordinatorState, event: Received) -> None:
-    """A task's log is lost, or its outside has registered a later life of it."""
-    message = event.message
-    assert isinstance(message, LogLost)
-    if message.channel == FENCED and state.is_current(message.task, message.incarnation):
-        take_fenced(state, message)
-    else:
-        lose_log(state, message)
+    """A task's log, or the journal that it reads, is lost."""
+    assert isinstance(event.message, LogLost | JournalLost)
+    lose_log(state, event.message)
 
 
-def take_fenced(state: CoordinatorState, fenced: LogLost) -> None:
+def take_fenced(state: CoordinatorState, event: Received) -> None:
     """No view that is known here has begun that life: a later coordinator has, or an earlier one of whose view nobody
     has told. A generation cannot go on from what a later one let out; of its own, another incarnation can."""
-    generation, incarnation = fenced.position, fenced.claim
-    if term_of(ViewNumber(incarnation)) > state.term:
+    fenced = event.message
+    assert isinstance(fenced, SinkFenced)
+    if not state.is_current(fenced.task, fenced.incarnation):
+        return
+    if term_of(fenced.by) > state.term:
         stand_down(state)
-    elif generation > state.view.generation:
+    elif fenced.generation > state.view.generation:
         lose_log(state, fenced)
     else:
         fall(state, (fenced.task,), "its outside has registered a later life of it, of which nobody else knows")
@@ -253,7 +251,7 @@ def _ask_for_slots_again(state: CoordinatorState) -> None:
     wait_ns = state.options.slots_wait_ms * NANOSECONDS
     if state.slots_requested and state.awake_ns - state.requested_ns >= wait_ns:
         state.slots_requested = 0
-    if state.unplaced_since_ns >= 0 and state.awake_ns - state.unplaced_since_ns >= wait_ns:
+    if state.unplaced_since_ns is not None and state.awake_ns - state.unplaced_since_ns >= wait_ns:
         refuse(state, len(state.addresses))
         return
     request_missing(state)
@@ -275,11 +273,11 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
     if state.unsettled or state.failed_tasks:
-        if state.postponed_ns < 0:
+        if state.postponed_ns is None:
             state.postponed_ns = state.awake_ns
         if state.awake_ns - state.postponed_ns < interval_ns:
             return False
-    state.postponed_ns = -1
+    state.postponed_ns = None
     if state.over_soft_limit and not pending:
         slots = ", ".join(str(slot) for slot in state.over_soft_limit)
         state.emit(Alarm(f"above a soft limit: slots {slots}. Sources pause, a checkpoint is taken"))
@@ -300,7 +298,7 @@ def _trigger(state: CoordinatorState) -> None:
     pending = state.ledger.pending[-1]
     for task in state.plan.sources:
         placement = state.view.placements[task]
-        if task in pending.acknowledged or task in state.failed_tasks or placement.slot == NOWHERE:
+        if task in pending.acknowledged or task in state.failed_tasks or placement.slot is None:
             continue
         trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause)
         state.emit(Send(placement.slot, trigger))
@@ -330,7 +328,7 @@ def _hold_sources(state: CoordinatorState) -> None:
     """Above a soft limit sources pause, wherever it is; what is on its way drains."""
     for above in state.over_soft_limit:
         slots = {state.view.placements[task].slot for task in state.plan.sources}
-        for slot in sorted(slots & state.addresses.keys()):
+        for slot in sorted(slot for slot in slots if slot is not None and slot in state.addresses):
             state.emit(Send(slot, Hold(above)))
         return
 
@@ -358,5 +356,5 @@ def settle(state: CoordinatorState, is_tick: bool) -> None:
     if not state.is_running:
         return
     is_urgent = bool(state.failed_tasks) or state.is_rollback_due
-    if is_urgent or (state.is_mending_due and (is_tick or state.unplaced_since_ns >= 0)):
+    if is_urgent or (state.is_mending_due and (is_tick or state.unplaced_since_ns is not None)):
         renew_view(state)

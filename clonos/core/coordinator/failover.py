@@ -11,23 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
-from clonos.core.coordinator.checkpoint_ledger import NOBODY
-from clonos.core.coordinator.coordinator_effects import (
-    Alarm,
-    Fault,
-    JobFailed,
-    Milestone,
-    ReleaseSlot,
-    RequestSlots,
-    Send,
-)
+from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import NOWHERE, Assignment, Readiness, is_settled, place
+from clonos.core.coordinator.placement import Assignment, Readiness, is_settled, place
 from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
-from clonos.core.model.ids import FENCED, Incarnation, SlotId, TaskId, ViewNumber, view_name
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
+from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
 from clonos.core.wire.control_messages import TaskStatus, View
-from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, Recourse, SinkFenced, TaskFailed
 
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
 """After so many refusals so many times the first, at most the second, passes before the provider is asked again."""
@@ -61,10 +54,11 @@ def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
     for task in tasks:
         if task in state.failed_tasks or isinstance(state.phase, Over):
             continue
-        name, was_live = state.plan.task_name(task), state.phases.get(task) == "live"
+        name, was_live = state.plan.task_name(task), state.phases.get(task) is TaskPhase.LIVE
         dead = state.ledger.incarnations[task]
+        assert dead is not None, task
         event = failure_policy.ProcessDied(name, dead, was_live, reason, state.options.failures_per_epoch_max)
-        _judge(state, task, event, reason)
+        _judge(state, task, dead, event, reason)
 
 
 def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
@@ -78,11 +72,11 @@ def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
     """A task's code raised; repeated until a view ends the incarnation."""
     if not state.is_current(failed.task, failed.incarnation):
         return
-    if failed.is_unrestorable and _leave_to_standby(state, failed):
+    if failed.recourse is Recourse.STANDBY and _leave_to_standby(state, failed):
         fall(state, (failed.task,), f"its state could not be read: {failed.error}")
         return
     event = failure_policy.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
-    _judge(state, failed.task, event, f"it raised {failed.error}")
+    _judge(state, failed.task, failed.incarnation, event, f"it raised {failed.error}")
 
 
 def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
@@ -98,20 +92,23 @@ def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
         return False
     slots = ", ".join(map(str, holders))
     state.emit(Alarm(f"task {state.plan.task_name(task)} goes on in a standby (of slots {slots}): {failed.error}"))
-    state.assignment = (*state.assignment[:task], seat._replace(slot=NOWHERE), *state.assignment[task + 1 :])
+    state.assignment = (*state.assignment[:task], seat._replace(slot=None), *state.assignment[task + 1 :])
     return True
 
 
 def _judge(
-    state: CoordinatorState, task: TaskId, event: failure_policy.ProcessDied | failure_policy.Raised, cause: str
+    state: CoordinatorState,
+    task: TaskId,
+    dead: Incarnation,
+    event: failure_policy.ProcessDied | failure_policy.Raised,
+    cause: str,
 ) -> None:
-    dead = state.ledger.incarnations[task]
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
     state.records[task] = record
     advance_checkpoints(state, checkpoint_machine.Died((task,)))
     state.tell(Milestone.DETECTED, task, dead, cause)
     reached = ((Milestone.DETECTED, state.now_ns),)
-    _note_recovery(state, failure_policy.Recovery(task, dead, cause, NOBODY, reached, _backlog_before(state, task)))
+    _note_recovery(state, failure_policy.Recovery(task, dead, cause, None, reached, _backlog_before(state, task)))
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
@@ -119,37 +116,51 @@ def _judge(
     state.unsettled[task] = None
 
 
-def lose_log(state: CoordinatorState, lost: LogLost) -> None:
-    """A task has reported LOST: the generation ends with the next view."""
+def lose_log(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
+    """A task cannot go on, nor can a successor of it alone: the generation ends with the next view."""
     if state.is_rollback_due or not state.is_current(lost.task, lost.incarnation):
         return
     state.is_rollback_due = True
     state.rollbacks += 1
     name = state.plan.task_name(lost.task)
-    what = (
-        f"the causal log of task {name} is lost: at {lost.position} of channel {lost.channel} it would have to decide"
-        f" anew what its receiver has seen up to {lost.claim}"
-    )
-    if lost.channel == FENCED:
-        what = (
-            f"the outside of {name} has registered generation {view_name(ViewNumber(lost.position))}, which began"
-            " behind this one, and all that knew of it are gone"
-        )
-    elif lost.channel < 0:
-        what = f"the journal of the source {name} is lost with its keepers: others have seen what was read from it"
+    what, numbers = _what_is_lost(name, lost)
     text = f"{what}. All tasks go back to checkpoint {state.completed.checkpoint}"
     fields = (
         ("task", name),
-        ("channel", lost.channel),
-        ("position", lost.position),
-        ("claim", lost.claim),
+        *numbers,
         ("generation", view_name(state.view.number + 1)),
         ("checkpoint", state.completed.checkpoint),
     )
     if state.rollbacks > state.options.failures_per_epoch_max:
-        state.fail(JobFailed(Fault.ENVIRONMENT, f"{state.rollbacks} rollbacks without a completed checkpoint: {text}"))
+        state.fail(JobFailed(Blame.ENVIRONMENT, f"{state.rollbacks} rollbacks without a completed checkpoint: {text}"))
         return
     state.emit(Alarm(text, fields))
+
+
+def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[str, tuple[tuple[str, str | int], ...]]:
+    """Why the generation ends, in words and in numbers."""
+    match lost:
+        case LogLost(channel=channel, position=position, claim=claim):
+            if channel is None:
+                what = (
+                    f"the causal log of task {name} is lost: it was found up to byte {position} only, and somebody has"
+                    f" a copy up to byte {claim}"
+                )
+                return what, (("found_bytes", position), ("copied_bytes", claim))
+            what = (
+                f"the causal log of task {name} is lost: at {position} of channel {channel} it would have to decide"
+                f" anew what its receiver has seen up to {claim}"
+            )
+            return what, (("channel", channel), ("position", position), ("claim", claim))
+        case JournalLost():
+            what = f"the journal of the source {name} is lost with its keepers: others have seen what was read from it"
+            return what, ()
+        case SinkFenced(generation=generation, by=by):
+            what = (
+                f"the outside of {name} has registered generation {view_name(generation)}, which began behind this one,"
+                " and all that knew of it are gone"
+            )
+            return what, (("fenced_by_generation", view_name(generation)), ("fenced_by", view_name(by)))
 
 
 def request_missing(state: CoordinatorState) -> None:
@@ -204,7 +215,7 @@ def _issue(state: CoordinatorState) -> None:
     if state.is_rollback_due:
         event: view_machine.Event = view_machine.RollBack(state.completed, assignment, addresses)
     else:
-        housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot == NOWHERE != assignment[t].slot]
+        housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
         restarted = {**dict.fromkeys(housed, False), **state.failed_tasks}
         if not restarted and addresses == view.slots and assignment == state.assignment:
             state.is_mending_due = False
@@ -261,7 +272,7 @@ def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, st
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
     # None that kept for the dead is let go: the successor has gathered nothing yet, and the others may be dead too.
     restarted = range(len(view.placements)) if state.is_rollback_due else state.failed_tasks
-    incarnations = [NOBODY if p.task in restarted else p.incarnation for p in view.placements]
+    incarnations = [None if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
     assignment = state.assignment or [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
     return place(state.targets, domains, assignment, ready, state.hosts())
@@ -272,20 +283,21 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     state.views = view_machine.step(state.views, event)
     view = state.view
     began = [p for p in view.placements if int(p.incarnation) == view.number]
-    incarnations = tuple(Incarnation(p.incarnation if p.slot != NOWHERE else NOBODY) for p in view.placements)
+    incarnations = tuple(None if p.slot is None else p.incarnation for p in view.placements)
     advance_checkpoints(state, checkpoint_machine.Renewed(view.generation, incarnations))
     state.hosted = {}
     for placement in view.placements:
-        state.hosted.setdefault(placement.slot, []).append(placement.task)
+        if placement.slot is not None:
+            state.hosted.setdefault(placement.slot, []).append(placement.task)
     for placement in began:
-        state.phases[placement.task] = "recovering" if placement.slot != NOWHERE else "waiting"
+        state.phases[placement.task] = TaskPhase.WAITING if placement.slot is None else TaskPhase.RECOVERING
         state.unsettled[placement.task] = None
-        if placement.slot != NOWHERE:
+        if placement.slot is not None:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
     state.failed_tasks, state.is_rollback_due, state.is_mending_due = {}, False, False
-    if NOWHERE not in state.hosted:
-        state.unplaced_since_ns = -1
-    elif state.unplaced_since_ns < 0:
+    if all(placement.slot is not None for placement in view.placements):
+        state.unplaced_since_ns = None
+    elif state.unplaced_since_ns is None:
         state.unplaced_since_ns = state.awake_ns
     domains = {address.slot: address.domain for address in view.slots}
     state.assignment = assignment = tuple(event.assignment)
@@ -336,7 +348,7 @@ def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) ->
     if recovery is None:
         if not is_rollback:
             return  # the job starts, or a task that has waited gets its slot
-        recovery = failure_policy.Recovery(task, NOBODY, "rollback", NOBODY, (), _backlog_before(state, task))
+        recovery = failure_policy.Recovery(task, None, "rollback", None, (), _backlog_before(state, task))
     reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
     state.tell(Milestone.VIEW, task, incarnation, recovery.cause)
@@ -348,7 +360,7 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
     if not state.is_current(task, status.incarnation):
         return
     state.phases[task] = status.phase
-    if status.phase in failure_policy.SETTLED_PHASES:
+    if status.phase in SETTLED_PHASES:
         state.unsettled.pop(task, None)
     recovery = state.open_recoveries.get(task)
     if recovery is None:
@@ -360,10 +372,11 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
 
 
 def _reach(state: CoordinatorState, recovery: failure_policy.Recovery, milestones: tuple[Milestone, ...]) -> None:
-    task = recovery.task
+    task, incarnation = recovery.task, recovery.incarnation
+    assert incarnation is not None, recovery
     state.open_recoveries[task], news = failure_policy.reach(recovery, milestones, state.now_ns)
     for milestone in news:
-        state.tell(milestone, task, recovery.incarnation, recovery.cause)
+        state.tell(milestone, task, incarnation, recovery.cause)
     if state.open_recoveries[task].is_over:
         _close_recovery(state, task)
 
@@ -377,7 +390,7 @@ def end_recoveries(state: CoordinatorState) -> None:
 
 def _note_backlog(state: CoordinatorState, status: TaskStatus) -> None:
     backlog = failure_policy.backlog_of(status)
-    if backlog is None or status.phase not in failure_policy.SETTLED_PHASES:
+    if backlog is None or status.phase not in SETTLED_PHASES:
         return
     backlogs = state.backlogs.get(status.task)
     if backlogs is None:

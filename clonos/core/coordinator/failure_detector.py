@@ -54,11 +54,11 @@ class WakingClock:
     """Counts the time in which the coordinator was awake: a gap between two ticks counts up to a limit only."""
 
     awake_ns: int = 0
-    ticked_ns: int = -1
+    ticked_ns: int | None = None
 
     def tick(self, now_ns: int, gap_ns_max: int) -> WakingClock:
         """After a tick. The first one starts the clock; a clock that was set back counts nothing."""
-        gap_ns = 0 if self.ticked_ns < 0 else min(max(now_ns - self.ticked_ns, 0), gap_ns_max)
+        gap_ns = 0 if self.ticked_ns is None else min(max(now_ns - self.ticked_ns, 0), gap_ns_max)
         return WakingClock(self.awake_ns + gap_ns, now_ns)
 
 

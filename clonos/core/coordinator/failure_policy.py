@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clonos.core.coordinator.coordinator_effects import Fault, JobFailed, Milestone
-from clonos.core.model.errors import InternalError
-from clonos.core.model.ids import Incarnation, TaskId
-from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
-from clonos.core.wire.recovery_messages import TaskFailed
+from clonos.core.coordinator.coordinator_effects import JobFailed, Milestone
+from clonos.core.model.errors import Blame, InternalError
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.wire.control_messages import TaskStatus
+from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 
 RAISED_MAX = 8
 """Exceptions that are remembered per task, latest last, to know a poison record again."""
@@ -41,8 +42,9 @@ class RecoveryRecord:
     incarnations: int = 0  # that have ended, for whatever reason
     deaths: tuple[int, ...] = (0,)  # of the process while the task was live, by epoch, the present one last
     raised: tuple[TaskFailed, ...] = ()
-    approached: tuple[int, int, int] = (0, 0, 0)  # (incarnation, channel, number): what a cautious one took last
-    died_at: tuple[int, int, int] = (0, 0, 0)  # (channel, number, times): where cautious ones died last
+    approached: Approached | None = None  # what a cautious one took last
+    died_at: Approached | None = None  # where cautious ones died last
+    deaths_there: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -58,7 +60,7 @@ class ProcessDied:
     """The task's process is gone."""
 
     task_name: str
-    incarnation: int
+    incarnation: Incarnation
     was_live: bool  # as far as it could tell
     reason: str
     incarnations_max: int
@@ -68,9 +70,13 @@ class ProcessDied:
 class Approached:
     """A cautious incarnation is about to take this element; its process may die of it."""
 
-    incarnation: int
-    channel: int
+    incarnation: Incarnation
+    channel: ChannelId | None
     first_seq: int
+
+    def is_at(self, other: Approached | None) -> bool:
+        """Whether it is the same element, in whatever incarnation."""
+        return other is not None and (self.channel, self.first_seq) == (other.channel, other.first_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +110,18 @@ Step = tuple[RecoveryRecord, Verdict]
 
 
 def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
-    incarnation, *place = state.approached
-    is_located = incarnation == event.incarnation
+    place = state.approached
+    is_located = place is not None and place.incarnation == event.incarnation
     deaths = (*state.deaths[:-1], state.deaths[-1] + (event.was_live or is_located))
     record = replace(state, incarnations=state.incarnations + 1, deaths=deaths)
-    if is_located:
-        channel, first_seq = place
-        times = 1 + (state.died_at[2] if state.died_at[:2] == (channel, first_seq) else 0)
-        record = replace(record, died_at=(channel, first_seq, times))
+    if place is not None and is_located:
+        times = 1 + (state.deaths_there if place.is_at(state.died_at) else 0)
+        record = replace(record, died_at=place, deaths_there=times)
         if times == DEATHS_OF_POISON:
-            return record, _poisoned(event, channel, first_seq)
+            return record, _poisoned(event, place)
     if record.incarnations > event.incarnations_max:
         return record, JobFailed(
-            Fault.ENVIRONMENT,
+            Blame.ENVIRONMENT,
             f"task {event.task_name} has lost {record.incarnations} incarnations since the last completed checkpoint"
             f" (failures_per_epoch_max is {event.incarnations_max}), at last because {event.reason}.",
             task_name=event.task_name,
@@ -125,20 +130,18 @@ def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
     return record, Replace(is_cautious)
 
 
-def _poisoned(event: ProcessDied, channel: int, first_seq: int) -> JobFailed:
+def _poisoned(event: ProcessDied, place: Approached) -> JobFailed:
     return JobFailed(
-        Fault.JOB,
+        Blame.JOB,
         f"the process of task {event.task_name} has died {DEATHS_OF_POISON} times when the task took the same input"
         f" element: a poison record ({event.reason}).",
         task_name=event.task_name,
-        channel=channel,
-        first_seq=first_seq,
-        count=1,
+        at=InputRange(place.channel, place.first_seq, 1),
     )
 
 
 def _approach(state: RecoveryRecord, event: Approached) -> Step:
-    return replace(state, approached=(event.incarnation, event.channel, event.first_seq)), Replace(False)
+    return replace(state, approached=event), Replace(False)
 
 
 POISON = "at the same input element in two incarnations: a poison record"
@@ -148,10 +151,12 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
     failed = event.failed
     raised = (*state.raised, failed)[-RAISED_MAX:]
     record = replace(state, incarnations=state.incarnations + 1, raised=raised)
-    if failed.is_fatal:
+    if failed.recourse is not Recourse.RETRY:
         return record, _failure(event, "and no second try helps")
     if any(is_same_element(earlier, failed) for earlier in state.raised):
-        return record, _failure(event, POISON if failed.count else "in two incarnations, at no element of its input")
+        return record, _failure(
+            event, POISON if failed.at is not None else "in two incarnations, at no element of its input"
+        )
     if record.incarnations > event.incarnations_max:
         count = record.incarnations
         return record, _failure(event, f"the end of {count} incarnations since the last completed checkpoint")
@@ -160,11 +165,11 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
 
 def is_same_element(one: TaskFailed, other: TaskFailed) -> bool:
     """True when two incarnations raised in steps that share an input element, or nowhere nearer than the same step."""
-    if one.incarnation == other.incarnation or one.channel != other.channel:
+    if one.incarnation == other.incarnation:
         return False
-    if one.count == 0 or other.count == 0:  # a timer, or the end of the stream
-        return (one.count, one.step, one.error) == (other.count, other.step, other.error)
-    return one.first_seq < other.first_seq + other.count and other.first_seq < one.first_seq + one.count
+    if one.at is None or other.at is None:  # a timer, or the end of the stream
+        return one.at is other.at and (one.step, one.error) == (other.step, other.error)
+    return one.at.overlaps(other.at)
 
 
 def _failure(event: Raised, why: str) -> JobFailed:
@@ -172,14 +177,12 @@ def _failure(event: Raised, why: str) -> JobFailed:
     step = f" in step {failed.step}" if failed.step else ""
     record = f", record {failed.record}" if failed.record else ""
     return JobFailed(
-        fault=Fault.ENVIRONMENT if failed.is_environment else Fault.JOB,
+        blame=failed.blame,
         reason=f"task {event.task_name} raised {failed.error}{step}{record}, {why}.",
         task_name=event.task_name,
         step=failed.step,
         record=failed.record,
-        channel=failed.channel,
-        first_seq=failed.first_seq,
-        count=failed.count,
+        at=failed.at,
         error=failed.error,
         traceback=failed.traceback,
     )
@@ -189,8 +192,8 @@ def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:
     # What raised is remembered longer: the element may lie behind the barrier of the checkpoint that is complete now.
     # So are deaths for a few epochs, and where one was located.
     deaths = (*state.deaths, 0)[-EPOCHS_REMEMBERED:]
-    died_at = state.died_at if any(deaths) else (0, 0, 0)
-    return RecoveryRecord(0, deaths, state.raised, state.approached, died_at), Replace(False)
+    died_at, deaths_there = (state.died_at, state.deaths_there) if any(deaths) else (None, 0)
+    return RecoveryRecord(0, deaths, state.raised, state.approached, died_at, deaths_there), Replace(False)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
@@ -217,9 +220,9 @@ class Recovery:
     """One recovery of one task: when each milestone was reached (wall clock, ns), in order."""
 
     task: TaskId
-    failed: Incarnation
+    failed: Incarnation | None  # None after a rollback, which ends all
     cause: str
-    incarnation: Incarnation  # the successor's; 0 until a view names it
+    incarnation: Incarnation | None  # the successor's, when a view names it
     reached: tuple[tuple[Milestone, int], ...]
     backlog_before: int | None = None  # of the task's inputs before the failure; None: the task had not reported any
 
@@ -233,9 +236,6 @@ class Recovery:
         return any(known is milestone for known, _ in self.reached)
 
 
-GATHERED_PHASES = ("connecting", "replaying", "stalled", "lost", "live", "final")
-SETTLED_PHASES = ("live", "final")
-
 BACKLOGS_REMEMBERED = 10
 """Reports of a live task whose largest backlog counts as that before its failure: one report alone may come at a moment
 when a busy input happens to be empty."""
@@ -244,7 +244,7 @@ when a busy input happens to be empty."""
 def backlog_of(status: TaskStatus) -> int | None:
     """What waits in the task's inputs; None while that is not known."""
     for name, value in status.counters:  # of every task at every heartbeat: no generator
-        if name in (BACKLOG_ELEMENTS, BACKLOG_BYTES):
+        if name is TaskCounter.BACKLOG_ELEMENTS or name is TaskCounter.BACKLOG_BYTES:
             return value
     return None
 
@@ -255,14 +255,18 @@ def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Miles
     It has caught up when its inputs have no more backlog than before the failure. A task that had not reported any, and
     one whose input has ended, has caught up when it is live.
     """
-    if status.phase not in GATHERED_PHASES:
-        return ()
-    if status.phase not in SETTLED_PHASES:
-        return (Milestone.GATHERED,)
-    backlog = backlog_of(status)
-    if status.phase == "live" and backlog_before is not None and (backlog is None or backlog > backlog_before):
-        return (Milestone.GATHERED, Milestone.REPLAYED)
-    return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
+    match status.phase:
+        case TaskPhase.WAITING | TaskPhase.RECOVERING:
+            return ()
+        case TaskPhase.CONNECTING | TaskPhase.REPLAYING | TaskPhase.STALLED | TaskPhase.LOST:
+            return (Milestone.GATHERED,)
+        case TaskPhase.LIVE if backlog_before is not None:
+            backlog = backlog_of(status)
+            if backlog is None or backlog > backlog_before:
+                return (Milestone.GATHERED, Milestone.REPLAYED)
+            return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
+        case TaskPhase.LIVE | TaskPhase.FINAL:
+            return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
 
 
 def reach(recovery: Recovery, milestones: tuple[Milestone, ...], now_ns: int) -> tuple[Recovery, tuple[Milestone, ...]]:

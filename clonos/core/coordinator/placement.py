@@ -16,19 +16,16 @@ from typing import NamedTuple
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.plan import Plan
 
-NOWHERE = SlotId(-1)
-"""The slot of a task that waits for one."""
-
 
 class Assignment(NamedTuple):
     """Where a task and its riders sit. Riders are kept in the order in which they were named."""
 
-    slot: SlotId
+    slot: SlotId | None  # None: it waits for one
     standbys: tuple[SlotId, ...] = ()
     keepers: tuple[SlotId, ...] = ()
 
 
-NO_ASSIGNMENT = Assignment(NOWHERE)
+NO_ASSIGNMENT = Assignment(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +36,18 @@ class Readiness:
     standbys: Mapping[tuple[SlotId, TaskId], CheckpointId]
     keepers: Mapping[tuple[SlotId, TaskId], Incarnation]
     snapshots: Sequence[CheckpointId]  # per task, what a successor restores
-    incarnations: Sequence[Incarnation]  # per task; nobody's where the next view begins another one
+    incarnations: Sequence[Incarnation | None]  # per task; None where the next view begins another one
     shadows: frozenset[tuple[SlotId, TaskId]] = frozenset()
 
     def has_standby(self, slot: SlotId, task: TaskId) -> bool:
         """True when the mirror has reached the last completed checkpoint."""
-        return self.standbys.get((slot, task), -1) >= self.snapshots[task]
+        reached = self.standbys.get((slot, task))
+        return reached is not None and reached >= self.snapshots[task]
 
     def has_keeper(self, slot: SlotId, task: TaskId) -> bool:
         """True when the keeper holds all that the task's present incarnation holds."""
-        return self.keepers.get((slot, task), -1) == self.incarnations[task]
+        incarnation = self.incarnations[task]
+        return incarnation is not None and self.keepers.get((slot, task)) == incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,8 @@ class Loads:
         """All domains on the hosts of these."""
         return frozenset(d for own in domains for d in self._beside.get(self._host_of.get(own, own), ()))
 
-    def take_task(self) -> SlotId:
-        """The slot with the fewest active tasks gets one more; ``NOWHERE`` when there is no slot."""
+    def take_task(self) -> SlotId | None:
+        """The slot with the fewest active tasks gets one more; None when there is no slot."""
         self._free = self._free or self._slots_by_rank()
         while self._free:
             tasks, total, rank, domain, slot = self._free[0]
@@ -117,7 +116,7 @@ class Loads:
                 continue
             self.add_task(slot)
             return slot
-        return NOWHERE
+        return None
 
     def add_task(self, slot: SlotId) -> None:
         """An active task more."""
@@ -198,15 +197,16 @@ def place(
     return tuple(placed)
 
 
-def _promote(task: TaskId, seat: Assignment, loads: Loads, ready: Readiness) -> SlotId:
+def _promote(task: TaskId, seat: Assignment, loads: Loads, ready: Readiness) -> SlotId | None:
     candidates = [slot for slot in seat.standbys if slot in loads.domains]
     if not candidates:
         return loads.take_task()
 
-    def unfitness(slot: SlotId) -> tuple[bool, bool, int, int, SlotId]:
-        reached = ready.standbys.get((slot, task), CheckpointId(-1))
+    def unfitness(slot: SlotId) -> tuple[bool, bool, bool, int, int, SlotId]:
+        reached = ready.standbys.get((slot, task))
         is_hot = (slot, task) in ready.shadows
-        return not is_hot, reached != ready.snapshots[task], -reached, loads.tasks[slot], slot
+        is_behind = reached != ready.snapshots[task]
+        return not is_hot, is_behind, reached is None, -(reached or 0), loads.tasks[slot], slot
 
     slot = min(candidates, key=unfitness)
     loads.add_task(slot)
@@ -217,8 +217,8 @@ def _rebalance(task: TaskId, seat: Assignment, wish: ReplicationTargets, loads: 
     domains = loads.domains
     living_standbys = tuple(s for s in seat.standbys if s in domains and s != seat.slot)
     living_keepers = tuple(s for s in seat.keepers if s in domains)
-    if seat.slot == NOWHERE:
-        return Assignment(NOWHERE, living_standbys, living_keepers)
+    if seat.slot is None:
+        return Assignment(None, living_standbys, living_keepers)
     own = domains[seat.slot]
     standbys = _rebalance_backups(
         seat.slot, own, living_standbys, wish.standbys, loads, (), lambda slot: ready.has_standby(slot, task)
@@ -296,7 +296,7 @@ def replication_targets(plan: Plan, standbys: int, keepers: int) -> tuple[Replic
 def is_settled(wish: ReplicationTargets, seat: Assignment, domains: Mapping[SlotId, str], others_exist: bool) -> bool:
     """True when a task wants nothing: each rider is there once and, if there is another domain, sits in one."""
     slot, standbys, keepers = seat
-    if slot not in domains or len(standbys) != wish.standbys or len(keepers) != wish.keepers:
+    if slot is None or slot not in domains or len(standbys) != wish.standbys or len(keepers) != wish.keepers:
         return False
     own = domains[slot]
     for backup in (*standbys, *keepers):

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.coordinator import checkpoint_machine, failure_detector, view_machine
-from clonos.core.coordinator.checkpoint_ledger import NOBODY, Ledger
+from clonos.core.coordinator.checkpoint_ledger import Ledger
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     CommitOutput,
     Ending,
-    Fault,
     JobFailed,
     ReleaseSlot,
     RequestSlots,
@@ -30,7 +29,8 @@ from clonos.core.coordinator.failover import (
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.placement import NO_ASSIGNMENT, Readiness, place
-from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber, view_number
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import SlotId, ViewNumber, view_number
 from clonos.core.wire.authorization import fits
 from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
 
@@ -50,17 +50,17 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     try:
         check_resumable(plan, completed)
     except PlanChanged as error:
-        state.fail(JobFailed(Fault.JOB, str(error)))
+        state.fail(JobFailed(error.blame, str(error)))
         return
     generation = view_number(event.term, 1)  # of the view to come: no earlier life of the job has had it
-    nobody = (NOBODY,) * len(plan.tasks)
+    nobody = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint
     ledger = Ledger(plan, event.term, generation, nobody, highest, (), {}, completed, completed, ())
     state.checkpoints = checkpoint_machine.Collecting(ledger)
     state.views = view_machine.Unformed(event.term, event.job_id)
     parts = parts_by_vertex(plan, completed)
     if parts:  # it is not known whether the dead coordinator has committed them: a repeat is harmless
-        state.checkpoints = checkpoint_machine.Publishing(ledger, 1, -1)
+        state.checkpoints = checkpoint_machine.Publishing(ledger, 1, None)
         state.emit(CommitOutput(completed.checkpoint, parts))
     if completed.checkpoint > 0 and completed.is_final:
         state.phase = Closing()
@@ -98,7 +98,7 @@ def register(state: CoordinatorState, event: Received) -> None:
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
         state.lives[message.slot] = failure_detector.Dead(reason)
         if isinstance(state.phase, Starting):  # the others will have it too
-            state.fail(JobFailed(Fault.ENVIRONMENT, reason))
+            state.fail(JobFailed(Blame.ENVIRONMENT, reason))
         return
     state.slots_requested = max(0, state.slots_requested - 1)
     state.refusals = 0
@@ -177,8 +177,8 @@ def _form(state: CoordinatorState) -> None:
     state.slots_requested = 0
     domains = state.domains()
     plan = state.plan
-    nothing = (CheckpointId(-1),) * len(plan.tasks)
-    ready = Readiness({}, {}, nothing, state.ledger.incarnations)
+    snapshots = [entry.snapshot for entry in state.completed.tasks]
+    ready = Readiness({}, {}, snapshots, state.ledger.incarnations)
     assignment = place(state.targets, domains, [NO_ASSIGNMENT for _ in plan.tasks], ready, state.hosts())
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
@@ -216,7 +216,7 @@ def refuse(state: CoordinatorState, got: int) -> None:
     if state.refusals:
         text += f"\n{state.refusals} could not be started, the last one since: {state.refusal}"
     state.emit(SlotsRefused(needed, got, text))
-    state.fail(JobFailed(Fault.ENVIRONMENT, text))
+    state.fail(JobFailed(Blame.ENVIRONMENT, text))
 
 
 def check_slots(state: CoordinatorState) -> None:

@@ -16,7 +16,7 @@ def what_is_not_survived(
     without_standby, without_keeper, held_back, without_replicas = [], [], [], []
     kept, replicas = frozenset(plan.kept), plan.replicas or 0
     for task, (wish, seat) in enumerate(zip(targets, assignment, strict=True)):
-        own = domains.get(seat.slot, "")
+        own = _domain_of(seat, domains)
         elsewhere = [sum(domains[s] != own for s in backups) for backups in (seat.standbys, seat.keepers)]
         if elsewhere[0] < wish.standbys:
             without_standby.append(task)
@@ -52,6 +52,10 @@ def what_is_not_survived(
     return "; ".join(said)
 
 
+def _domain_of(seat: Assignment, domains: Mapping[SlotId, str]) -> str:
+    return "" if seat.slot is None else domains.get(seat.slot, "")
+
+
 def _names(plan: Plan, tasks: list[int]) -> str:
     shown = ", ".join(plan.task_name(task) for task in tasks[:5])
     return shown + (", ..." if len(tasks) > 5 else "")
@@ -83,7 +87,7 @@ def _runs_with_somebody_beyond(
     By dynamic programming in topological order. Where an edge leads from every task to every task only the longest run
     of each (vertex, domain) matters, so that the number of channels does not count.
     """
-    domain_of = [domains.get(seat.slot, "") for seat in assignment]
+    domain_of = [_domain_of(seat, domains) for seat in assignment]
     runs = [1] * len(assignment)
     longest: list[dict[str, int]] = []
     found: list[tuple[int, str]] = []

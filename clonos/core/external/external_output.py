@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
-from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
@@ -89,9 +90,9 @@ class ExternalOutput:
         self.claim = self.confirmed_seq = self.cursor = next_number
         self.log.truncate(next_number)
 
-    def append(self, kind: int, count: int, payload: bytes, requirement: Requirement) -> None:
+    def append(self, kind: ElementKind, count: int, payload: bytes, requirement: Requirement) -> None:
         """The task has produced output; it may leave when ``requirement`` is met."""
-        self.log.append(kind, count, 0, payload)  # type: ignore[arg-type]
+        self.log.append(kind, count, CheckpointId(0), payload)
         self.releases.append((self.log.next_seq, requirement))
         self.log.truncate(min(self.confirmed_seq, self.log.next_seq))
 

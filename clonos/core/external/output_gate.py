@@ -13,7 +13,7 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
 from clonos.core.external.source_journal import SourceJournal
-from clonos.core.model.ids import SlotId, TaskId, journal_of, view_name
+from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of, view_name
 from clonos.core.ports.task_port import Output
 from clonos.core.recovery import recovery_machine
 from clonos.core.wire.replication_messages import AppendAck
@@ -92,9 +92,9 @@ class OutputGate:
         self.pump()
         hosted.stated()
 
-    def on_fenced(self, generation: int, incarnation: int) -> None:
+    def on_fenced(self, generation: int, by: Incarnation) -> None:
         """The outside has registered a later life: this one lets nothing out any more."""
-        self.hosted.advance(recovery_machine.SinkFencedOff(generation, incarnation))
+        self.hosted.advance(recovery_machine.SinkFencedOff(generation, by))
 
     def on_confirmed(self, next_number: int) -> None:
         """The outside has taken output in."""
@@ -113,9 +113,7 @@ class OutputGate:
 
     def apply_view(self, slots: tuple[SlotId, ...]) -> None:
         """A view names the keepers: a new one beside the old gets all since the last checkpoint."""
-        self.keepers = {
-            slot: self.keepers.get(slot) or KeeperLink(slot, self.hosted.coverage) for slot in slots if slot > 0
-        }
+        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot, self.hosted.coverage) for slot in slots}
         if self.journal is not None:
             self.journal.met = self.hosted.slot.view.number
         for link in self.keepers.values():

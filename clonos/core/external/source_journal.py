@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import EnvironmentFault
-from clonos.core.model.ids import ChannelId, ViewNumber, journal_of, view_name
+from clonos.core.model.ids import ViewNumber, journal_of, view_name
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Journalled
 from clonos.core.recovery.gathering import choose_longest
 from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Recourse
 
 if TYPE_CHECKING:
     from clonos.core.external.external_output import KeeperLink
@@ -28,17 +29,12 @@ PRODUCER_TIMEOUT_MS = 30_000
 """How long an intake may fail, tried again at each heartbeat, before the job fails."""
 
 
-NO_CHANNEL = ChannelId(-1)
-
-
 class ProducerConnectionFailed(EnvironmentFault):
     """A source that cannot be re-read was not reached for too long."""
 
-    def __init__(self, task: str, patience_ms: int, error: str) -> None:
-        super().__init__(task, patience_ms, error)
-        self.task = task
-        self.patience_ms = patience_ms
-        self.error = error
+    task: str
+    patience_ms: int
+    error: str
 
     def __str__(self) -> str:
         return f"the source {self.task} has had no connection for {self.patience_ms / 1000:g} s: {self.error}"
@@ -211,5 +207,5 @@ class SourceJournal:
             self._failing_ns = now_ns
         if now_ns - self._failing_ns > patience_ns and hosted.failed is None:
             fault = ProducerConnectionFailed(hosted.plan.task_name(hosted.task), PRODUCER_TIMEOUT_MS, error)
-            hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
+            hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, Recourse.NONE, with_traceback=False)
             hosted.slot.send_to_coordinator(hosted.failed)

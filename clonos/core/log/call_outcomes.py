@@ -35,11 +35,9 @@ _declared: dict[tuple[str, str], type[Exception]] = {}
 class RecordedError(EnvironmentFault):
     """A call raised an exception that cannot travel in the log; this one stands for it, live and in replay."""
 
-    def __init__(self, service: str, type_name: str, text: str) -> None:
-        super().__init__(service, type_name, text)
-        self.service = service
-        self.type_name = type_name
-        self.text = text
+    service: str
+    type_name: str
+    text: str
 
     def __str__(self) -> str:
         return (
@@ -52,10 +50,8 @@ class RecordedError(EnvironmentFault):
 class CallInDoubt(EnvironmentFault):
     """An earlier life died between announcing a call with an effect and learning how it ended."""
 
-    def __init__(self, service: str, key: str) -> None:
-        super().__init__(service, key)
-        self.service = service
-        self.key = key
+    service: str
+    key: str
 
     def __str__(self) -> str:
         return (
@@ -68,13 +64,13 @@ class CallInDoubt(EnvironmentFault):
 class CallNeverHappened(EnvironmentFault):
     """What ``reconcile`` raises to say that the outside knows nothing of a call in doubt: it is made, under its key."""
 
+    text: str = ""
+
 
 class ReturnedError(JobError):
     """A service returned what no outcome can carry."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
+    problem: str
 
     def __str__(self) -> str:
         return f"what the call returned cannot be recorded: {self.problem} Return plain values (docs/quick-start.md)."
@@ -83,10 +79,8 @@ class ReturnedError(JobError):
 class OutcomeTooLarge(JobError):
     """A call returned more than one entry of the log may carry."""
 
-    def __init__(self, actual_bytes: int, limit_bytes: int) -> None:
-        super().__init__(actual_bytes, limit_bytes)
-        self.actual_bytes = actual_bytes
-        self.limit_bytes = limit_bytes
+    actual_bytes: int
+    limit_bytes: int
 
     def __str__(self) -> str:
         return (
@@ -98,10 +92,8 @@ class OutcomeTooLarge(JobError):
 class OutcomeUnreadable(JobError):
     """A recorded exception has a class that this process does not know."""
 
-    def __init__(self, service: str, class_name: str) -> None:
-        super().__init__(service, class_name)
-        self.service = service
-        self.class_name = class_name
+    service: str
+    class_name: str
 
     def __str__(self) -> str:
         return (
@@ -113,9 +105,7 @@ class OutcomeUnreadable(JobError):
 class OutcomeMalformed(PeerError):
     """Bytes of a log's CALL entry are no outcome."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
     def __str__(self) -> str:
         return f"the recorded outcome of a call is malformed: {self.reason}."

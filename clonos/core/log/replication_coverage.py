@@ -52,9 +52,9 @@ class Coverage:
         self.givers.pop(task, None)
         self.uncovered[task] = None
 
-    def came(self, task: TaskId, sender: SlotId, end_bytes: int) -> None:
+    def came(self, task: TaskId, sender: SlotId | None, end_bytes: int) -> None:
         """A log has grown up to here by what a task in another slot holds too."""
-        giver = self.domains.get(sender, self.domain)
+        giver = self.domain if sender is None else self.domains.get(sender, self.domain)
         if giver != self.domain and self.replicas <= 1:
             self._cover(task, end_bytes)
             self.uncovered.pop(task, None)

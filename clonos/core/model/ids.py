@@ -23,11 +23,6 @@ CheckpointId = NewType("CheckpointId", int)
 """Label of a checkpoint, of its barrier, and of the epoch behind that barrier. 0 is the job's start."""
 
 COORDINATOR = SlotId(0)
-OUTSIDE = TaskId(-1)
-"""The receiver of a channel that leaves the job."""
-
-FENCED = ChannelId(-2)
-"""In place of a channel, in what a sink reports whose outside has registered a later life."""
 
 
 def journal_of(task: int) -> TaskId:

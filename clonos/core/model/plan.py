@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId
+from clonos.core.model.ids import ChannelId, TaskId
 
 
 class Partitioning(StrEnum):
@@ -51,10 +51,19 @@ class Edge:
     """
 
     source: int
-    target: int  # -1 for the outside
+    target: int | None  # None: it leaves the job
     partitioning: Partitioning
     port: int
     giver: str = ""
+
+    def __post_init__(self) -> None:
+        assert (self.target is None) == (self.partitioning is Partitioning.OUTSIDE), self
+
+    @property
+    def target_vertex(self) -> int:
+        """The vertex that an edge inside the job leads to."""
+        assert self.target is not None, self
+        return self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,13 @@ class Channel:
     id: ChannelId
     edge: int
     sender: TaskId
-    receiver: TaskId
+    receiver: TaskId | None  # None: it leaves the job
+
+    @property
+    def receiving_task(self) -> TaskId:
+        """The receiver of a channel inside the job."""
+        assert self.receiver is not None, self
+        return self.receiver
 
 
 @dataclass(frozen=True)
@@ -110,14 +125,15 @@ class Plan:
         """All channels: by edge, then sender, then receiver."""
         found: list[Channel] = []
 
-        def add(edge: int, sender: int, receiver: int) -> None:
-            found.append(Channel(ChannelId(len(found)), edge, TaskId(sender), TaskId(receiver)))
+        def add(edge: int, sender: int, receiver: int | None) -> None:
+            to = None if receiver is None else TaskId(receiver)
+            found.append(Channel(ChannelId(len(found)), edge, TaskId(sender), to))
 
         for number, edge in enumerate(self.edges):
             senders = self._tasks_of(edge.source)
             for sender in senders:
-                if edge.partitioning is Partitioning.OUTSIDE:
-                    add(number, sender, OUTSIDE)
+                if edge.target is None:
+                    add(number, sender, None)
                 elif edge.partitioning is Partitioning.FORWARD:
                     add(number, sender, self.first_task[edge.target] + sender - senders[0])
                 else:
@@ -134,7 +150,7 @@ class Plan:
         """Per task, the channels that it receives, ascending."""
         found: list[list[Channel]] = [[] for _ in self.tasks]
         for channel in self.channels:
-            if channel.receiver != OUTSIDE:
+            if channel.receiver is not None:
                 found[channel.receiver].append(channel)
         return tuple(tuple(channels) for channels in found)
 
@@ -168,17 +184,15 @@ class Plan:
         for number in self._edges_from[vertex]:
             edge = self.edges[number]
             if edge.partitioning is Partitioning.FORWARD:
-                yield TaskId(self.first_task[edge.target] + task - self.first_task[vertex])
+                yield TaskId(self.first_task[edge.target_vertex] + task - self.first_task[vertex])
             elif number not in spread:
                 spread.add(number)
-                yield from map(TaskId, self._tasks_of(edge.target))
+                yield from map(TaskId, self._tasks_of(edge.target_vertex))
 
     @cached_property
     def _edges_from(self) -> tuple[tuple[int, ...], ...]:
         """Per vertex, the edges to other vertices."""
-        inner = [
-            (number, edge) for number, edge in enumerate(self.edges) if edge.partitioning is not Partitioning.OUTSIDE
-        ]
+        inner = [(number, edge) for number, edge in enumerate(self.edges) if edge.target is not None]
         return tuple(tuple(n for n, edge in inner if edge.source == vertex) for vertex in range(len(self.vertices)))
 
     def _within_depth(self, hops: int) -> bool:
@@ -187,7 +201,7 @@ class Plan:
     @cached_property
     def feeding(self) -> frozenset[TaskId]:
         """Tasks that send to other tasks: somebody depends on their logs."""
-        return frozenset(channel.sender for channel in self.channels if channel.receiver != OUTSIDE)
+        return frozenset(channel.sender for channel in self.channels if channel.receiver is not None)
 
     @cached_property
     def holders(self) -> tuple[tuple[TaskId, ...], ...]:
@@ -215,7 +229,7 @@ class Plan:
         """Per channel, the tasks whose logs travel on it: those that the sender has and the receiver shall hold."""
         return tuple(
             ()
-            if channel.receiver == OUTSIDE
+            if channel.receiver is None
             else tuple(t for t in self.held[channel.receiver] if t == channel.sender or t in self.held[channel.sender])
             for channel in self.channels
         )

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from clonos.core.ports.recorder import Recorder
-
-
-class Kind(IntEnum):
-    """What a batch on a channel consists of."""
-
-    ROWS = 0
-    COLUMNS = 1
-    BARRIER = 2
-    END = 3
 
 
 class Collector(Protocol):
@@ -96,6 +87,13 @@ class ChainSnapshot(NamedTuple):
     more: Pieces | None = None
 
 
+class NothingToRead(Enum):
+    """What a source answers that has no record to give."""
+
+    NOW = auto()  # more may come
+    ALL_READ = auto()
+
+
 class Chain(Protocol):
     """One vertex's fused operators in one incarnation of one task."""
 
@@ -129,9 +127,10 @@ class Chain(Protocol):
 
     # --- sources only
 
-    def poll(self, records_max: int) -> tuple[int, int] | None:
-        """What could be read now, at most ``records_max`` records: (split, n). (-1, 0): all has been read. None:
-        nothing just now. Changes nothing but a read-ahead buffer; what is taken is decided by ``read``."""
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
+        """What could be read now, at most ``records_max`` records: (split, n).
+
+        Changes nothing but a read-ahead buffer; what is taken is decided by ``read``."""
 
     def read(self, split: int, count: int) -> None:
         """Takes exactly ``count`` records of ``split`` and runs them through the chain; the same at every replay."""
@@ -173,7 +172,7 @@ class FailedAt:
     """Where user code raised inside a step, as far as the chain knows; attached by ``StepFailed``."""
 
     step: str
-    index: int  # of the record within the step's input, -1 when not known
+    index: int | None  # of the record within the step's input, if it is known
     record: str
 
 

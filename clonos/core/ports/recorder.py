@@ -151,9 +151,7 @@ def key_inside() -> str:
 class ServiceOutsideTask(JobError):
     """User code used a causal service where the task cannot record it, most likely in a thread of its own."""
 
-    def __init__(self, service: str) -> None:
-        super().__init__(service)
-        self.service = service
+    service: str
 
     def __str__(self) -> str:
         return (

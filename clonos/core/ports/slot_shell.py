@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.messages import Message
 
@@ -105,7 +106,7 @@ class SlotShell(Protocol):
         ``on_outside_fenced(task, incarnation, generation, by)``: whom it has registered since."""
 
     def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         """Writes in order; ``on_outside_confirmed(task, incarnation, next_number)``."""
 

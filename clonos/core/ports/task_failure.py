@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from typing import NamedTuple
 
-from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.errors import Blame, ClonosError, blame_of
 from clonos.core.model.ids import Incarnation, TaskId
-from clonos.core.wire.recovery_messages import TaskFailed
+from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 
 ERROR_CHARACTERS_MAX = 10_000
 
@@ -14,35 +15,40 @@ ERROR_CHARACTERS_MAX = 10_000
 TRACEBACK_CHARACTERS_MAX = 100_000
 
 
-NOWHERE = (-1, 0, 0)
-"""(channel, first number, count) of what failed at no element of its input."""
+class FailurePlace(NamedTuple):
+    """Where user code failed, as far as it is known."""
+
+    at: InputRange | None = None
+    step: str = ""
+    record: str = ""
+
+
+UNKNOWN_PLACE = FailurePlace()
 
 
 def failure_of(
     task: TaskId,
     incarnation: Incarnation,
     error: BaseException,
-    at: tuple[int, int, int] = NOWHERE,
+    recourse: Recourse | None = None,
+    place: FailurePlace = UNKNOWN_PLACE,
     *,
-    step: str = "",
-    record: str = "",
-    is_fatal: bool | None = None,
     with_traceback: bool = True,
 ) -> TaskFailed:
-    """``is_fatal``: no second try helps; by default so for what is the job's own fault, and says so by its class."""
-    is_environment = isinstance(error, EnvironmentFault)
+    """``recourse``: by default none for an error whose class says that the job, a peer or the library is at fault."""
+    blame = blame_of(error)
+    if recourse is None:
+        is_ours = isinstance(error, ClonosError) and blame is not Blame.ENVIRONMENT
+        recourse = Recourse.NONE if is_ours else Recourse.RETRY
     lines = traceback.format_exception(error) if with_traceback else []
-    channel, first_seq, count = at
     return TaskFailed(
         task=task,
         incarnation=incarnation,
-        channel=channel,
-        first_seq=first_seq,
-        count=count,
-        step=step,
-        record=record[:ERROR_CHARACTERS_MAX],
+        at=place.at,
+        step=place.step,
+        record=place.record[:ERROR_CHARACTERS_MAX],
         error=f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS_MAX],
         traceback="".join(lines)[-TRACEBACK_CHARACTERS_MAX:],
-        is_fatal=isinstance(error, ClonosError) and not is_environment if is_fatal is None else is_fatal,
-        is_environment=is_environment,
+        blame=blame,
+        recourse=recourse,
     )

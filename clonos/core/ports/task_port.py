@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     """Encoded elements for one channel."""
 
     channel: ChannelId
-    kind: int
+    kind: ElementKind
     count: int
     checkpoint: CheckpointId  # of a barrier, else 0
     payload: bytes
@@ -48,7 +49,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """Slot to task: elements of an input channel. The first ``skip`` of them were delivered before."""
 
     channel: ChannelId
-    kind: int
+    kind: ElementKind
     count: int
     skip: int
     checkpoint: CheckpointId
@@ -140,8 +141,9 @@ class TaskPort(Protocol):
     def await_replicated(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log (and what this task holds) up to here."""
 
-    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
-        """Blocks until the coordinator knows which element a cautious task is about to take (-1: of a source)."""
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
+        """Blocks until the coordinator knows which element a cautious task is about to take (None: a record
+        of a source)."""
 
     def open_journal(self) -> None:
         """A source is live, and its journal has no end yet: take in more. It comes as ``Journalled``."""

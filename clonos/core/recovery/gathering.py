@@ -42,7 +42,7 @@ class Gathering:
 def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
     """Every holder of the task's log that has a slot in ``view``. An incarnation without a slot has nothing yet."""
     tasks = plan.holders[task]
-    found = [Holder(t, False, view.placements[t].slot) for t in tasks if view.placements[t].slot > 0]
+    found = [Holder(t, False, slot) for t in tasks if (slot := view.placements[t].slot) is not None]
     # Where sharing stops every task has keepers, of its own log and of others that are not covered.
     kept = (task, *tasks) if plan.replicas is not None else [t for t in plan.kept if t == task or t in tasks]
     for kept_task in kept:
@@ -51,8 +51,8 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
 
 
 def keepers_of(view: View, task: TaskId) -> tuple[Holder, ...]:
-    """The keepers of one task that have a slot in ``view``."""
-    return tuple(Holder(task, True, slot) for slot in view.placements[task].keepers if slot > 0)
+    """The keepers of one task in ``view``."""
+    return tuple(Holder(task, True, slot) for slot in view.placements[task].keepers)
 
 
 def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:

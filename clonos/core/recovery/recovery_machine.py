@@ -6,7 +6,7 @@ Starting is recovering from nothing: at the job's start nobody is asked and the 
                                       │          ▲
                                       ├──▶ Stalled (to Live or Lost)
                                       ▼
-                                     Lost, also from any state but Recovering when the outside refuses the incarnation
+                                     Lost, also from any state but Recovering when its journal is lost or it is fenced
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from clonos.core.channel.sender import Behind
 from clonos.core.model.errors import InternalError
-from clonos.core.model.ids import FENCED, ChannelId
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.progress import TaskPhase
 from clonos.core.recovery.gathering import Gathering
+from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
 
 # ------------------------------------------------------------------ states
 
@@ -54,11 +57,9 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The log is lost; only a new generation helps."""
+    """What is lost, or who has taken its place; only the coordinator can help."""
 
-    channel: ChannelId
-    position: int
-    claim: int
+    cause: Behind | JournalMissing | SinkFencedOff
 
 
 State = Recovering | Connecting | Replaying | Stalled | Live | Lost
@@ -89,13 +90,18 @@ class Stated:
 class LogEnded:
     """The task needs a determinant beyond its log, at these output positions.
 
-    ``behind``: (channel, position, claim) of the first channel that is behind the claim of a receiver that lives;
-    ``is_awaiting``: some channel is behind the claim of one that is being replaced.
+    ``behind``: what is behind the claim of a receiver that lives; ``is_awaiting``: some channel is behind the claim of
+    one that is being replaced.
     """
 
     positions: tuple[tuple[ChannelId, int], ...]
-    behind: tuple[ChannelId, int, int] | None
+    behind: Behind | None
     is_awaiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JournalMissing:
+    """The log of a source reads what its journal does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +109,10 @@ class SinkFencedOff:
     """The outside refuses this incarnation: it has registered a later one, of this generation or of a later."""
 
     generation: int
-    incarnation: int
+    incarnation: Incarnation
 
 
-Event = Gathered | Restored | Stated | LogEnded | SinkFencedOff
+Event = Gathered | Restored | Stated | LogEnded | JournalMissing | SinkFencedOff
 
 # ------------------------------------------------------------------ effects
 
@@ -173,7 +179,7 @@ def _start_when_stated(state: Connecting, event: Stated) -> Step:
 
 def _end_log(_state: Replaying | Stalled, event: LogEnded) -> Step:
     if event.behind is not None:
-        return Lost(*event.behind), (ReportLost(),)
+        return Lost(event.behind), (ReportLost(),)
     if event.is_awaiting:
         return Stalled(event.positions), ()
     return Live(), (GoLive(),)
@@ -183,9 +189,13 @@ def _compare_again(state: Stalled, _event: Stated) -> Step:
     return state, (Compare(state.positions),)
 
 
+def _lose_journal(_state: Replaying, event: JournalMissing) -> Step:
+    return Lost(event), (ReportLost(),)
+
+
 def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff) -> Step:
     # A view that ends this incarnation is on its way. If nobody alive knows of one, only the coordinator can help.
-    return Lost(FENCED, event.generation, event.incarnation), (ReportLost(),)
+    return Lost(event), (ReportLost(),)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
@@ -196,12 +206,14 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Connecting, Gathered): _stay,
     (Replaying, Stated): _stay,
     (Replaying, LogEnded): _end_log,
+    (Replaying, JournalMissing): _lose_journal,
     (Stalled, Stated): _compare_again,
     (Stalled, LogEnded): _end_log,
     (Live, Stated): _stay,
     (Live, LogEnded): _stay,
     (Lost, Stated): _stay,
     (Lost, LogEnded): _stay,  # it was fenced in mid-replay
+    (Lost, JournalMissing): _stay,
     **{(state, SinkFencedOff): _fence for state in (Connecting, Replaying, Stalled, Live)},
     (Lost, SinkFencedOff): _stay,
 }
@@ -215,6 +227,29 @@ def step(state: State, event: Event) -> Step:
     return handler(state, event)
 
 
-def phase_name(state: State) -> str:
-    """The state as people read it in a status."""
-    return type(state).__name__.lower()
+def phase_of(state: State) -> TaskPhase:
+    """The state as a status names it."""
+    match state:
+        case Recovering():
+            return TaskPhase.RECOVERING
+        case Connecting():
+            return TaskPhase.CONNECTING
+        case Replaying():
+            return TaskPhase.REPLAYING
+        case Stalled():
+            return TaskPhase.STALLED
+        case Live():
+            return TaskPhase.LIVE
+        case Lost():
+            return TaskPhase.LOST
+
+
+def report_of(task: TaskId, incarnation: Incarnation, lost: Lost) -> LogLost | JournalLost | SinkFenced:
+    """What the coordinator is told of a lost incarnation."""
+    match lost.cause:
+        case Behind(channel, position, claim):
+            return LogLost(task, incarnation, channel, position, claim)
+        case JournalMissing():
+            return JournalLost(task, incarnation)
+        case SinkFencedOff(generation, by):
+            return SinkFenced(task, incarnation, generation, by)

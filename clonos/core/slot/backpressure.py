@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from clonos.core.channel.budgets import Level, LimitExceeded, SegmentUnreadable, Use, fullest
 from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.channel.segment import SegmentPhase
-from clonos.core.model.ids import OUTSIDE, ChannelId
+from clonos.core.model.ids import ChannelId
 from clonos.core.ports.task_failure import failure_of
+from clonos.core.wire.recovery_messages import Recourse
 
 if TYPE_CHECKING:
     from clonos.core.slot.slot import Slot
@@ -95,13 +96,13 @@ class Pressure:
         fault = LimitExceeded(str(use), use.option, self.budget.failure)
         if slot.hosted:
             hosted = slot.hosted[min(slot.hosted)]
-            if hosted.failed is None or not hosted.failed.is_fatal:  # it is repeated at the heartbeat
-                hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=True, with_traceback=False)
+            if hosted.failed is None or hosted.failed.recourse is Recourse.RETRY:  # it is repeated at the heartbeat
+                hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, Recourse.NONE, with_traceback=False)
                 slot.send_to_coordinator(hosted.failed)
         elif slot.keepers:
             keeper = slot.keepers[min(slot.keepers)]
             slot.send_to_coordinator(
-                failure_of(keeper.task, keeper.incarnation, fault, is_fatal=True, with_traceback=False)
+                failure_of(keeper.task, keeper.incarnation, fault, Recourse.NONE, with_traceback=False)
             )
 
     # ------------------------------------------------------------------ what the disk answers
@@ -129,7 +130,7 @@ class Pressure:
                 fault = SegmentUnreadable(
                     self._channel_name(channel), error or "it holds other elements than were stored"
                 )
-                hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, is_fatal=False, with_traceback=False)
+                hosted.failed = failure_of(hosted.task, hosted.incarnation, fault, Recourse.RETRY, with_traceback=False)
                 self.slot.send_to_coordinator(hosted.failed)
         elif channel in hosted.sendings:
             hosted.pump(hosted.sendings[channel])
@@ -139,5 +140,5 @@ class Pressure:
 
     def _channel_name(self, number: ChannelId) -> str:
         plan, channel = self.slot.plan, self.slot.plan.channels[number]
-        receiver = "outside" if channel.receiver == OUTSIDE else plan.task_name(channel.receiver)
+        receiver = "outside" if channel.receiver is None else plan.task_name(channel.receiver)
         return f"{plan.task_name(channel.sender)} -> {receiver}"

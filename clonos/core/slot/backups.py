@@ -10,7 +10,6 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.state_mirror import Standby
@@ -51,8 +50,8 @@ class Backups(ABC):
         check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
         kept = keeper.keep(message, self.id) if keeper is not None else None
-        if kept is not None:
-            self.shell.send(self.view.placements[message.task].slot, kept)
+        if kept is not None and (slot := self.view.placements[message.task].slot) is not None:
+            self.shell.send(slot, kept)
 
     def _on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
         check_life(sender, update.task, update.incarnation, self.view)
@@ -72,8 +71,8 @@ class Backups(ABC):
             return
         if message.count:
             channels = [channel.id for channel in self.plan.inputs[message.task]]
-            if message.channel not in channels or message.kind > Kind.END:
-                what = f"elements of kind {message.kind} of channel {message.channel} for task {message.task}"
+            if message.channel not in channels:
+                what = f"elements of channel {message.channel} for task {message.task}"
                 raise MessageMalformed(sender_name(sender), f"{what}, which takes in {channels}")
         shadow.on_feed(message, payload)
 

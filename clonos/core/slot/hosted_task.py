@@ -15,15 +15,14 @@ import msgspec
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.input_channels import InputChannels
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.channel.sender import ChannelSender, compare_claims, forget_output
+from clonos.core.channel.sender import Behind, ChannelSender, compare_claims, forget_output
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.output_gate import OutputGate
-from clonos.core.external.source_journal import NO_CHANNEL
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import OUTSIDE, ChannelId, TaskId, journal_of
+from clonos.core.model.ids import ChannelId, TaskId, journal_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
 from clonos.core.recovery import gathering as gather
@@ -35,7 +34,7 @@ from clonos.core.standby.takeover import adopt_shadow, take_over
 from clonos.core.wire.channel_messages import ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import AnnounceStep, LogReply, LogRequest, TaskFailed
 
 if TYPE_CHECKING:
     from clonos.core.slot.slot import Slot
@@ -70,7 +69,7 @@ class HostedTask:
         self.announced_step: AnnounceStep | None = None  # what a cautious task waits to have noted
         self.is_final = self.is_out_of_budget = False
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
-        self.counters: dict[str, int] = {}
+        self.records_in: int | None = None  # since the job's start; None before the first step
         self.state: recovery_machine.State = recovery_machine.Recovering(
             begin_gathering(self.plan, slot.view, self.task), not placement.objects
         )
@@ -177,7 +176,7 @@ class HostedTask:
                 log = self.promoted_shadow.outputs[channel.id]
             else:
                 log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
-            if channel.receiver == OUTSIDE:
+            if channel.receiver is None:
                 self.effects.open(log)
                 continue
             shared = () if self.coverage is not None else self.plan.shared_on[channel.id]
@@ -193,7 +192,7 @@ class HostedTask:
         if self.coverage is not None:
             self.coverage.apply_view(view)
         for sending in self.sendings.values():
-            sending.apply_view(view.placements[sending.channel.receiver].incarnation)
+            sending.apply_view(view.placements[sending.receiving_task].incarnation)
         self.inputs.apply_view(view)
         self.effects.apply_view(self.placement.keepers)
         self.shadow_feeds.apply_view(self.placement.standbys)
@@ -209,7 +208,7 @@ class HostedTask:
         end_bytes = self.logs.end_bytes(self.task)
         behind, is_awaiting = compare_claims(positions, self.sendings, self.effects.claim, end_bytes)
         if self.found_bytes > end_bytes and behind is None:
-            behind = (NO_CHANNEL, end_bytes, self.found_bytes)
+            behind = Behind(None, end_bytes, self.found_bytes)
         if not self.slot.options.causal_logging:
             behind, is_awaiting = None, False
         self.advance(
@@ -218,12 +217,12 @@ class HostedTask:
 
     def lose_journal(self) -> None:
         """The log reads what the journal does not have: as lost as a log."""
-        self.advance(recovery_machine.LogEnded((), (NO_CHANNEL, 0, 0), False))
+        self.advance(recovery_machine.JournalMissing())
 
     def report_lost(self) -> None:
         """Tells the coordinator; repeated at the heartbeat."""
-        if isinstance(lost := self.state, recovery_machine.Lost):
-            self.slot.send_to_coordinator(LogLost(self.task, self.incarnation, lost.channel, lost.position, lost.claim))
+        if isinstance(self.state, recovery_machine.Lost):
+            self.slot.send_to_coordinator(recovery_machine.report_of(self.task, self.incarnation, self.state))
 
     # ------------------------------------------------------------------ receiving
 
@@ -265,8 +264,8 @@ class HostedTask:
 
     def pump(self, sending: ChannelSender) -> None:
         """Sends what credit allows."""
-        slot = self.slot.view.placements[sending.channel.receiver].slot
-        if slot > 0:
+        slot = self.slot.view.placements[sending.receiving_task].slot
+        if slot is not None:
             sending.pump(self.logs, self.incarnation, partial(self.shell.send, slot))
 
     def on_emission(self, emission: Emission) -> None:
@@ -295,7 +294,7 @@ class HostedTask:
         if self.effects.journal is not None:
             self.effects.journal.read(emission.journal_read_bytes)
         if emission.records_in:  # not told in mid-step
-            self.counters["records_in"] = emission.records_in
+            self.records_in = emission.records_in
         self.handled_bytes += emission.cost_bytes
         self.update_output_budget()
 
@@ -329,8 +328,7 @@ class HostedTask:
         entry = self.pending.written(name)
         if entry is not None:
             for slot in self.placement.standbys:
-                if slot > 0:
-                    self.shell.send(slot, entry.update, payload)
+                self.shell.send(slot, entry.update, payload)
         self.acknowledge_snapshots()
 
     def acknowledge_snapshots(self) -> None:
@@ -370,8 +368,8 @@ class HostedTask:
                 self.slot.send_to_coordinator(report)
         for sending in self.sendings.values():
             if sending.session:
-                slot = self.slot.view.placements[sending.channel.receiver].slot
-                if slot > 0:
+                slot = self.slot.view.placements[sending.receiving_task].slot
+                if slot is not None:
                     self.shell.send(slot, sending.position(self.logs, self.incarnation))
         self.inputs.tick()
         self.effects.tick()

@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Kind, Pieces
+from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Triggered
 from clonos.core.slot.backpressure import Pressure
@@ -114,19 +115,18 @@ class Slot(LocalEvents, Backups):
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]
         check_life(sender, channel.sender, batch.sender, self.view)
-        if not batch.count or batch.kind > Kind.END or (batch.kind >= Kind.BARRIER and batch.count > 1):
-            what = f"a batch of {batch.count} elements of kind {batch.kind}"
-            raise MessageMalformed(sender_name(sender), what)
-        if (batch.checkpoint > 0) != (batch.kind == Kind.BARRIER):
-            raise MessageMalformed(sender_name(sender), f"kind {batch.kind} with checkpoint {batch.checkpoint}")
-        hosted = self.hosted.get(channel.receiver)
+        if not batch.count or (batch.kind.is_control and batch.count > 1):
+            raise MessageMalformed(sender_name(sender), f"a batch of {batch.count} elements {batch.kind.name}")
+        if (batch.checkpoint > 0) != (batch.kind is ElementKind.BARRIER):
+            raise MessageMalformed(sender_name(sender), f"kind {batch.kind.name} with checkpoint {batch.checkpoint}")
+        hosted = self.hosted.get(channel.receiving_task)
         if hosted is not None:
             hosted.inputs.on_batch(batch, payload)
 
     def _on_position(self, sender: SlotId, position: Position, _payload: object) -> None:
         channel = self.plan.channels[position.channel]
         check_life(sender, channel.sender, position.sender, self.view)
-        hosted = self.hosted.get(channel.receiver)
+        hosted = self.hosted.get(channel.receiving_task)
         if hosted is not None:
             hosted.inputs.on_position(position)
 
@@ -148,7 +148,7 @@ class Slot(LocalEvents, Backups):
         check_lengths(sender, statement.lengths, self.plan)
         if self._is_early(sender, statement):
             return
-        check_life(sender, channel.receiver, statement.receiver, self.view)
+        check_life(sender, channel.receiving_task, statement.receiver, self.view)
         hosted = self.life(channel.sender, statement.sender)
         if hosted is not None:
             hosted.on_handshake(statement)
@@ -159,7 +159,7 @@ class Slot(LocalEvents, Backups):
             return
         check_life(sender, question.task, question.incarnation, self.view)
         placement = self.view.placements[question.task]
-        if placement.incarnation != question.incarnation or placement.slot <= 0:
+        if placement.incarnation != question.incarnation or placement.slot is None:
             return
         replicas: tuple[Delta, ...] | None = None
         if question.is_keeper:
@@ -359,7 +359,7 @@ class Slot(LocalEvents, Backups):
             shadow.tick()
         for task, keeper in self.keepers.items():
             slot = self.view.placements[task].slot
-            if keeper.is_ready and slot > 0:
+            if keeper.is_ready and slot is not None:
                 self.shell.send(slot, keeper.kept(self.id))
         if self._gone:
             present = {address.slot for address in self.view.slots}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.recovery import recovery_machine
-from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS, TaskStatus
+from clonos.core.wire.control_messages import TaskStatus
 
 if TYPE_CHECKING:
     from clonos.core.slot.hosted_task import HostedTask
@@ -14,23 +15,24 @@ if TYPE_CHECKING:
 def status_of(hosted: HostedTask) -> TaskStatus:
     """What the slot tells the coordinator about a task."""
     is_live = isinstance(hosted.state, recovery_machine.Live)
-    phase = "final" if hosted.is_final and is_live else recovery_machine.phase_name(hosted.state)
+    phase = TaskPhase.FINAL if hosted.is_final and is_live else recovery_machine.phase_of(hosted.state)
     logs = [sending.log for sending in hosted.sendings.values()] + hosted.effects.logs
-    hosted.counters.update(
-        determinant_bytes=hosted.logs.end_bytes(hosted.task),
-        log_memory_bytes=hosted.logs.size_bytes,
-        inflight_memory_bytes=sum([log.memory_bytes for log in logs]),
-        inflight_disk_bytes=sum([log.disk_bytes for log in logs]),
-        over_soft_limit=int(hosted.slot.pressure.is_over_soft_limit),
+    counters = (
+        *(((TaskCounter.RECORDS_IN, hosted.records_in),) if hosted.records_in is not None else ()),
+        (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.task)),
+        (TaskCounter.LOG_MEMORY_BYTES, hosted.logs.size_bytes),
+        (TaskCounter.INFLIGHT_MEMORY_BYTES, sum([log.memory_bytes for log in logs])),
+        (TaskCounter.INFLIGHT_DISK_BYTES, sum([log.disk_bytes for log in logs])),
+        (TaskCounter.OVER_SOFT_LIMIT, int(hosted.slot.pressure.is_over_soft_limit)),
     )
-    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *hosted.counters.items()))
+    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *counters))
 
 
-def _backlog(hosted: HostedTask) -> tuple[tuple[str, int], ...]:
+def _backlog(hosted: HostedTask) -> tuple[tuple[TaskCounter, int], ...]:
     """What waits in the task's inputs, if it is known."""
     if isinstance(hosted.state, recovery_machine.Recovering):
         return ()
     if hosted.effects.journal is not None:
-        return ((BACKLOG_BYTES, hosted.effects.journal.unread_bytes),)
+        return ((TaskCounter.BACKLOG_BYTES, hosted.effects.journal.unread_bytes),)
     backlog = hosted.inputs.backlog
-    return () if backlog is None else ((BACKLOG_ELEMENTS, backlog),)
+    return () if backlog is None else ((TaskCounter.BACKLOG_ELEMENTS, backlog),)

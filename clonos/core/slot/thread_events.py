@@ -70,7 +70,9 @@ class LocalEvents(ABC):
         if isinstance(hosted, HostedTask):
             hosted.effects.on_await_replicated(end_bytes)
 
-    def on_announce_step(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, first_seq: int) -> None:
+    def on_announce_step(
+        self, task: TaskId, incarnation: Incarnation, channel: ChannelId | None, first_seq: int
+    ) -> None:
         """A cautious task is about to take an element."""
         hosted = self.thread(task, incarnation)
         if isinstance(hosted, HostedTask):
@@ -127,7 +129,7 @@ class LocalEvents(ABC):
             hosted.effects.on_opened(next_number, superseded_next)
             self.send_status_if_due()
 
-    def on_outside_fenced(self, task: TaskId, incarnation: Incarnation, generation: int, by: int) -> None:
+    def on_outside_fenced(self, task: TaskId, incarnation: Incarnation, generation: int, by: Incarnation) -> None:
         """An outside refuses a sink's incarnation: it has registered another one, ``by``, of some generation."""
         hosted = self.life(task, incarnation)
         if hosted is not None:

@@ -19,7 +19,7 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.wire.control_messages import Completed, Placement
@@ -41,7 +41,7 @@ class Shadow:
     def __init__(self, slot: Slot, placement: Placement) -> None:
         self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
         self.task, self.incarnation = placement.task, placement.incarnation
-        self.leader: SlotId = placement.slot
+        self.leader = placement.slot
         self.is_refused = False  # its code has raised here: not again in this incarnation
         self.is_sealed = False  # its incarnation is over, and this slot has the next one
         self._objects: dict[CheckpointId, tuple[str, ...]] = {}
@@ -70,7 +70,7 @@ class Shadow:
 
     def ask(self) -> None:
         """For a session, or says how far this one is; repeated at the heartbeat."""
-        if not self.is_refused and not self.is_sealed and self.leader > 0:
+        if not self.is_refused and not self.is_sealed and self.leader is not None:
             self.reported_bytes = self.worked_bytes
             worked_bytes = self.worked_bytes + self.skipped_bytes
             message = FeedAck(self.task, self.incarnation, self.slot.id, self.session, worked_bytes)

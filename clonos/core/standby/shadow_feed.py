@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.recovery.recovery_machine import Live
@@ -35,7 +36,7 @@ class FedElements(NamedTuple):
 
     channel: ChannelId
     first_seq: int
-    kind: int
+    kind: ElementKind
     length: int
     skip: int
     checkpoint: CheckpointId
@@ -47,7 +48,7 @@ class FedElements(NamedTuple):
         return self.first_seq + self.length
 
 
-NOTHING = FedElements(ChannelId(0), 0, 0, 0, 0, CheckpointId(0), b"")
+NOTHING = FedElements(ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), b"")
 
 
 class ShadowFeed:

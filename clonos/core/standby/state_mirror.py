@@ -50,7 +50,7 @@ class Standby:
         if not ripe:
             return ()
         self.held = held[len(ripe) :]
-        fulls = [i for i, (update, _) in enumerate(ripe) if update.previous < 0]
+        fulls = [i for i, (update, _) in enumerate(ripe) if update.previous is None]
         if fulls and (self.applied is None or ripe[fulls[-1]][0].checkpoint > self.checkpoint):
             ripe = ripe[fulls[-1] :]
             self.mirror = self._new_mirror()
@@ -58,7 +58,7 @@ class Standby:
         for update, data in ripe:
             if update.checkpoint <= self.checkpoint and self.applied is not None:
                 continue
-            if update.previous >= 0 and (self.applied is None or update.previous != self.checkpoint):
+            if update.previous is not None and (self.applied is None or update.previous != self.checkpoint):
                 self.mirror, self.applied = None, None
                 return ripe[-1][0].objects
             if not data:  # it is too long to be sent

@@ -51,7 +51,7 @@ def take_over(hosted: HostedTask) -> None:
     assert shadow is not None and hosted.snapshot is not None, hosted.task
     hosted.thread, hosted.handle = shadow.thread, shadow.handle
     hosted.handled_bytes, hosted.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
-    hosted.counters["records_in"] = shadow.records_in
+    hosted.records_in = shadow.records_in
     for channel, receiving in hosted.inputs.receivings.items():
         had = shadow.receivings[channel]
         receiving.next_seq, receiving.queued_bytes = had.next_seq, had.queued_bytes

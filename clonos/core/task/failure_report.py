@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.wire.recovery_messages import TaskFailed
+from clonos.core.wire.recovery_messages import InputRange, TaskFailed
 
 if TYPE_CHECKING:
     from clonos.core.task.task import Task
-from clonos.core.ports.task_failure import failure_of
+from clonos.core.ports.task_failure import FailurePlace, failure_of
 
 
 def describe_failure(task: Task, error: BaseException) -> TaskFailed:
@@ -17,7 +17,7 @@ def describe_failure(task: Task, error: BaseException) -> TaskFailed:
     found = error.at if isinstance(error, StepFailed) else None
     cause = error.__cause__ or error if found else error
     at = task.at
-    if found is not None and 0 <= found.index < at[2]:
-        at = (at[0], at[1] + found.index, 1)
+    if at is not None and found is not None and found.index is not None and found.index < at.count:
+        at = InputRange(at.channel, at.first_seq + found.index, 1)
     step, record = (found.step, found.record) if found else ("", "")
-    return failure_of(task.task, task.incarnation, cause, at, step=step, record=record)
+    return failure_of(task.task, task.incarnation, cause, place=FailurePlace(at, step, record))

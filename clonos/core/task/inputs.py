@@ -7,11 +7,11 @@ from typing import Any
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Plan
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.task_port import Delivered
-from clonos.core.values import decode_columns, decode_rows
+from clonos.core.values.elements import decode_elements
 
 
 class _Piece:
@@ -31,15 +31,14 @@ class _Piece:
     def take(self, count: int) -> Any:
         """The next ``count`` elements, as a list or a RecordBatch."""
         if self.batch is None:
-            decode = decode_rows if self.kind == Kind.ROWS else decode_columns
-            self.batch = decode(self.payload)
+            self.batch = decode_elements(self.kind, self.payload)
             self.payload = b""
         start = self.skip
         self.skip += count
         self.left -= count
         if start == 0 and self.left == 0:
             return self.batch
-        return self.batch[start : start + count] if self.kind == Kind.ROWS else self.batch.slice(start, count)
+        return self.batch[start : start + count] if self.kind is ElementKind.ROWS else self.batch.slice(start, count)
 
 
 class InputQueue:
@@ -67,11 +66,11 @@ class InputQueue:
 
     def run_length(self, limit: int) -> int:
         """How many elements of one kind are there at the head, at most ``limit``."""
-        total, kind = 0, -1
+        total, kind = 0, None
         for piece in self.pieces:
-            if kind not in (-1, piece.kind):
+            if kind is not None and kind is not piece.kind:
                 break
-            if piece.kind >= Kind.BARRIER:
+            if piece.kind.is_control:
                 return total or 1
             kind = piece.kind
             total += piece.left
@@ -86,11 +85,11 @@ class InputQueue:
         freed_bytes, self.freed_bytes = self.freed_bytes, 0
         return self.channel, self.next_seq, freed_bytes
 
-    def take(self, count: int) -> tuple[int, Any]:
+    def take(self, count: int) -> tuple[ElementKind, Any]:
         """The next ``count`` elements as one contiguous batch, with their kind; for a barrier its checkpoint."""
         head = self.pieces[0]
         self.next_seq += count
-        if head.kind >= Kind.BARRIER:
+        if head.kind.is_control:
             self._drop(head)
             return head.kind, head.checkpoint
         parts = []
@@ -109,8 +108,8 @@ class InputQueue:
         self.pieces.popleft()
 
 
-def _joined(kind: int, parts: list[Any]) -> Any:
-    if kind == Kind.ROWS:
+def _joined(kind: ElementKind, parts: list[Any]) -> Any:
+    if kind is ElementKind.ROWS:
         rows: list[Any] = []
         for part in parts:
             rows += part

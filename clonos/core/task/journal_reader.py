@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.ports.operator_chain import JournalledChain
+from clonos.core.ports.operator_chain import JournalledChain, NothingToRead
 from clonos.core.ports.task_port import TaskPort
 
 
@@ -36,7 +36,7 @@ class JournalReader:
     def require(self, count: int) -> None:
         """Replay is going to read so many records: they are there, or the journal is lost."""
         found = self._chain.poll(count)
-        if found is None or found[1] < count:
+        if isinstance(found, NothingToRead) or found[1] < count:
             self._port.lose_journal()
 
     def open(self) -> None:

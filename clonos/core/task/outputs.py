@@ -8,9 +8,10 @@ from typing import Any
 
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
-from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
+from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import Output
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows
@@ -93,14 +94,16 @@ class OutputPort:
         for target, part in enumerate(parts):
             if part.num_rows:
                 count = part.num_rows
-                self._put(target, Kind.COLUMNS, count, b"" if self._is_known(target, count) else encode_columns(part))
+                self._put(
+                    target, ElementKind.COLUMNS, count, b"" if self._is_known(target, count) else encode_columns(part)
+                )
 
     def _encode_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
         for target, rows in enumerate(gathered):
             if rows:
                 payload = b"" if self._is_known(target, len(rows)) else self._encoded(rows)
-                self._put(target, Kind.ROWS, len(rows), payload)
+                self._put(target, ElementKind.ROWS, len(rows), payload)
 
     def _is_known(self, target: int, count: int) -> bool:
         return self.next_seqs[target] + count <= self._claim
@@ -109,21 +112,21 @@ class OutputPort:
         try:
             return encode_rows(rows)
         except ValueUnsupported as error:
-            raise StepFailed(FailedAt(self._giver, -1, _culprit(rows, error))) from error
+            raise StepFailed(FailedAt(self._giver, None, _culprit(rows, error))) from error
 
-    def _put(self, target: int, kind: Kind, count: int, payload: bytes) -> None:
+    def _put(self, target: int, kind: ElementKind, count: int, payload: bytes) -> None:
         everywhere = self.partitioning is Partitioning.BROADCAST
         for index in range(len(self.channels)) if everywhere else (target,):
-            self._outputs.append(Output(self.channels[index], int(kind), count, CheckpointId(0), payload))
+            self._outputs.append(Output(self.channels[index], kind, count, CheckpointId(0), payload))
             self.next_seqs[index] += count
 
-    def control(self, kind: Kind, checkpoint: CheckpointId) -> None:
+    def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
         """A barrier or the end of the stream, to every receiver; the outside gets none."""
         self._encode_gathered()
         if self.partitioning is Partitioning.OUTSIDE:
             return
         for index, channel in enumerate(self.channels):
-            self._outputs.append(Output(channel, int(kind), 1, checkpoint, b""))
+            self._outputs.append(Output(channel, kind, 1, checkpoint, b""))
             self.next_seqs[index] += 1
 
     def drain(self) -> list[Output]:
@@ -175,7 +178,7 @@ class TaskOutputs:
         for outlet in self._by_port.get(port, ()):
             outlet.columns(batch, keys)
 
-    def control(self, kind: Kind, checkpoint: CheckpointId) -> None:
+    def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
         """A barrier or the end of the stream, on every edge."""
         for outlet in self._outlets:
             outlet.control(kind, checkpoint)

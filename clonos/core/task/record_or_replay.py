@@ -22,10 +22,8 @@ CALLS_AHEAD_NS_MAX = 1_000_000
 class EffectUndeclared(JobError):
     """User code changed the outside in a step that does not declare it."""
 
-    def __init__(self, task: str, service: str) -> None:
-        super().__init__(task, service)
-        self.task = task
-        self.service = service
+    task: str
+    service: str
 
     def __str__(self) -> str:
         return (
@@ -37,10 +35,8 @@ class EffectUndeclared(JobError):
 class ServiceWhileOpening(JobError):
     """User code used a causal service in ``open``, which every life runs anew."""
 
-    def __init__(self, task: str, service: str) -> None:
-        super().__init__(task, service)
-        self.task = task
-        self.service = service
+    task: str
+    service: str
 
     def __str__(self) -> str:
         return (

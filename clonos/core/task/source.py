@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, cast
 
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
-from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Vertex
-from clonos.core.ports.operator_chain import JournalledChain, WatchingChain
+from clonos.core.ports.operator_chain import JournalledChain, NothingToRead, WatchingChain
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.poll_backoff import PollBackoff
+from clonos.core.wire.recovery_messages import InputRange
 
 if TYPE_CHECKING:
     from clonos.core.task.task import Task
@@ -81,7 +81,7 @@ class SourceReader:
             return
         if self.journal is not None:
             self.journal.open()
-        task.at = (-1, task.records_in, 0)
+        task.at = None
         now_ns = task.port.now_ns()
         if self.watch is not None and (splits := self.watch.look(now_ns)):
             task.log.append(d.blob(d.SPLITS, splits))
@@ -92,31 +92,31 @@ class SourceReader:
         began_ns = task.pace.begin()
         is_released = self.journal is None or self.journal.is_released
         limit = task.pace.limit(budget_bytes, task.log.open_calls.room) if is_released else 0
-        found = task.chain.poll(limit) if limit else None
-        if found is None:
+        found = task.chain.poll(limit) if limit else NothingToRead.NOW
+        if found is NothingToRead.NOW:
             if limit and self.watch is None:
                 self._poll_backoff.found_nothing()
             due_ns = task.chain.next_timer_ns()
             again_ns = now_ns + POLL_AGAIN_NS
             task.take(task.port.receive(again_ns if due_ns is None else min(due_ns, again_ns)))
             return
-        split, count = found
-        if split >= 0:
-            task.pace.announce_step(ChannelId(-1), task.records_in)
-        task.log.begin_step()
-        if split < 0:
+        if found is NothingToRead.ALL_READ:
+            task.log.begin_step()
             task.log.append(d.numbers(d.END))
             self._end()
-        else:
-            task.log.append(d.numbers(d.READ, split, count))
-            self._read(split, count, is_begun=True)
-            self._poll_backoff.gave(count, limit, now_ns, task.pace.begin() - began_ns)
+            return
+        split, count = found
+        task.pace.announce_step(None, task.records_in)
+        task.log.begin_step()
+        task.log.append(d.numbers(d.READ, split, count))
+        self._read(split, count, is_begun=True)
+        self._poll_backoff.gave(count, limit, now_ns, task.pace.begin() - began_ns)
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task
         if not is_begun:
             task.log.begin_step()
-        task.at = (-1, task.records_in, count)
+        task.at = InputRange(None, task.records_in, count) if count else None
         began_ns = task.pace.begin()
         task.chain.read(split, count)
         task.pace.measure(count, began_ns)

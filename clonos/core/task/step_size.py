@@ -67,7 +67,7 @@ class StepSize:
         output_bytes = cost_bytes / count
         self._output_bytes = output_bytes if not self._output_bytes else 0.7 * self._output_bytes + 0.3 * output_bytes
 
-    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         """Tells, while it is cautious, what may be the task's end."""
         if self._is_cautious:
             if not self._approached:

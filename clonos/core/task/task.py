@@ -6,15 +6,16 @@ While the log lasts it follows it entry by entry; where it ends the task goes li
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.log import determinants as d
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext, ChainSnapshot, Kind, Pieces, ReadyPieces
+from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext, ReadyPieces
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
@@ -29,16 +30,10 @@ from clonos.core.ports.task_port import (
 from clonos.core.task.inputs import InputQueue, open_inputs
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.record_or_replay import TaskLog
+from clonos.core.task.snapshot_chain import SnapshotChain, Taken
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
-
-
-class _Taken(NamedTuple):
-    """State at a barrier or at the end of the stream."""
-
-    changes: ChainSnapshot
-    whole: Pieces | None
-    is_final: bool
+from clonos.core.wire.recovery_messages import InputRange
 
 
 class Task:
@@ -75,10 +70,9 @@ class Task:
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self._turn = 0
         self._held_count = 0  # elements of steps that are not handed over yet
-        self._since_full = snapshot.chain_length if snapshot else 0
-        self._previous: int = snapshot.checkpoint if snapshot else -1
+        self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
-        self.at: tuple[int, int, int] = (-1, 0, 0)  # (channel, first number, count) of the current step
+        self.at: InputRange | None = None  # what the current step covers
         self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
@@ -198,7 +192,7 @@ class Task:
             queue = self.inputs[index]
             if queue.pieces and queue.blocked_by is None:
                 limit = self.pace.limit(budget_bytes, self.log.open_calls.room)
-                if queue.pieces[0].kind < Kind.BARRIER:
+                if queue.pieces[0].kind.is_data:
                     if not limit:
                         continue
                     self.pace.announce_step(queue.channel, queue.next_seq)
@@ -245,21 +239,24 @@ class Task:
         """Processes the next ``count`` elements of an input as one batch."""
         if not is_begun:
             self.log.begin_step()
-        self.at = (queue.channel, queue.next_seq, count)
+        self.at = InputRange(queue.channel, queue.next_seq, count)
         kind, batch = queue.take(count)
-        if kind == Kind.BARRIER:
-            self._align(queue, batch)
-            return
-        if kind == Kind.END:
-            queue.has_ended = True
-            self._align_or_end()
-            return
-        began_ns = self.pace.begin()
-        if kind == Kind.ROWS:
-            self.chain.process_rows(queue.port, batch)
-        else:
-            self.pace.is_columnar = True
-            self.chain.process_columns(queue.port, batch)
+        began_ns = self.pace.begin() if kind.is_data else 0
+        match kind:
+            case ElementKind.ROWS:
+                self.chain.process_rows(queue.port, batch)
+            case ElementKind.COLUMNS:
+                self.pace.is_columnar = True
+                self.chain.process_columns(queue.port, batch)
+            case ElementKind.BARRIER:
+                self._align(queue, batch)
+                return
+            case ElementKind.END:
+                queue.has_ended = True
+                self._align_or_end()
+                return
+            case _:
+                assert_never(kind)
         self.pace.measure(count, began_ns)
         self.records_in += count
         self.emit_unless_followed(count)
@@ -273,7 +270,7 @@ class Task:
             self.pace.produced(self._held_count, self.emit())
 
     def _fire(self, instant_ns: int) -> None:
-        self.at = (-1, 0, 0)
+        self.at = None
         self.log.advance_to(instant_ns)
         self.chain.fire_timers(instant_ns)
         self.emit()
@@ -290,7 +287,7 @@ class Task:
         return True
 
     def _complete(self, number: int, outcome: bytes) -> None:
-        self.at = (-1, 0, 0)
+        self.at = None
         cast(CallingChain, self.chain).complete(number, outcome)
         self.end_or_emit()
 
@@ -320,7 +317,7 @@ class Task:
     def _barrier(self, checkpoint: CheckpointId) -> None:
         """The end of an epoch: the barrier leaves with the snapshot, in one indivisible step with its log entry."""
         self.checkpoint = checkpoint
-        self.outputs.control(Kind.BARRIER, checkpoint)
+        self.outputs.control(ElementKind.BARRIER, checkpoint)
         self.emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
@@ -330,7 +327,7 @@ class Task:
         reading = self.reading
         has_ended = reading.has_read_all if reading is not None else all(queue.has_ended for queue in self.inputs)
         if has_ended and not self.log.open_calls:
-            self.at = (-1, 0, 0)
+            self.at = None
             self.chain.end_of_input()
             if not self.log.open_calls:
                 self._end()
@@ -338,34 +335,31 @@ class Task:
         self.emit()
 
     def _end(self) -> None:
-        self.outputs.control(Kind.END, CheckpointId(0))
+        self.outputs.control(ElementKind.END, CheckpointId(0))
         self.is_final = True
         self.checkpoint = CheckpointId(self.checkpoint + 1)
         self.emit(self._snapshot(is_final=True))
 
-    def _snapshot(self, is_final: bool) -> _Taken:
+    def _snapshot(self, is_final: bool) -> Taken:
         """The first one is full. Later ones are not: when many build on each other, all of the state is stored beside
         one of them, and no checkpoint waits for it; nor does a recovery."""
         # The label of a final state is one above its last barrier's: it counts for all checkpoints from there on.
-        changes = self.chain.snapshot(self.checkpoint, self._previous < 0)
+        changes = self.chain.snapshot(self.checkpoint, self._snapshots.is_empty)
         if changes.more is not None and self._activation.is_shadow and not self.log.live:
             # Nobody waits for a shadow, and what it has may be stored much later: nothing of it stays frozen.
             ready = ReadyPieces(changes.more)
             changes.more.release()
             changes = changes._replace(more=ready)
-        is_due = self._previous >= 0 and self.log.live and self._since_full >= self.options.snapshot_chain_max
-        return _Taken(changes, self.chain.whole_state() if is_due and not is_final else None, is_final)
+        is_due = self.log.live and self._snapshots.is_long(self.options.snapshot_chain_max)
+        return Taken(changes, self.chain.whole_state() if is_due and not is_final else None, is_final)
 
-    def _encode_snapshot(self, taken: _Taken, log_offset_bytes: int) -> Snapshot:
-        is_base = self._previous < 0 or taken.whole is not None
-        previous, self._previous = self._previous, self.checkpoint
-        self._since_full = 1 if is_base else self._since_full + 1
+    def _encode_snapshot(self, taken: Taken, log_offset_bytes: int) -> Snapshot:
         return Snapshot(
             format=SNAPSHOT_FORMAT,
             task=self.task,
             incarnation=self.incarnation,
             checkpoint=self.checkpoint,
-            previous=CheckpointId(previous),
+            previous=self._snapshots.append(self.checkpoint, taken.whole is not None),
             inputs=tuple((queue.channel, queue.next_seq) for queue in self.inputs),
             outputs=tuple(sorted(self.outputs.positions().items())),
             ended=tuple(queue.channel for queue in self.inputs if queue.has_ended),
@@ -374,7 +368,7 @@ class Task:
             final=taken.is_final,
             position=taken.changes.position,
             changes=taken.changes.changes,
-            chain_length=self._since_full,
+            chain_length=self._snapshots.length,
             records_in=self.records_in,
             journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
             calls=tuple(sorted((self.log.calls or {}).items())),
@@ -382,7 +376,7 @@ class Task:
 
     # ------------------------------------------------------------------ emission
 
-    def emit(self, taken: _Taken | None = None) -> int:
+    def emit(self, taken: Taken | None = None) -> int:
         """Hands the step over, with the snapshot at a barrier; answers what it adds to the channel that gets most."""
         self._held_count = 0
         outputs = self.outputs.drain()

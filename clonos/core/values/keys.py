@@ -36,10 +36,8 @@ CACHED_KEYS_MAX: Final = 1 << 16
 class KeyUnsupported(JobError):
     """The job partitions by something that cannot be a key."""
 
-    def __init__(self, type_name: str, advice: str) -> None:
-        super().__init__(type_name, advice)
-        self.type_name = type_name
-        self.advice = advice
+    type_name: str
+    advice: str
 
     def __str__(self) -> str:
         return (

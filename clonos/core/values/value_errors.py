@@ -11,11 +11,9 @@ class ValueUnsupported(JobError):
     ``path`` leads from the whole value to the part in question: ``value[3].name``.
     """
 
-    def __init__(self, type_name: str, path: str, advice: str = "") -> None:
-        super().__init__(type_name, path, advice)
-        self.type_name = type_name
-        self.path = path
-        self.advice = advice
+    type_name: str
+    path: str
+    advice: str = ""
 
     def __str__(self) -> str:
         return (
@@ -26,12 +24,10 @@ class ValueUnsupported(JobError):
 class ValueBeyondLimit(JobError):
     """A value of the job is larger, longer or deeper than a limit allows."""
 
-    def __init__(self, limit: str, actual: int, maximum: int, advice: str = "") -> None:
-        super().__init__(limit, actual, maximum, advice)
-        self.limit = limit
-        self.actual = actual
-        self.maximum = maximum
-        self.advice = advice
+    limit: str
+    actual: int
+    maximum: int
+    advice: str = ""
 
     def __str__(self) -> str:
         advice = self.advice or "Cut it into smaller ones, or keep it elsewhere and send a reference to it."
@@ -41,10 +37,8 @@ class ValueBeyondLimit(JobError):
 class ValueMalformed(PeerError):
     """Bytes from a peer or a store are no encoded value, batch or key, or need a class that is not registered here."""
 
-    def __init__(self, what: str, reason: str) -> None:
-        super().__init__(what, reason)
-        self.what = what
-        self.reason = reason
+    what: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -57,10 +51,8 @@ class ValueMalformed(PeerError):
 class RegistrationRefused(JobError):
     """A class cannot be registered: its objects cannot be taken apart and put together again exactly."""
 
-    def __init__(self, class_name: str, reason: str) -> None:
-        super().__init__(class_name, reason)
-        self.class_name = class_name
-        self.reason = reason
+    class_name: str
+    reason: str
 
     def __str__(self) -> str:
         return (

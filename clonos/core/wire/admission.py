@@ -11,14 +11,23 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, OUTSIDE, SlotId, journal_of
+from clonos.core.model.ids import COORDINATOR, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
 from clonos.core.wire.log_delta import COUNT_MAX, Delta
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    AnnounceAck,
+    AnnounceStep,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    SinkFenced,
+    TaskFailed,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
@@ -59,7 +68,7 @@ def _channel(plan: Plan, number: int) -> Channel:
     if not 0 <= number < len(plan.channels):
         raise _Wrong(f"channel {number}, the plan has {len(plan.channels)}")
     channel = plan.channels[number]
-    if channel.receiver == OUTSIDE:
+    if channel.receiver is None:
         raise _Wrong(f"channel {number} leads out of the job")
     return channel
 
@@ -71,7 +80,7 @@ def _tasks(plan: Plan, tasks: Iterable[int], journal: int = NO_JOURNAL) -> None:
             raise _Wrong(f"task {task}, the plan has {count}")
 
 
-def _deltas(plan: Plan, deltas: tuple[Delta, ...], journal: int = NO_JOURNAL, owner: int = OUTSIDE) -> None:
+def _deltas(plan: Plan, deltas: tuple[Delta, ...], journal: int = NO_JOURNAL, owner: TaskId | None = None) -> None:
     """``owner``: whose own log nobody else goes on writing. On the way of every batch, so one loop."""
     count = len(plan.tasks)
     for delta in deltas:
@@ -198,6 +207,8 @@ _FOR_COORDINATORS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     SlotStatus: _status,
     Snapshotted: _one_task,
     LogLost: _one_task,
+    JournalLost: _one_task,
+    SinkFenced: _one_task,
     TaskFailed: _one_task,
     AnnounceStep: _one_task,
     Suspicion: _anything,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ViewNumber
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
@@ -24,7 +25,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     session: Count
     ordinal: Count  # of this message in its session, positions counted too: a message that was lost is noticed
     first_seq: Count
-    kind: Count
+    kind: ElementKind
     count: Count
     checkpoint: CheckpointId
     deltas: tuple[Delta, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.decoding import ObjectName
 from clonos.core.wire.fields import Name, Objects, Text
 from clonos.core.wire.log_delta import Count
@@ -28,23 +29,13 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
     versions: tuple[tuple[Name, Name], ...]  # python, clonos, wire, pyarrow, hash_seed
 
 
-BACKLOG_ELEMENTS = "backlog_elements"
-
-
-BACKLOG_BYTES = "backlog_bytes"
-
-
 class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
-    """A hosted task in a ``SlotStatus``. ``counters``: totals of the incarnation, or what is so now.
-
-    ``backlog_elements``: produced for the task and not processed yet, 0 for a source. A source that keeps a journal has
-    ``backlog_bytes`` instead: taken in and not read yet. Neither is there while it is not known.
-    """
+    """A hosted task in a ``SlotStatus``. ``counters``: each at most once; ``TaskCounter`` says what each means."""
 
     task: TaskId
     incarnation: Incarnation
-    phase: Name  # recovering, connecting, replaying, stalled, live, final, lost
-    counters: tuple[tuple[Name, int], ...]
+    phase: TaskPhase
+    counters: tuple[tuple[TaskCounter, int], ...]
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
@@ -126,7 +117,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     task: TaskId
     incarnation: Incarnation
-    slot: SlotId
+    slot: SlotId | None  # None: it waits for one
     restore: CheckpointId
     objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
@@ -139,6 +130,12 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     def is_keeper_since(self, slot: SlotId) -> ViewNumber:
         """See ``keepers_since``; the first view there is where it is not known."""
         return dict(zip(self.keepers, self.keepers_since, strict=False)).get(slot, ViewNumber(0))
+
+    @property
+    def hosting_slot(self) -> SlotId:
+        """The slot of a task that has one."""
+        assert self.slot is not None, self.task
+        return self.slot
 
     @property
     def is_first(self) -> bool:

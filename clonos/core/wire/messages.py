@@ -18,7 +18,16 @@ from clonos.core.wire.control_messages import (
 )
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    AnnounceAck,
+    AnnounceStep,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    SinkFenced,
+    TaskFailed,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
@@ -38,6 +47,8 @@ Message = (
     | SlotStatus
     | Snapshotted
     | LogLost
+    | JournalLost
+    | SinkFenced
     | TaskFailed
     | AnnounceStep
     | Suspicion

@@ -44,10 +44,11 @@ class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
 
 
 class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_update"):
-    """Task's slot to its standbys: the encoded snapshot is the payload; ``previous`` is the one that it builds on."""
+    """Task's slot to its standbys: the encoded snapshot is the payload; ``previous`` is the one that it builds on,
+    None for a full one."""
 
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
-    previous: CheckpointId  # -1: the snapshot is full
+    previous: CheckpointId | None  # None: the snapshot is full
     objects: Objects  # the chain to restore this checkpoint from, oldest (full) first

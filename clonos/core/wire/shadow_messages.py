@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Count, Delta
 
@@ -23,7 +24,7 @@ class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
     base: CheckpointId
     channel: ChannelId
     first_seq: Count
-    kind: Count
+    kind: ElementKind
     count: Count
     skip: Count
     checkpoint: CheckpointId

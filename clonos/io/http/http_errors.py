@@ -21,12 +21,10 @@ class HttpError(EnvironmentFault):
 class HttpTimeout(HttpError):
     """The time for a request was used up."""
 
-    def __init__(self, method: str, url: str, phase: str, timeout_s: float) -> None:
-        super().__init__(method, url, phase, timeout_s)
-        self.method = method
-        self.url = url
-        self.phase = phase
-        self.timeout_s = timeout_s
+    method: str
+    url: str
+    phase: str
+    timeout_s: float
 
     def __str__(self) -> str:
         return (
@@ -38,12 +36,10 @@ class HttpTimeout(HttpError):
 class HttpConnectionFailed(HttpError):
     """The connection could not be made, or broke. ``was_sent``: the server may have seen the request."""
 
-    def __init__(self, method: str, url: str, reason: str, was_sent: bool) -> None:
-        super().__init__(method, url, reason, was_sent)
-        self.method = method
-        self.url = url
-        self.reason = reason
-        self.was_sent = was_sent
+    method: str
+    url: str
+    reason: str
+    was_sent: bool
 
     def __str__(self) -> str:
         seen = "the server may have acted on it" if self.was_sent else "the request was not sent"
@@ -53,12 +49,10 @@ class HttpConnectionFailed(HttpError):
 class HttpRedirectRefused(HttpError):
     """The answer sends the request to where it cannot or must not go. ``location``: where to, as it is shown."""
 
-    def __init__(self, method: str, url: str, location: str, reason: str) -> None:
-        super().__init__(method, url, location, reason)
-        self.method = method
-        self.url = url
-        self.location = location
-        self.reason = reason
+    method: str
+    url: str
+    location: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -70,13 +64,11 @@ class HttpRedirectRefused(HttpError):
 class HttpStatusError(HttpError):
     """The answer's status is 400 or above, and ``raise_for_status`` was called."""
 
-    def __init__(self, method: str, url: str, status_code: int, reason: str, excerpt: str) -> None:
-        super().__init__(method, url, status_code, reason, excerpt)
-        self.method = method
-        self.url = url
-        self.status_code = status_code
-        self.reason = reason
-        self.excerpt = excerpt
+    method: str
+    url: str
+    status_code: int
+    reason: str
+    excerpt: str
 
     def __str__(self) -> str:
         return f"{self.method} {self.url}: {self.status_code} {self.reason}: {self.excerpt}"
@@ -85,11 +77,9 @@ class HttpStatusError(HttpError):
 class HttpBodyTooLarge(HttpError):
     """The answer's body is longer than what may be recorded, or it has too much around its body."""
 
-    def __init__(self, method: str, url: str, limit_bytes: int) -> None:
-        super().__init__(method, url, limit_bytes)
-        self.method = method
-        self.url = url
-        self.limit_bytes = limit_bytes
+    method: str
+    url: str
+    limit_bytes: int
 
     def __str__(self) -> str:
         return (
@@ -102,11 +92,9 @@ class HttpBodyTooLarge(HttpError):
 class HttpRequestInvalid(JobError):
     """What the job asked for is no request."""
 
-    def __init__(self, method: str, url: str, reason: str) -> None:
-        super().__init__(method, url, reason)
-        self.method = method
-        self.url = url
-        self.reason = reason
+    method: str
+    url: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{self.method} {self.url} cannot be sent: {self.reason}."

@@ -34,10 +34,8 @@ _OPEN_LOCK: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 class FolderRefused(EnvironmentFault):
     """The root of the local folders is not safe to use."""
 
-    def __init__(self, folder: str, reason: str) -> None:
-        super().__init__(folder, reason)
-        self.folder = folder
-        self.reason = reason
+    folder: str
+    reason: str
 
     def __str__(self) -> str:
         return f"the local folder {self.folder} cannot be used: {self.reason}. Remove it or name another one."

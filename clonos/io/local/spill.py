@@ -22,7 +22,7 @@ import xxhash
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
-from clonos.io.process.fault_points import FaultPoints
+from clonos.io.process.fault_points import FaultPoint, FaultPoints
 
 SPILL_FORMAT: Final = 2
 CLOSE_TIMEOUT_S: Final = 10.0
@@ -41,11 +41,9 @@ OnLoaded = Callable[[int, list[bytes] | None, str], None]
 class SegmentDamaged(EnvironmentFault):
     """A file does not hold what was written to it."""
 
-    def __init__(self, path: str, expected: str, actual: str) -> None:
-        super().__init__(path, expected, actual)
-        self.path = path
-        self.expected = expected
-        self.actual = actual
+    path: str
+    expected: str
+    actual: str
 
     def __str__(self) -> str:
         return f"{self.path} is damaged: expected {self.expected}, found {self.actual}. Check the disk under it"
@@ -179,7 +177,7 @@ class SpillFolder:
     def _write(self, segment: int, payloads: list[bytes]) -> None:
         path = self._path(segment)
         if self._faults is not None:
-            self._faults.reach("spilling", detail=str(segment))
+            self._faults.reach(FaultPoint.SPILLING, detail=str(segment))
         try:
             checksum, body = encode_segment(segment, payloads)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -51,10 +51,8 @@ class Binding:
 class BindingRefused(EnvironmentFault):
     """This process cannot listen where it was told to."""
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where = where
-        self.reason = reason
+    where: str
+    reason: str
 
     def __str__(self) -> str:
         return f"cannot listen at {self.where}: {self.reason}. Name another data_host=, data_ports= or folder."

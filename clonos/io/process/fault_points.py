@@ -1,9 +1,8 @@
 """Named points of real processes at which a test may strike: off unless one option names who listens for them.
 
 Armed, a thread that reaches a point says so to the listener and waits for its leave: meanwhile the listener may kill
-the process, or another one. The listener is on this machine only. Points have the names that simulated worlds use,
-``<message> delivered`` among them. Rules: a point costs one ``is None`` while nothing is armed; a listener that is gone
-holds up nobody.
+the process, or another one. The listener is on this machine only. Simulated worlds announce points of the same names.
+Rules: a point costs one ``is None`` while nothing is armed; a listener that is gone holds up nobody.
 """
 
 from __future__ import annotations
@@ -11,12 +10,58 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from enum import StrEnum
+from typing import NewType
 
 import msgspec
 
 from clonos.core.model.errors import JobError
 
 CONNECT_TIMEOUT_S = 1.0
+
+
+class FaultPoint(StrEnum):
+    """What has just been reached, in a real process or in a simulated world; few are announced by one of them only."""
+
+    START = "start"  # of an incarnation's thread
+    LOG_END = "log end"  # a task asks leave to go live
+    LIVE = "live"  # and has got it
+    EMISSION = "emission"  # a step was done, nothing of it has left
+    ALIGNING = "aligning"  # the same, while a barrier has come by one input and not by all
+    ALIGNED = "aligned"  # a barrier was put into the stream, with the snapshot
+    END_OF_STREAM = "end of stream"  # a task has ended its stream, with the final snapshot
+    INTENT = "intent"  # INTENT is in the log, and on its way to the keeper
+    CALL = "call"  # the outside is about to be called
+    CALLED = "called"  # the outside has answered, and nobody else knows
+    SPILLING = "spilling"  # a segment of an in-flight log is about to be written to disk
+    SNAPSHOT_BEGUN = "snapshot begun"  # a snapshot is about to be written to the store
+    SNAPSHOT_WRITTEN = "snapshot written"  # it is there, and nobody knows
+    WHOLE_STATE_BEGUN = "whole state begun"  # all of a task's state is about to be written beside its snapshots
+    WHOLE_STATE_WRITTEN = "whole state written"  # it is there, and nobody knows
+    METADATA_BEGUN = "metadata begun"  # all have acknowledged a checkpoint, which is about to be made durable
+    METADATA_WRITTEN = "metadata written"  # durable, and nobody knows
+    COMPLETE = "complete"  # the coordinator knows
+    COMMITTED = "committed"  # a transactional sink has committed, and nobody knows
+    TAKEN_IN = "taken in"  # a journalled source has got bytes of its pusher, and nobody else knows
+    ACKNOWLEDGED = "acknowledged"  # the pusher was told that they are kept
+    OUTSIDE_OPENED = "outside opened"  # a sink has opened its outside
+    OUTSIDE_WRITTEN = "outside written"  # the outside has it, and nobody else knows
+    VIEW_ISSUED = "view issued"
+    ROLLBACK_ISSUED = "rollback issued"
+
+
+DerivedPoint = NewType("DerivedPoint", str)
+"""A point that is named for another one or for a message: see ``of_shadow`` and ``delivered``."""
+
+
+def of_shadow(point: FaultPoint) -> DerivedPoint:
+    """The point where a shadow does again what its task has done."""
+    return DerivedPoint(f"{point} of a shadow")
+
+
+def delivered(word: str) -> DerivedPoint:
+    """A message with this word on the wire has come, and nobody has read it."""
+    return DerivedPoint(f"{word} delivered")
 
 
 class FaultPointReached(msgspec.Struct, frozen=True):
@@ -31,9 +76,7 @@ class FaultPointReached(msgspec.Struct, frozen=True):
 class FaultPointsMisused(JobError):
     """The option does not name a listener on this machine."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
-        self.address = address
+    address: str
 
     def __str__(self) -> str:
         return (
@@ -56,7 +99,7 @@ class FaultPoints:
         if not is_here:
             raise FaultPointsMisused(address)
 
-    def reach(self, point: str, task: str = "", detail: str = "") -> None:
+    def reach(self, point: FaultPoint | DerivedPoint, task: str = "", detail: str = "") -> None:
         """Tells, and waits."""
         told = msgspec.json.encode(FaultPointReached(point, os.getpid(), task, detail)) + b"\n"
         try:

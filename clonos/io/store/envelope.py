@@ -36,10 +36,8 @@ _COMPRESSED_FROM_BYTES = 512
 class ObjectCorrupt(EnvironmentFault):
     """An object of the store is not what was written."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name = name
-        self.reason = reason
+    name: str
+    reason: str
 
     def __str__(self) -> str:
         return (

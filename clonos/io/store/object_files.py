@@ -15,11 +15,9 @@ from clonos.io.system.entropy import random_bytes
 class StoreFailed(EnvironmentFault):
     """The store did not do what it was asked to; trying again may help."""
 
-    def __init__(self, store: str, action: str, reason: str) -> None:
-        super().__init__(store, action, reason)
-        self.store = store
-        self.action = action
-        self.reason = reason
+    store: str
+    action: str
+    reason: str
 
     def __str__(self) -> str:
         return f"the checkpoint store {self.store} failed to {self.action}: {self.reason}."
@@ -29,7 +27,7 @@ class ObjectMissing(StoreFailed):
     """An object is not there."""
 
     def __init__(self, store: str, name: str) -> None:
-        StoreFailed.__init__(self, store, f"read {name}", "there is no such object")
+        super().__init__(store, f"read {name}", "there is no such object")
         self.args = (store, name)
         self.name = name
 
@@ -37,10 +35,8 @@ class ObjectMissing(StoreFailed):
 class StoreUnsupported(JobError):
     """The store's URL names a kind of store that cannot be used."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(url, reason)
-        self.url = url
-        self.reason = reason
+    url: str
+    reason: str
 
     def __str__(self) -> str:
         return (

@@ -46,10 +46,8 @@ class JobRecord(msgspec.Struct, frozen=True):
 class StoreInUse(JobError):
     """A fresh start on a store that a job has used."""
 
-    def __init__(self, url: str, job_id: str) -> None:
-        super().__init__(url, job_id)
-        self.url = url
-        self.job_id = job_id
+    url: str
+    job_id: str
 
     def __str__(self) -> str:
         return (
@@ -61,11 +59,9 @@ class StoreInUse(JobError):
 class NothingToResume(JobError):
     """The store lacks what a resume needs. ``advice``: what to do instead."""
 
-    def __init__(self, url: str, what: str, advice: str = "Start without --resume.") -> None:
-        super().__init__(url, what, advice)
-        self.url = url
-        self.what = what
-        self.advice = advice
+    url: str
+    what: str
+    advice: str = "Start without --resume."
 
     def __str__(self) -> str:
         return f"cannot resume from the checkpoint store {self.url}: there is no {self.what}. {self.advice}"
@@ -74,9 +70,7 @@ class NothingToResume(JobError):
 class AnotherCoordinator(JobError):
     """Somebody else has claimed the job."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.url = url
+    url: str
 
     def __str__(self) -> str:
         return f"another driver runs the job of the checkpoint store {self.url}. Stop it first, or name another store."

@@ -32,9 +32,7 @@ Entries = dict[Any, Any]
 class StateMalformed(EnvironmentFault):
     """Bytes of a snapshot are no changes of state."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -46,10 +44,8 @@ class StateMalformed(EnvironmentFault):
 class StateUnsupported(JobError):
     """A step keeps something in its state that no snapshot can carry."""
 
-    def __init__(self, table: str, problem: str) -> None:
-        super().__init__(table, problem)
-        self.table = table
-        self.problem = problem
+    table: str
+    problem: str
 
     def __str__(self) -> str:
         return f"the state {self.table} cannot be stored: {self.problem}"

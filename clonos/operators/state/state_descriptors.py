@@ -144,9 +144,7 @@ class _ContainerCell:
 class BadStateName(JobError):
     """A descriptor's name cannot name a table."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    name: str
 
     def __str__(self) -> str:
         return f"{self.name!r} cannot name a state: give it a name without '/' that stays the same in later versions."

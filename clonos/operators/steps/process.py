@@ -161,16 +161,14 @@ class Process(Operator):
         try:
             function(*arguments)
         except RAISED as error:
-            raise StepFailed(FailedAt(self._step, -1, "")) from error
+            raise StepFailed(FailedAt(self._step, None, "")) from error
 
 
 class StateNameTaken(JobError):
     """Two descriptors of one process function have one name."""
 
-    def __init__(self, step: str, name: str) -> None:
-        super().__init__(step, name)
-        self.step = step
-        self.name = name
+    step: str
+    name: str
 
     def __str__(self) -> str:
         return (
@@ -182,10 +180,8 @@ class StateNameTaken(JobError):
 class AttributeSetLate(JobError):
     """A process function set an attribute of its own after ``open``."""
 
-    def __init__(self, step: str, attribute: str) -> None:
-        super().__init__(step, attribute)
-        self.step = step
-        self.attribute = attribute
+    step: str
+    attribute: str
 
     def __str__(self) -> str:
         return (

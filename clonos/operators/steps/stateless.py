@@ -75,9 +75,7 @@ class FlatMap(Operator):
 class NoRecordBatch(JobError):
     """A function of ``map_batches`` returned something else than a batch."""
 
-    def __init__(self, type_name: str) -> None:
-        super().__init__(type_name)
-        self.type_name = type_name
+    type_name: str
 
     def __str__(self) -> str:
         return (

@@ -18,7 +18,7 @@ from clonos.core.coordinator.coordinator_events import (
     WriteOutcome,
 )
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.process.fault_points import FaultPoints
+from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.store import CheckpointStore
@@ -57,14 +57,14 @@ class BackgroundIo:
         checkpoint = effect.metadata.checkpoint
         outcome, text = WriteOutcome.DURABLE, ""
         if self._faults is not None:
-            self._faults.reach("metadata begun", detail=str(checkpoint))
+            self._faults.reach(FaultPoint.METADATA_BEGUN, detail=str(checkpoint))
         try:
             if self._store.append_checkpoint(checkpoint, encode_metadata(effect.metadata)) is AppendOutcome.TAKEN:
                 outcome = WriteOutcome.TAKEN
         except StoreFailed as error:
             outcome, text = WriteOutcome.FAILED, str(error)
         if self._faults is not None:
-            self._faults.reach("metadata written", detail=str(checkpoint))
+            self._faults.reach(FaultPoint.METADATA_WRITTEN, detail=str(checkpoint))
         self._tell(MetadataWritten(checkpoint, outcome, text, self._now_ns()))
 
     def commit_output(self, effect: CommitOutput) -> None:
@@ -81,7 +81,7 @@ class BackgroundIo:
                 self._tell(OutputCommitFailed(effect.checkpoint, text, self._now_ns()))
                 return
         if self._faults is not None:
-            self._faults.reach("committed", detail=str(effect.checkpoint))
+            self._faults.reach(FaultPoint.COMMITTED, detail=str(effect.checkpoint))
         self._tell(OutputCommitted(effect.checkpoint, self._now_ns()))
 
     def delete_objects(self, effect: DeleteObjects) -> None:

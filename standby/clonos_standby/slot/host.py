@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Thread
 
 from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
@@ -39,7 +40,7 @@ from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
 from clonos.io.net.peers import PeerAddress
 from clonos.io.net.transport import Transport
-from clonos.io.process.fault_points import FaultPoints, armed
+from clonos.io.process.fault_points import FaultPoints, armed, delivered
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
@@ -205,7 +206,7 @@ class SlotHost:
         ):  # those of channels are too many
             task = getattr(message, "task", None)
             name = self._image.plan.task_name(task) if task is not None else ""
-            faults.reach(f"{message.__struct_config__.tag} delivered", name, f"{self.id:x}")
+            faults.reach(delivered(str(message.__struct_config__.tag)), name, f"{self.id:x}")
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """A connection broke for good."""
@@ -296,14 +297,14 @@ class SlotHost:
         plan = self._image.plan
         sink = self._image.sink_of(plan.vertex_of[task])
         assert isinstance(sink, ImmediateSink), sink
-        channel = next(channel.id for channel in plan.outputs[task] if channel.receiver < 0)
+        channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
         identity = OutsideIdentity(job_id, plan.task_name(task), generation, incarnation)
         outside = OutsideThread(sink, identity, restored_number, task, channel, self._slot, self._inbox, self._faults)
         self._outsides[task, incarnation] = outside
         self._threads.append(outside.thread)
 
     def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         """In order."""
         if (found := self._outsides.get((task, incarnation))) is not None:

@@ -16,7 +16,7 @@ from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot.slot import Slot
-from clonos.core.wire.recovery_messages import TaskFailed
+from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.operators.connector_contract import Feed, PushedSource
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import END_OF_JOURNAL
@@ -163,4 +163,4 @@ class JournalThread:
         self._inbox.wait_for_budget()
 
     def _describe(self, error: Exception) -> TaskFailed:
-        return failure_of(self._task, self._incarnation, error, is_fatal=True)
+        return failure_of(self._task, self._incarnation, error, Recourse.NONE)

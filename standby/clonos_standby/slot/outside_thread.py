@@ -12,15 +12,15 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.recorder import Suspended
-from clonos.core.ports.task_failure import failure_of
+from clonos.core.ports.task_failure import FailurePlace, failure_of
 from clonos.core.slot.slot import Slot
-from clonos.core.values import decode_columns, decode_rows
-from clonos.core.wire.recovery_messages import TaskFailed
-from clonos.io.process.fault_points import FaultPoints
+from clonos.core.values.elements import decode_records
+from clonos.core.wire.recovery_messages import InputRange, TaskFailed
+from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.operators.connector_contract import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
 from clonos_standby.inbox import Inbox
 
@@ -36,7 +36,7 @@ JOINED_ROWS_MAX = 5_000
 Result = TypeVar("Result")
 
 
-_Write = tuple[int, int, int, bytes]
+_Write = tuple[int, int, ElementKind, bytes]
 """First number, count, kind, payload."""
 
 
@@ -67,11 +67,11 @@ class OutsideThread:
         self._end = Event()
         self._outside: Outside | None = None
         self._is_registered = False
-        self._at = (0, 0)
+        self._at: InputRange | None = None  # what is being written
         self.thread = Thread(target=self._run, name=f"outside {identity.task_name}", daemon=True)
         self.thread.start()
 
-    def write(self, first_seq: int, count: int, kind: int, payload: bytes) -> None:
+    def write(self, first_seq: int, count: int, kind: ElementKind, payload: bytes) -> None:
         """Soon, behind what was queued before."""
         self._writes.put((first_seq, count, kind, payload))
 
@@ -106,7 +106,7 @@ class OutsideThread:
         registration = self._persist(lambda outside: outside.register(self._identity, self._restored_number))
         self._is_registered = True
         if self._faults is not None:
-            self._faults.reach("outside opened", self._identity.task_name)
+            self._faults.reach(FaultPoint.OUTSIDE_OPENED, self._identity.task_name)
         self._inbox.put(
             self._slot.on_outside_opened,
             self._task,
@@ -119,10 +119,10 @@ class OutsideThread:
                 self._forget(write)
                 continue
             first_seq, count, rows = self._joined(write)
-            self._at = (first_seq, count)
+            self._at = InputRange(self._channel, first_seq, count)
             next_number = self._persist(lambda outside, f=first_seq, r=rows: outside.write(f, r))
             if self._faults is not None:
-                self._faults.reach("outside written", self._identity.task_name, str(next_number))
+                self._faults.reach(FaultPoint.OUTSIDE_WRITTEN, self._identity.task_name, str(next_number))
             self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
 
     def _forget(self, before_number: int) -> None:
@@ -142,7 +142,7 @@ class OutsideThread:
     def _joined(self, write: _Write) -> tuple[int, int, list[Any]]:
         """A write and those that wait behind it, as one: to an outside a transaction is dear, a row is not."""
         first_seq, count, kind, payload = write
-        rows = _rows_of(kind, payload)
+        rows = decode_records(kind, payload)
         while len(rows) < JOINED_ROWS_MAX:
             try:
                 following = self._writes.get_nowait()
@@ -154,7 +154,7 @@ class OutsideThread:
                 self._put_back = following
                 break
             count += following[1]
-            rows += _rows_of(following[2], following[3])
+            rows += decode_records(following[2], following[3])
         return first_seq, count, rows
 
     def _persist(self, call: Callable[..., Result]) -> Result:
@@ -193,10 +193,4 @@ class OutsideThread:
                 logger.debug("closing the outside of %s", self._identity.task_name, exc_info=True)
 
     def _describe(self, error: Any) -> TaskFailed:
-        at = (self._channel, *self._at)
-        return failure_of(self._task, self._incarnation, error, at, step=self._identity.task_name)
-
-
-def _rows_of(kind: int, payload: bytes) -> list[Any]:
-    rows: list[Any] = decode_rows(payload) if kind == Kind.ROWS else decode_columns(payload).to_pylist()
-    return rows
+        return failure_of(self._task, self._incarnation, error, place=FailurePlace(self._at, self._identity.task_name))

@@ -20,8 +20,8 @@ from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emis
 from clonos.core.slot.slot import Slot
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
-from clonos.core.wire.recovery_messages import TaskFailed
-from clonos.io.process.fault_points import FaultPoints
+from clonos.core.wire.recovery_messages import Recourse, TaskFailed
+from clonos.io.process.fault_points import FaultPoint, FaultPoints, of_shadow
 from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.wall_clock import SlewedClock
@@ -100,7 +100,7 @@ class TaskThread:
 
     def _live_and_tell(self) -> None:
         if self._faults is not None:
-            self._reach("start")
+            self._reach(FaultPoint.START)
         task: Task | None = None
         activation, self._activation = self._activation, None
         assert activation is not None, self.name
@@ -134,7 +134,7 @@ class TaskThread:
                 self._cost_clock.close()
 
     def _describe_birth(self, error: BaseException) -> TaskFailed:
-        return failure_of(self._task, self._incarnation, error, is_fatal=True)
+        return failure_of(self._task, self._incarnation, error, Recourse.NONE)
 
     # ------------------------------------------------------------------ TaskPort
 
@@ -176,18 +176,18 @@ class TaskThread:
         """Blocks until new determinants may be recorded."""
         self._is_shadow = False
         if self._faults is not None:
-            self._reach("log end")
+            self._reach(FaultPoint.LOG_END)
         self._inbox.put(self._slot.on_log_end, self._task, self._incarnation, positions)
         self._live.wait()
         if self._is_stopped:
             raise TaskStopped
         if self._faults is not None:
-            self._reach("live")
+            self._reach(FaultPoint.LIVE)
 
     def await_replicated(self, log_end_bytes: int) -> None:
         """Blocks until the keepers hold the log up to here."""
         if self._faults is not None:
-            self._reach("intent")
+            self._reach(FaultPoint.INTENT)
         self._inbox.put(self._slot.on_await_replicated, self._task, self._incarnation, log_end_bytes)
         while True:
             self._kept_moved.clear()  # before the look, so that no later move is missed
@@ -197,7 +197,7 @@ class TaskThread:
                 return
             self._kept_moved.wait()
 
-    def announce_step(self, channel: ChannelId, first_seq: int) -> None:
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         """Blocks until it is known which element comes next."""
         self._noted.clear()
         self._inbox.put(self._slot.on_announce_step, self._task, self._incarnation, channel, first_seq)
@@ -235,10 +235,10 @@ class TaskThread:
         if self._is_stopped:
             raise TaskStopped
         if self._faults is not None:
-            self._reach("call", key)
+            self._reach(FaultPoint.CALL, key)
         outcome: object = function(key)
         if self._faults is not None:
-            self._reach("called", key)
+            self._reach(FaultPoint.CALLED, key)
         if self._is_stopped:
             raise TaskStopped
         return outcome
@@ -254,14 +254,15 @@ class TaskThread:
 
     # ------------------------------------------------------------------ fault points
 
-    def _reach(self, point: str, detail: str = "") -> None:
+    def _reach(self, point: FaultPoint, detail: str = "") -> None:
         assert self._faults is not None, point
-        told = f"{point} of a shadow" if self._is_shadow else point
+        told = of_shadow(point) if self._is_shadow else point
         self._faults.reach(told, self._image.plan.task_name(self._task), detail)
 
-    def _point_of(self, emission: Emission) -> str:
+    def _point_of(self, emission: Emission) -> FaultPoint:
         """What a step was, by what it hands over: nothing of it has left yet."""
         if emission.snapshot is not None:
-            return "end of stream" if emission.snapshot.final else "aligned"
+            return FaultPoint.END_OF_STREAM if emission.snapshot.final else FaultPoint.ALIGNED
         queues = self._running.inputs if self._running is not None else []
-        return "aligning" if any(queue.blocked_by is not None for queue in queues) else "emission"
+        is_aligning = any(queue.blocked_by is not None for queue in queues)
+        return FaultPoint.ALIGNING if is_aligning else FaultPoint.EMISSION

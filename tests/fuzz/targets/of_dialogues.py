@@ -18,6 +18,7 @@ import msgspec
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata, encode_metadata
 from clonos.core.coordinator.coordinator_effects import Effect, Send, WriteMetadata
 from clonos.core.coordinator.coordinator_events import Received
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import LogDiverged, LogMalformed, MessageMalformed
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.model.plan import Plan
@@ -111,7 +112,7 @@ class _Shell(RecordingShell):
         pass
 
     def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: int, payload: bytes
+        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         pass
 
@@ -161,10 +162,11 @@ class _Coordinator(CoordinatorDialogue):
         if self.desk.coordinator.view is not None:
             for task in self.desk.plan.tasks:
                 place = self.desk.of(task)
+                assert place.slot is not None
                 said = (self.desk.acknowledgement(task, 1), self.desk.failure(task))
                 told = (
                     AnnounceStep(task, place.incarnation, ChannelId(0), 3),
-                    LogLost(task, place.incarnation, ChannelId(-2), 3, 4),
+                    LogLost(task, place.incarnation, None, 3, 4),
                 )
                 self.seen += [as_sent(place.slot, message, b"") for message in (*said, *told)]
                 self.seen.append(

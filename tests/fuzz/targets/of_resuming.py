@@ -22,9 +22,10 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     metadata_of_start,
 )
 from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCommitted, WriteOutcome
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import CheckpointId
-from clonos.core.ports.operator_chain import StepFailed
+from clonos.core.ports.operator_chain import NothingToRead, StepFailed
 from clonos.core.values import ValueMalformed, encode_rows
 from clonos.operators.chain_outputs import SeveralSinks
 from clonos.operators.connector_contract import WriterContext
@@ -86,7 +87,7 @@ def _positions() -> Target:
         made, _ = head(source, splits)
         for _ in range(steps):
             found = made.poll(4)
-            if found is not None and found[0] >= 0:
+            if not isinstance(found, NothingToRead):
                 made.read(*found)
         samples.append(made.position())
         made.close()
@@ -97,7 +98,7 @@ def _positions() -> Target:
             made.restore(data)
             for _ in range(5):
                 found = made.poll(4)
-                if found is None or found[0] < 0:
+                if isinstance(found, NothingToRead):
                     break
                 made.read(*found)
             made.position()
@@ -173,9 +174,9 @@ def _parts() -> list[Target]:
 def _segments() -> Target:
     """What ``decode_segment`` has given, as the payloads of a segment."""
     chunks = [
-        Chunk(5, 0, 3, CheckpointId(0), b"abc"),
-        Chunk(8, 2, 1, CheckpointId(1), b""),
-        Chunk(9, 1, 9, CheckpointId(0), b"x" * 20),
+        Chunk(5, ElementKind.ROWS, 3, CheckpointId(0), b"abc"),
+        Chunk(8, ElementKind.BARRIER, 1, CheckpointId(1), b""),
+        Chunk(9, ElementKind.COLUMNS, 9, CheckpointId(0), b"x" * 20),
     ]
     payloads = Segment(7, None, chunks).payloads()  # type: ignore[arg-type]
     heads = of_msgpack(payloads[:1])

@@ -29,6 +29,7 @@ from clonos.core.checkpoint.snapshot import (
     restore_from,
     standby_payload,
 )
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.values import ValueMalformed
 from clonos.io.local.spill import SegmentDamaged, decode_segment, encode_segment
@@ -248,9 +249,9 @@ _CONTENTS: Final[list[bytes]] = []
 
 def _segments() -> list[Target]:
     chunks = [
-        Chunk(0, 0, 3, CheckpointId(0), b"abc"),
-        Chunk(3, 2, 1, CheckpointId(1), b""),
-        Chunk(4, 1, 9, CheckpointId(0), b"x" * 90),
+        Chunk(0, ElementKind.ROWS, 3, CheckpointId(0), b"abc"),
+        Chunk(3, ElementKind.BARRIER, 1, CheckpointId(1), b""),
+        Chunk(4, ElementKind.COLUMNS, 9, CheckpointId(0), b"x" * 90),
     ]
     segment = Segment(7, None, chunks)  # type: ignore[arg-type]
     files = [b"".join(encode_segment(7, payloads)) for payloads in (segment.payloads(), [], [b"x" * 4000] * 3)]

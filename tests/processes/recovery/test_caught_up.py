@@ -17,7 +17,7 @@ from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import JobDone, Milestone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
-from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
+from clonos.core.model.progress import TaskCounter
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import running
 
@@ -49,13 +49,13 @@ def _held(path: str) -> Iterator[None]:
 def _is_behind(coordinator: Coordinator, phase: str) -> bool:
     """The task is in this phase, and all that has piled up waits for it, but perhaps for a step that it stands in."""
     counters = coordinator.counters.get(TASK, {})
-    return coordinator.phases[TASK] == phase and counters.get(BACKLOG_ELEMENTS, 0) > PILED_UP // 2
+    return coordinator.phases[TASK] == phase and counters.get(TaskCounter.BACKLOG_ELEMENTS, 0) > PILED_UP // 2
 
 
 def _has_come_through(coordinator: Coordinator) -> bool:
     """The first record has, the task's log with it, and the task has reported what waits for it."""
     task, sink = (coordinator.counters.get(TaskId(n), {}) for n in (TASK, SINK))
-    return BACKLOG_ELEMENTS in task and sink.get("records_in") == 1
+    return TaskCounter.BACKLOG_ELEMENTS in task and sink.get("records_in") == 1
 
 
 def test_a_live_task_has_caught_up_when_what_piled_up_is_worked_off(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_live_task_has_caught_up_when_what_piled_up_is_worked_off(tmp_path: Pa
             job.wait_for(lambda it: _is_behind(it, "live"))
             assert job.count_told(Milestone.CAUGHT_UP) == 0
         job.wait_for_told(Milestone.CAUGHT_UP)
-        assert job.driver.ask(lambda it: it.counters[TASK][BACKLOG_ELEMENTS]) <= 1
+        assert job.driver.ask(lambda it: it.counters[TASK][TaskCounter.BACKLOG_ELEMENTS]) <= 1
         gate.end(PILED_UP)
         assert isinstance(job.end(), JobDone)
     assert sorted(output.rows) == list(range(PILED_UP))

@@ -172,7 +172,7 @@ def _slots_of(coordinator: Coordinator, task: TaskId) -> tuple[int, int]:
     """Where a task lives, and a slot that could take it over (0: there is none)."""
     assert coordinator.view is not None
     placement = coordinator.view.placements[task]
-    return placement.slot, next((slot for slot in placement.standbys if slot != placement.slot), 0)
+    return placement.hosting_slot, next((slot for slot in placement.standbys if slot != placement.slot), 0)
 
 
 def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:

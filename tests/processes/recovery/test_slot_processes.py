@@ -18,8 +18,9 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, files, sqlite, values
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import Ending, Fault, JobDone, JobFailed
+from clonos.core.coordinator.coordinator_effects import Ending, JobDone, JobFailed
 from clonos.core.coordinator.failure_detector import NANOSECONDS, Alive
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
@@ -83,7 +84,7 @@ def silent_ms(coordinator: Coordinator, task: int) -> float:
     """For how long the slot of a task has not been heard, as the coordinator counts time."""
     assert coordinator.view is not None
     state = coordinator._state
-    life = state.lives[coordinator.view.placements[task].slot]
+    life = state.lives[coordinator.view.placements[task].hosting_slot]
     assert isinstance(life, Alive), life
     return (state.awake_ns - life.heard_ns) / NANOSECONDS
 
@@ -222,7 +223,7 @@ def test_an_error_of_user_code_fails_the_job_with_step_record_and_traceback(tmp_
     with running(graph, tmp_path, OPTIONS) as job:
         failed = job.end()
     assert isinstance(failed, JobFailed)
-    assert (failed.fault, failed.step, failed.record) == (Fault.JOB, "invert", "42")
+    assert (failed.blame, failed.step, failed.record) == (Blame.JOB, "invert", "42")
     assert "ZeroDivisionError" in failed.error
     assert "1 // (n - 42)" in failed.traceback
 

@@ -77,7 +77,7 @@ class WritingJob:
     def writers(self) -> list[TaskId]:
         """Tasks that write to a table, and of whose log nobody but their keepers knows."""
         plan = self.graph.compile(OPTIONS).plan
-        return [task for task in plan.tasks if any(channel.receiver < 0 for channel in plan.outputs[task])]
+        return [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
 
     def advance(self) -> int:
         """Lets each split give further records; how many it may have given by then."""
@@ -168,7 +168,7 @@ def with_keepers(task: TaskId) -> Victims:
     def find(coordinator: Coordinator) -> set[int]:
         assert coordinator.view is not None
         placement = coordinator.view.placements[task]
-        return {placement.slot, *placement.keepers}
+        return {placement.hosting_slot, *placement.keepers}
 
     return find
 

@@ -9,7 +9,8 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, values
-from clonos.core.coordinator.coordinator_effects import Fault, JobDone, JobFailed
+from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
+from clonos.core.model.errors import Blame
 from clonos_services import clock, random
 from clonos_services.service import service
 from tests.processes.harness.running_job import running
@@ -35,7 +36,7 @@ def test_a_service_in_a_thread_of_the_users_fails_the_job_and_is_named(tmp_path:
     with running(graph, tmp_path) as job:
         failed = job.end()
     assert isinstance(failed, JobFailed)
-    assert (failed.fault, failed.step) == (Fault.JOB, "aside")
+    assert (failed.blame, failed.step) == (Blame.JOB, "aside")
     assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of its task")
 
 

@@ -32,7 +32,7 @@ def edges(plan: Plan) -> list[tuple[str, str, str, int]]:
     return [
         (
             plan.vertices[edge.source].name,
-            "outside" if edge.target < 0 else plan.vertices[edge.target].name,
+            "outside" if edge.target is None else plan.vertices[edge.target].name,
             edge.partitioning.value,
             edge.port,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from clonos.core.model.progress import TaskPhase
 from clonos.status import Phase, Status, TaskState
 from clonos_chaos.real.runner_course import CALM_S, REST_S_MAX, Course, Stage
 from clonos_chaos.scenario.scenario_gate import Gate
@@ -11,7 +12,7 @@ from clonos_chaos.scenario.scenario_gate import Gate
 
 def _status(checkpoint: int, log_bytes: int = 0, records: int = 0) -> Status:
     counters = {"log_memory_bytes": log_bytes, "records_in": records}
-    task = TaskState("ask/0", 1, 1, 1, "", "live", counters, 1, 1)
+    task = TaskState("ask/0", 1, 1, 1, "", TaskPhase.LIVE, counters, 1, 1)
     return Status("job", Phase.RUNNING, checkpoint=checkpoint, tasks=(task,))
 
 

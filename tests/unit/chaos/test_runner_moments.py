@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos.io.process.fault_points import FaultPoints
+from clonos.core.model.progress import TaskPhase
+from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
 from clonos_chaos.real.fault_point_server import Ambush
 from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned
@@ -23,7 +24,7 @@ SHAPE = Shape(("ask/0", "tell/0"), (("ask/0", "tell/0"),))
 
 
 def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = None, records: int = 0) -> Look:
-    tasks = tuple(TaskState(name, 1, 7, os.getpid(), "", "live", {}, standbys, 1) for name in SHAPE.tasks)
+    tasks = tuple(TaskState(name, 1, 7, os.getpid(), "", TaskPhase.LIVE, {}, standbys, 1) for name in SHAPE.tasks)
     status = Status("job", Phase.RUNNING, slots=(SlotState(7, os.getpid(), "", ""),), tasks=tasks)
     return Look(now_s, 1.0, status, SHAPE, 1, (), killed or {}, is_disturbed=False, records=records)
 
@@ -99,9 +100,9 @@ def test_a_slow_point_holds_the_processes_that_are_named_and_nobody_when_it_is_o
         ambush.slow(["spilling"], [os.getpid()], LIMIT_S)
         held = threading.Thread(target=points.reach, args=("spilling",), daemon=True)
         held.start()
-        points.reach("emission")
+        points.reach(FaultPoint.EMISSION)
         assert held.is_alive()
         ambush.slow(["spilling"], [], 0.0)
-        points.reach("spilling")
+        points.reach(FaultPoint.SPILLING)
     held.join(LIMIT_S)
     assert not held.is_alive()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX, PENDING_MAX
-from clonos.core.coordinator.coordinator_effects import Alarm, Effect, Fault, JobFailed, Send, StoodDown, WriteMetadata
+from clonos.core.coordinator.coordinator_effects import Alarm, Effect, JobFailed, Send, StoodDown, WriteMetadata
 from clonos.core.coordinator.coordinator_events import MetadataWritten, StopAsked, WriteOutcome
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, Trigger, View
 from tests.harnesses.coordinator_harness import Desk, of_kind, sent
 
@@ -28,8 +30,8 @@ def test_a_checkpoint_begins_each_interval_with_a_trigger_to_each_source() -> No
     assert sent(desk.tick(4_900), Trigger) == []
     triggers = sent(desk.tick(100), Trigger)
     assert {(slot, message.task, message.checkpoint) for slot, message in triggers} == {  # type: ignore[attr-defined]
-        (desk.of(0).slot, 0, 1),
-        (desk.of(1).slot, 1, 1),
+        (desk.of(0).hosting_slot, 0, 1),
+        (desk.of(1).hosting_slot, 1, 1),
     }
 
 
@@ -74,10 +76,10 @@ def test_an_acknowledgement_of_a_dead_incarnation_counts_for_nobody() -> None:
     desk = _desk()
     desk.tick(5_000)
     dead = desk.of(5).incarnation
-    desk.gone(desk.of(5).slot)
+    desk.gone(desk.of(5).hosting_slot)
     desk.acknowledge(1, *(task for task in range(5)))
     late = desk.acknowledgement(5, 1, incarnation=dead)
-    assert of_kind(desk.say(desk.of(5).slot, late), WriteMetadata) == []
+    assert of_kind(desk.say(desk.of(5).hosting_slot, late), WriteMetadata) == []
     assert _written(desk.acknowledge(1, 5)).tasks[5].incarnation == desk.of(5).incarnation
 
 
@@ -85,7 +87,7 @@ def test_an_acknowledgement_of_a_task_that_has_died_since_is_forgotten() -> None
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1, 5)
-    desk.gone(desk.of(5).slot)
+    desk.gone(desk.of(5).hosting_slot)
     assert of_kind(desk.acknowledge(1, *(task for task in range(5))), WriteMetadata) == []
     assert of_kind(desk.acknowledge(1, 5), WriteMetadata)
 
@@ -95,9 +97,9 @@ def test_an_acknowledgement_between_death_and_the_next_view_counts_for_nobody() 
     desk.tick(10_000)
     desk.acknowledge(1)  # committing: the next view waits
     dead = desk.of(0)
-    desk.gone(dead.slot)
+    desk.gone(dead.hosting_slot)
     assert desk.of(0) == dead
-    desk.say(dead.slot, desk.acknowledgement(0, 2))
+    desk.say(dead.hosting_slot, desk.acknowledgement(0, 2))
     desk.acknowledge(2, *(p.task for p in desk.view.placements if p.slot != dead.slot))
     assert of_kind(desk.durable(1), WriteMetadata) == []
 
@@ -107,7 +109,7 @@ def test_while_committing_the_view_waits_and_names_what_became_durable() -> None
     desk.tick(5_000)
     desk.acknowledge(1)
     dead = desk.of(2)
-    assert sent(desk.gone(dead.slot), View) == []
+    assert sent(desk.gone(dead.hosting_slot), View) == []
     assert sent(desk.tick(1_000), View) == []
     effects = desk.durable(1)
     kinds = [type(e.message) for e in of_kind(effects, Send)]
@@ -121,7 +123,7 @@ def test_while_committing_the_view_waits_through_failed_attempts() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     effects = desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.FAILED, "no space"))
     assert of_kind(effects, Alarm)
     again = desk.tick(300)
@@ -155,7 +157,7 @@ def test_metadata_that_cannot_be_written_fails_the_job_in_the_end() -> None:
         if not failed:
             desk.tick(60_000, step_ms=1_000)
     assert "no space" in failed[0].reason
-    assert failed[0].fault is Fault.ENVIRONMENT
+    assert failed[0].blame is Blame.ENVIRONMENT
 
 
 def test_an_outcome_that_is_never_learned_fails_the_job_in_time() -> None:
@@ -224,7 +226,7 @@ def test_a_number_that_nobody_can_have_begun_is_not_believed() -> None:
     desk.form()
     for number in (1 << 21, (1 << 62) - 1):
         for final in (False, True):
-            desk.say(desk.of(0).slot, desk.acknowledgement(0, number, final))
+            desk.say(desk.of(0).hosting_slot, desk.acknowledgement(0, number, final))
     desk.tick(5_000)
     assert desk.pending() == [1]
 
@@ -245,12 +247,12 @@ def test_no_more_than_a_limit_are_pending() -> None:
 
 def test_none_begins_while_a_task_recovers_for_one_interval_at_most() -> None:
     desk = _desk()
-    desk.slots[SlotId(1)].phase = "replaying"
+    desk.slots[SlotId(1)].phase = TaskPhase.REPLAYING
     desk.tick(4_000)
     desk.gone(2)
-    desk.slots[SlotId(1)].phase = "replaying"
+    desk.slots[SlotId(1)].phase = TaskPhase.REPLAYING
     for slot in desk.slots.values():
-        slot.phase = "replaying"
+        slot.phase = TaskPhase.REPLAYING
     desk.tick(5_900)
     assert desk.pending() == []
     desk.tick(200)
@@ -261,12 +263,12 @@ def test_one_begins_as_soon_as_the_recovery_is_over() -> None:
     desk = _desk()
     desk.tick(4_000)
     for slot in desk.slots.values():
-        slot.phase = "gathering"
+        slot.phase = TaskPhase.RECOVERING
     desk.gone(2)
     desk.tick(2_000)
     assert desk.pending() == []
     for slot in desk.slots.values():
-        slot.phase = "live"
+        slot.phase = TaskPhase.LIVE
     desk.tick(200)
     assert desk.pending() == [1]
 
@@ -312,7 +314,7 @@ def test_no_trigger_goes_to_a_source_that_is_final() -> None:
 def test_a_final_state_is_acknowledged_again_by_the_successor() -> None:
     desk = _desk()
     desk.acknowledge(1, 0, final=True)
-    desk.gone(desk.of(0).slot)
+    desk.gone(desk.of(0).hosting_slot)
     desk.tick(5_000)
     assert of_kind(desk.acknowledge(1, 1, 2, 3, 4, 5), WriteMetadata) == []
     assert of_kind(desk.acknowledge(1, 0, final=True), WriteMetadata)

@@ -52,7 +52,7 @@ def test_the_job_is_not_done_before_its_output_is_committed() -> None:
     desk = _desk()
     for task in desk.plan.tasks:
         parts = ((1, b"part"),) if task >= 4 else ()
-        desk.say(desk.of(task).slot, desk.acknowledgement(task, 1, final=True, parts=parts))
+        desk.say(desk.of(task).hosting_slot, desk.acknowledgement(task, 1, final=True, parts=parts))
     effects = desk.durable(1)
     assert of_kind(effects, JobDone) == []
     assert of_kind(desk.do(OutputCommitted(CheckpointId(1))), JobDone)
@@ -63,7 +63,7 @@ def _acknowledge_with_parts(desk: Desk, checkpoint: int, *labels: int) -> tuple[
     effects: tuple[Effect, ...] = ()
     for task in (4, 5):
         parts = [(label, f"{task}-{label}".encode()) for label in labels]
-        effects = desk.say(desk.of(task).slot, desk.acknowledgement(task, checkpoint, parts=parts))
+        effects = desk.say(desk.of(task).hosting_slot, desk.acknowledgement(task, checkpoint, parts=parts))
     return effects
 
 
@@ -101,7 +101,7 @@ def test_a_view_does_not_wait_for_the_commit_of_output() -> None:
     desk.tick(5_000)
     _acknowledge_with_parts(desk, 1, 1)
     desk.durable(1)
-    assert sent(desk.gone(desk.of(0).slot), View)
+    assert sent(desk.gone(desk.of(0).hosting_slot), View)
 
 
 def test_a_commit_that_fails_is_tried_again_and_fails_the_job_in_the_end() -> None:
@@ -144,7 +144,7 @@ def test_deletion_keeps_what_the_last_two_need() -> None:
         for task in desk.plan.tasks:
             chain = (f"{task}-full",) if checkpoint < 3 else ()  # from 3 on a new full one
             message = desk.acknowledgement(task, checkpoint, objects=(*chain, f"{task}-{checkpoint}"))
-            desk.say(desk.of(task).slot, message)
+            desk.say(desk.of(task).hosting_slot, message)
         effects = desk.durable(checkpoint)
         deleted = sorted(name for e in of_kind(effects, DeleteObjects) for name in e.names)
         names[checkpoint] = ",".join(deleted[:2])
@@ -157,8 +157,8 @@ def test_deletion_keeps_what_the_last_two_need() -> None:
 def test_objects_of_acknowledgements_that_count_no_more_are_deleted_in_time() -> None:
     desk = _desk()
     desk.tick(5_000)
-    desk.say(desk.of(5).slot, desk.acknowledgement(5, 1, objects=("dead",)))
-    desk.gone(desk.of(5).slot)
+    desk.say(desk.of(5).hosting_slot, desk.acknowledgement(5, 1, objects=("dead",)))
+    desk.gone(desk.of(5).hosting_slot)
     effects = (*desk.acknowledge(1), *desk.durable(1))
     assert of_kind(effects, DeleteObjects) == [DeleteObjects(("dead",))]
 
@@ -166,7 +166,7 @@ def test_objects_of_acknowledgements_that_count_no_more_are_deleted_in_time() ->
 def test_objects_that_a_later_snapshot_may_build_on_are_kept() -> None:
     desk = _desk(checkpoint_timeout_ms=8_000)
     desk.tick(10_000)
-    desk.say(desk.of(5).slot, desk.acknowledgement(5, 2, objects=("base",)))
+    desk.say(desk.of(5).hosting_slot, desk.acknowledgement(5, 2, objects=("base",)))
     desk.acknowledge(1)
     assert of_kind(desk.durable(1), DeleteObjects) == []
 
@@ -193,7 +193,7 @@ def test_a_drain_survives_the_death_of_a_source() -> None:
     desk2 = _desk()
     desk2.tick(1_000)
     desk2.do(StopAsked(drain=True))
-    desk2.gone(desk2.of(0).slot)
+    desk2.gone(desk2.of(0).hosting_slot)
     repeated = [message for _, message in sent(desk2.tick(200), Trigger)]
     assert (0, desk2.of(0).incarnation, True) in {
         (message.task, message.incarnation, message.then_pause)  # type: ignore[attr-defined]

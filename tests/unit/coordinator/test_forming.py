@@ -9,7 +9,6 @@ from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     CommitOutput,
     Ending,
-    Fault,
     JobDone,
     JobFailed,
     ReleaseSlot,
@@ -17,6 +16,7 @@ from clonos.core.coordinator.coordinator_effects import (
     SlotsRefused,
 )
 from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopAsked
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, View
@@ -69,7 +69,7 @@ def test_too_few_slots_in_time_release_all_and_name_needed_and_got() -> None:
     (failed,) = of_kind(effects, JobFailed)
     assert "needs 6 slots" in failed.reason
     assert "got 2" in failed.reason
-    assert failed.fault is Fault.ENVIRONMENT
+    assert failed.blame is Blame.ENVIRONMENT
 
 
 def test_all_slots_in_one_domain_are_not_enough_while_another_may_come() -> None:
@@ -222,7 +222,7 @@ def test_a_resume_of_another_plan_is_refused() -> None:
     desk = Desk(chain_plan(3))
     effects = desk.begin(resume=_completed_checkpoint(), term=2)
     (failed,) = of_kind(effects, JobFailed)
-    assert failed.fault is Fault.JOB
+    assert failed.blame is Blame.JOB
     assert "made by plan" in failed.reason
 
 

@@ -16,7 +16,8 @@ from clonos.core.coordinator.coordinator_events import Received, SlotGone, Ticke
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.wire.control_messages import BACKLOG_ELEMENTS, Register, SlotStatus, Trigger
+from clonos.core.model.progress import TaskCounter
+from clonos.core.wire.control_messages import Register, SlotStatus, Trigger
 from tests.harnesses.coordinator_harness import MILLISECOND_NS, Desk, DeskSlot, sent
 
 TASKS = 2_000
@@ -38,7 +39,7 @@ def _wide_desk(**options: int) -> Desk:
     """Four vertices of equal width, a slot for each task."""
     vertices = tuple(Vertex(f"v{i}", TASKS // 4, is_source=i == 0, has_effects=i == 3) for i in range(4))
     edges = tuple(Edge(i, i + 1, Partitioning.FORWARD, 0) for i in range(3))
-    plan = Plan("wide", vertices, (*edges, Edge(3, -1, Partitioning.OUTSIDE, 0)))
+    plan = Plan("wide", vertices, (*edges, Edge(3, None, Partitioning.OUTSIDE, 0)))
     desk = Desk(plan, Options(**options))  # type: ignore[arg-type]
     desk.begin()
     for number in range(1, TASKS + 1):
@@ -98,7 +99,7 @@ def test_the_view_after_a_death_costs_some_lines_a_task() -> None:
 
 def test_a_slots_heartbeat_costs_the_same_however_many_tasks_there_are() -> None:
     desk = _wide_desk()
-    desk.slots[SlotId(7)].counters = ((BACKLOG_ELEMENTS, 5), ("records_in", 12))
+    desk.slots[SlotId(7)].counters = ((TaskCounter.BACKLOG_ELEMENTS, 5), (TaskCounter.RECORDS_IN, 12))
     heartbeat = Received(SlotId(7), desk.slots[SlotId(7)].status())
     assert isinstance(heartbeat.message, SlotStatus)
     assert _lines_of(lambda: desk.coordinator.handle(heartbeat)) < STATUS_LINES_MAX

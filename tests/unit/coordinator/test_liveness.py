@@ -22,7 +22,7 @@ def _desk() -> Desk:
 
 
 def _home(desk: Desk, task: int) -> int:
-    return desk.of(task).slot
+    return desk.of(task).hosting_slot
 
 
 def test_the_providers_word_is_enough() -> None:
@@ -30,7 +30,7 @@ def test_the_providers_word_is_enough() -> None:
     slot = _home(desk, 0)
     effects = desk.gone(slot)
     assert len(sent(effects, View)) == 5
-    assert desk.of(0).slot != slot
+    assert desk.of(0).hosting_slot != slot
     assert of_kind(effects, ReleaseSlot) == []  # its process has ended
 
 

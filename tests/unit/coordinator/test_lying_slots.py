@@ -7,13 +7,24 @@ import pytest
 
 from clonos.core.coordinator.coordinator_effects import Send
 from clonos.core.coordinator.coordinator_events import Begin, Ticked
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
 from clonos.core.model.options import Options
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Hold, Register, Release, TaskStatus, Trigger
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest
+from clonos.core.wire.recovery_messages import (
+    AnnounceAck,
+    AnnounceStep,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    Recourse,
+    SinkFenced,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind
@@ -22,20 +33,20 @@ LIFE = Incarnation(view_number(1, 1))
 NOBODYS = SlotId(99)
 
 OF_SLOTS = (
-    Batch(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, 1, CheckpointId(0), ()),
+    Batch(ChannelId(0), LIFE, LIFE, 0, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ()),
     Position(ChannelId(0), LIFE, LIFE, 0, 0, 0, 0, ()),
     ChannelHandshake(ChannelId(0), view_number(1, 1), LIFE, LIFE, 1, 0, 0, 0, ()),
     LogRequest(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False),
     LogReply(TaskId(0), LIFE, view_number(1, 1), TaskId(0), False, SlotId(1), ()),
     AppendLog(TaskId(0), LIFE, True, ()),
     AppendAck(TaskId(0), LIFE, SlotId(1), True, ()),
-    StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",)),
-    FeedShadow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ()),
+    StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), None, ("name",)),
+    FeedShadow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), ()),
     FeedAck(TaskId(0), LIFE, SlotId(1), 0, 0),
 )
 OF_COORDINATORS = (
     Trigger(TaskId(0), LIFE, CheckpointId(1), False),
-    AnnounceAck(TaskId(0), LIFE, 0, 0),
+    AnnounceAck(TaskId(0), LIFE, ChannelId(0), 0),
     Hold(SlotId(1)),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(1), ""),
@@ -78,16 +89,20 @@ def _of_task_0(desk: Desk) -> tuple[Message, ...]:
     return (
         desk.acknowledgement(0, 1),
         LogLost(TaskId(0), life, ChannelId(0), 1, 2),
-        desk.failure(0, fatal=True),
-        AnnounceStep(TaskId(0), life, 0, 0),
+        JournalLost(TaskId(0), life),
+        SinkFenced(TaskId(0), life, view_number(2, 1), Incarnation(view_number(2, 1))),
+        desk.failure(0, recourse=Recourse.NONE),
+        AnnounceStep(TaskId(0), life, ChannelId(0), 0),
     )
 
 
-@pytest.mark.parametrize("number", range(4), ids=["Snapshotted", "LogLost", "TaskFailed", "AnnounceStep"])
+@pytest.mark.parametrize(
+    "number", range(6), ids=["Snapshotted", "LogLost", "JournalLost", "SinkFenced", "TaskFailed", "AnnounceStep"]
+)
 def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
     desk = _desk()
     message = _of_task_0(desk)[number]
-    home = desk.of(0).slot
+    home = desk.of(0).hosting_slot
     other = next(slot for slot in desk.view_slots() if slot != home)
     with pytest.raises(MessageMalformed, match=f"slot {other} .* task 0.1.1, which lives in slot {home}"):
         desk.say(other, message)
@@ -98,28 +113,28 @@ def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
 
 def test_what_a_slot_says_of_tasks_that_live_elsewhere_is_not_believed() -> None:
     desk = _desk()
-    liar = next(slot for slot in desk.view_slots() if slot != desk.of(0).slot)
+    liar = next(slot for slot in desk.view_slots() if slot != desk.of(0).hosting_slot)
     honest = desk.slots[liar].status()
-    tasks = (*honest.tasks, TaskStatus(TaskId(0), desk.of(0).incarnation, "lost", ()))
+    tasks = (*honest.tasks, TaskStatus(TaskId(0), desk.of(0).incarnation, TaskPhase.LOST, ()))
     desk.say(liar, msgspec.structs.replace(honest, tasks=tasks))
-    assert desk.coordinator.phases[TaskId(0)] == "live"
+    assert desk.coordinator.phases[TaskId(0)] == TaskPhase.LIVE
 
 
 @pytest.mark.parametrize("task", [6, -7, 1 << 40])
 def test_backups_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
     desk = _desk()
-    liar = desk.of(5).slot
+    liar = desk.of(5).hosting_slot
     said = msgspec.structs.replace(
         desk.slots[liar].status(),
         keepers=((TaskId(task), LIFE),),
         standbys=((TaskId(task), CheckpointId(1)),),
         shadows=(TaskId(task),),
-        tasks=(TaskStatus(TaskId(task), LIFE, "live", ()),),
+        tasks=(TaskStatus(TaskId(task), LIFE, TaskPhase.LIVE, ()),),
     )
     desk.slots[liar].is_mute = True
     desk.say(liar, said)
     before = desk.number
-    assert of_kind(desk.gone(desk.of(0).slot), Send)
+    assert of_kind(desk.gone(desk.of(0).hosting_slot), Send)
     assert desk.number > before
 
 
@@ -130,7 +145,7 @@ def test_a_new_coordinator_does_not_inherit_a_view_of_another_plan() -> None:
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
     again.slots = desk.slots
-    liar = desk.of(0).slot
+    liar = desk.of(0).hosting_slot
     lie = msgspec.structs.replace(
         desk.view, number=view_number(1, 1000), placements=(*desk.view.placements, desk.view.placements[0])
     )
@@ -145,12 +160,12 @@ def test_a_new_coordinator_does_not_believe_that_a_task_lives_where_the_view_doe
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
-    lost, liar = desk.of(2), desk.of(0).slot
+    lost, liar = desk.of(2), desk.of(0).hosting_slot
     again.slots = desk.slots
     again.tick(300)
-    said = {slot: again.slots[slot].status() for slot in (lost.slot, liar)}
-    lie = (*said[liar].tasks, TaskStatus(lost.task, lost.incarnation, "live", ()))
-    for slot, tasks in ((lost.slot, ()), (liar, lie)):
+    said = {slot: again.slots[slot].status() for slot in (lost.hosting_slot, liar)}
+    lie = (*said[liar].tasks, TaskStatus(lost.task, lost.incarnation, TaskPhase.LIVE, ()))
+    for slot, tasks in ((lost.hosting_slot, ()), (liar, lie)):
         again.slots[slot].is_mute = True
         again.say(slot, msgspec.structs.replace(said[slot], tasks=tasks))
     again.tick(4_700)

@@ -8,7 +8,6 @@ from msgspec import structs
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     Effect,
-    Fault,
     JobDone,
     JobFailed,
     Milestone,
@@ -22,10 +21,11 @@ from clonos.core.coordinator.failure_policy import (
     EPOCHS_REMEMBERED,
     INCARNATIONS_BEFORE_CAUTION,
 )
-from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
-from clonos.core.wire.control_messages import BACKLOG_BYTES, BACKLOG_ELEMENTS
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep
+from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, InputRange, Recourse
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
@@ -50,7 +50,7 @@ def test_a_task_that_raised_gets_a_cautious_successor_in_the_same_slot() -> None
 def test_an_exception_that_is_repeated_counts_once() -> None:
     desk = _desk()
     failure = desk.failure(3)
-    slot = desk.of(3).slot
+    slot = desk.of(3).hosting_slot
     desk.tick(5_000)
     desk.acknowledge(1)  # the view waits
     for _ in range(3):
@@ -66,9 +66,9 @@ def test_the_same_input_element_raising_in_two_incarnations_is_poison() -> None:
     desk.raise_in(3, channel=3, first_seq=10, count=64)
     effects = desk.raise_in(3, channel=3, first_seq=37, count=1)
     (failed,) = of_kind(effects, JobFailed)
-    assert failed.fault is Fault.JOB
+    assert failed.blame is Blame.JOB
     assert (failed.task_name, failed.step, failed.record) == ("map/1", "split", "'x'")
-    assert (failed.channel, failed.first_seq, failed.count) == (3, 37, 1)
+    assert failed.at == InputRange(ChannelId(3), 37, 1)
     assert failed.traceback == "Traceback ..."
     assert "poison" in failed.reason
     assert len(of_kind(effects, ReleaseSlot)) == 6
@@ -92,19 +92,19 @@ def test_poison_is_known_again_after_a_checkpoint_has_completed() -> None:
 
 def test_a_timer_that_raises_the_same_twice_is_poison() -> None:
     desk = _desk()
-    desk.raise_in(3, channel=-1, first_seq=0, count=0)
-    assert of_kind(desk.raise_in(3, channel=-1, first_seq=0, count=0), JobFailed)
+    desk.raise_in(3, count=0)
+    assert of_kind(desk.raise_in(3, count=0), JobFailed)
 
 
 def test_an_exception_that_no_second_try_helps_fails_the_job_at_once() -> None:
     desk = _desk()
-    (failed,) = of_kind(desk.raise_in(3, fatal=True), JobFailed)
+    (failed,) = of_kind(desk.raise_in(3, recourse=Recourse.NONE), JobFailed)
     assert failed.error == "ValueError: x"
 
 
 def _unrestorable(desk: Desk, task: int) -> tuple[Effect, ...]:
-    failed = structs.replace(desk.failure(task, fatal=True), is_unrestorable=True, is_environment=True)
-    return desk.say(desk.of(task).slot, failed)
+    failed = structs.replace(desk.failure(task, recourse=Recourse.STANDBY), blame=Blame.ENVIRONMENT)
+    return desk.say(desk.of(task).hosting_slot, failed)
 
 
 def test_a_task_that_the_store_cannot_restore_goes_on_in_the_standby_that_holds_its_state() -> None:
@@ -130,7 +130,7 @@ def test_without_a_standby_that_holds_it_the_job_fails_and_says_what_is_damaged(
     desk.tick(100)
     desk.raise_in(3)
     (failed,) = of_kind(_unrestorable(desk, 3), JobFailed)
-    assert failed.fault is Fault.ENVIRONMENT
+    assert failed.blame is Blame.ENVIRONMENT
     assert "ValueError: x" in failed.reason
 
 
@@ -155,59 +155,59 @@ def test_a_completed_checkpoint_begins_the_count_anew() -> None:
 
 def test_two_deaths_of_the_process_in_one_epoch_make_the_successor_cautious() -> None:
     desk = _desk()
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     assert not desk.of(2).is_cautious
     desk.tick(200)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     assert desk.of(2).is_cautious
 
 
 def test_deaths_during_replay_never_make_the_successor_cautious() -> None:
     desk = _desk()
     for slot in desk.slots.values():
-        slot.phase = "replaying"
-    desk.gone(desk.of(2).slot)
+        slot.phase = TaskPhase.REPLAYING
+    desk.gone(desk.of(2).hosting_slot)
     desk.tick(200)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     assert not desk.of(2).is_cautious
 
 
 def test_deaths_count_together_over_a_few_epochs_and_are_forgotten_then() -> None:
     desk = _desk()
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     desk.tick(200)
     desk.complete(1)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     assert desk.of(2).is_cautious
     for checkpoint in range(2, 2 + EPOCHS_REMEMBERED):
         desk.tick(200)
         desk.complete(checkpoint)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     assert not desk.of(2).is_cautious
 
 
 def test_lives_that_die_before_they_can_tell_that_they_were_live_make_the_successor_cautious() -> None:
     desk = _desk()
     for slot in desk.slots.values():
-        slot.phase = "replaying"
+        slot.phase = TaskPhase.REPLAYING
     for _ in range(INCARNATIONS_BEFORE_CAUTION):
         assert not desk.of(2).is_cautious
         desk.tick(200)
-        desk.gone(desk.of(2).slot)
+        desk.gone(desk.of(2).hosting_slot)
     assert desk.of(2).is_cautious
 
 
 def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None = None) -> tuple[Effect, ...]:
     life = Incarnation(desk.of(2).incarnation if incarnation is None else incarnation)
-    return desk.say(desk.of(2).slot, AnnounceStep(TaskId(2), life, channel, first_seq))
+    return desk.say(desk.of(2).hosting_slot, AnnounceStep(TaskId(2), life, ChannelId(channel), first_seq))
 
 
 def test_what_a_cautious_task_is_about_to_take_is_noted_as_often_as_it_says_so() -> None:
     desk = _desk()
     for _ in range(2):
         ((slot, noted),) = sent(_approach(desk, 3, 17), AnnounceAck)
-        assert slot == desk.of(2).slot
-        assert noted == AnnounceAck(TaskId(2), desk.of(2).incarnation, 3, 17)
+        assert slot == desk.of(2).hosting_slot
+        assert noted == AnnounceAck(TaskId(2), desk.of(2).incarnation, ChannelId(3), 17)
     assert _approach(desk, 3, 17, incarnation=77) == ()  # an earlier life
 
 
@@ -215,13 +215,13 @@ def test_a_process_that_dies_again_and_again_at_one_input_element_has_met_a_pois
     desk = _desk()
     for checkpoint in range(1, DEATHS_OF_POISON):
         _approach(desk, 3, 17)
-        assert of_kind(desk.gone(desk.of(2).slot), JobFailed) == []
+        assert of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed) == []
         desk.tick(200)
         desk.complete(checkpoint)  # of a barrier before the element
     _approach(desk, 3, 17)
-    (failed,) = of_kind(desk.gone(desk.of(2).slot), JobFailed)
-    assert failed.fault is Fault.JOB
-    assert (failed.task_name, failed.channel, failed.first_seq, failed.count) == ("map/0", 3, 17, 1)
+    (failed,) = of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed)
+    assert failed.blame is Blame.JOB
+    assert (failed.task_name, failed.at) == ("map/0", InputRange(ChannelId(3), 17, 1))
     assert "poison record (killed)" in failed.reason
 
 
@@ -229,9 +229,9 @@ def test_a_process_that_dies_at_several_elements_or_in_replay_has_met_none() -> 
     desk = _desk()
     for first_seq in (17, 17, 18, 17, 17):
         _approach(desk, 3, first_seq)
-        assert of_kind(desk.gone(desk.of(2).slot), JobFailed) == []
+        assert of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed) == []
         desk.tick(200)
-    desk.gone(desk.of(2).slot)  # before it came to any element
+    desk.gone(desk.of(2).hosting_slot)  # before it came to any element
     assert desk.coordinator.phase == "running"
 
 
@@ -242,8 +242,8 @@ def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
     desk = _desk()
     slot = desk.slots[desk.of(2).standbys[0]]
     dead = desk.of(2)
-    told = of_kind(desk.do(SlotGone(dead.slot, "killed", now_ns=10**12)), RecoveryEvent)
-    for phase in ("recovering", "connecting", "replaying", "live", "live"):
+    told = of_kind(desk.do(SlotGone(dead.hosting_slot, "killed", now_ns=10**12)), RecoveryEvent)
+    for phase in (TaskPhase.RECOVERING, TaskPhase.CONNECTING, TaskPhase.REPLAYING, TaskPhase.LIVE, TaskPhase.LIVE):
         slot.phase = phase
         told += of_kind(desk.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), RecoveryEvent)
     told = [entry for entry in told if entry.task == 2]
@@ -257,20 +257,20 @@ def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
     assert tuple(milestone for milestone, _ in recovery.reached) == tuple(Milestone)
 
 
-def _report(desk: Desk, backlog: int | None, name: str = BACKLOG_ELEMENTS) -> list[Milestone]:
+def _report(desk: Desk, backlog: int | None, name: TaskCounter = TaskCounter.BACKLOG_ELEMENTS) -> list[Milestone]:
     """The slot of task 2 sends a heartbeat with this backlog; the milestones that the task has reached by it."""
-    slot = desk.slots[desk.of(2).slot]
-    slot.counters = () if backlog is None else ((name, backlog), ("records_in", 12))
+    slot = desk.slots[desk.of(2).hosting_slot]
+    slot.counters = () if backlog is None else ((name, backlog), (TaskCounter.RECORDS_IN, 12))
     return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), RecoveryEvent) if told.task == 2]
 
 
 def _fails(desk: Desk) -> None:
     """The process of task 2 dies; the successor is live at its first heartbeat."""
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
 
 
-@pytest.mark.parametrize("name", [BACKLOG_ELEMENTS, BACKLOG_BYTES])
-def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failure(name: str) -> None:
+@pytest.mark.parametrize("name", [TaskCounter.BACKLOG_ELEMENTS, TaskCounter.BACKLOG_BYTES])
+def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failure(name: TaskCounter) -> None:
     desk = _desk()
     for backlog in (3, 7, 0):  # the largest of the last reports counts, so that an empty moment does not
         _report(desk, backlog, name)
@@ -312,7 +312,7 @@ def test_a_task_whose_input_has_ended_has_caught_up() -> None:
     desk = _desk()
     _report(desk, 5)
     _fails(desk)
-    desk.slots[desk.of(2).slot].phase = "final"
+    desk.slots[desk.of(2).hosting_slot].phase = TaskPhase.FINAL
     assert Milestone.CAUGHT_UP in _report(desk, 6)
 
 
@@ -336,8 +336,8 @@ def test_a_task_that_dies_before_it_has_reported_a_backlog_has_caught_up_when_it
 
 def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() -> None:
     desk = _desk()
-    desk.gone(desk.of(2).slot)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
+    desk.gone(desk.of(2).hosting_slot)
     desk.tick(200)
     recoveries = [r for r in desk.coordinator.recoveries if r.task == 2]
     assert [r.is_over for r in recoveries] == [False, True]
@@ -346,12 +346,12 @@ def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() ->
 
 def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
     desk = _desk()
-    desk.slots[desk.of(3).slot].counters = (("records_in", 12),)
+    desk.slots[desk.of(3).hosting_slot].counters = ((TaskCounter.RECORDS_IN, 12),)
     desk.tick(100)
     assert desk.coordinator.counters[desk.of(3).task] == {"records_in": 12}
     assert desk.coordinator.phases[desk.of(3).task] == "live"
     assert [register.slot for register in desk.coordinator.slots] == sorted(desk.slots)
-    desk.gone(desk.of(3).slot)
+    desk.gone(desk.of(3).hosting_slot)
     assert desk.of(3).task not in desk.coordinator.counters
 
 
@@ -365,7 +365,7 @@ def test_a_task_that_dies_with_its_keepers_raises_an_alarm_and_one_that_dies_alo
         desk.complete(1)
         sink = desk.of(4)
         assert sink.keepers
-        effects = desk.gone(sink.slot) if is_alone else desk.gone(sink.slot, *sink.keepers)
+        effects = desk.gone(sink.hosting_slot) if is_alone else desk.gone(sink.hosting_slot, *sink.keepers)
         texts = _exposed(effects)
         assert bool(texts) is not is_alone
         if texts:
@@ -381,4 +381,4 @@ def test_a_keeper_that_is_named_and_not_ready_yet_keeps_nothing() -> None:
     desk.tick(300)
     assert "sink/0" not in "".join(_exposed(desk.gone(*sink.keepers)))
     assert desk.of(4).keepers
-    assert "sink/0" in "".join(_exposed(desk.gone(desk.of(4).slot)))
+    assert "sink/0" in "".join(_exposed(desk.gone(desk.of(4).hosting_slot)))

@@ -6,10 +6,10 @@ import msgspec
 
 from clonos.core.coordinator.coordinator_effects import Alarm, Effect, RequestSlots, StoodDown
 from clonos.core.coordinator.coordinator_events import Begin, Ticked
-from clonos.core.model.ids import FENCED, Incarnation, SlotId, term_of, view_number
+from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
-from clonos.core.wire.recovery_messages import LogLost
+from clonos.core.wire.recovery_messages import SinkFenced
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
@@ -45,7 +45,7 @@ def test_a_new_coordinator_replaces_what_has_not_spoken_for_a_lease() -> None:
     desk = _desk()
     desk.complete(1)
     before = desk.view
-    silent = desk.of(2).slot
+    silent = desk.of(2).hosting_slot
     again = _restart(desk, (silent,))
     assert [p.task for p in again.view.placements if p.incarnation == again.number] == [2]
     assert again.of(2).restore == 1
@@ -63,7 +63,7 @@ def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_bu
         again.do(Ticked(0))
         again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
         again.slots = desk.slots
-        silent = again.slots[desk.of(2).slot]
+        silent = again.slots[desk.of(2).hosting_slot]
         silent.is_deaf = True  # it is heard, but the question by which view never gets there
         again.tick(heard_ms)
         silent.is_deaf = False
@@ -139,7 +139,7 @@ def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_late
 def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[Effect, ...]:
     """The last task, a sink, says for whom its outside refuses it."""
     mine = desk.view.placements[-1]
-    return desk.say(mine.slot, LogLost(mine.task, mine.incarnation, FENCED, generation, incarnation))
+    return desk.say(mine.hosting_slot, SinkFenced(mine.task, mine.incarnation, generation, Incarnation(incarnation)))
 
 
 def test_a_sink_that_is_fenced_by_a_generation_that_nobody_knew_of_ends_this_one() -> None:
@@ -167,5 +167,6 @@ def test_what_a_dead_incarnation_says_of_its_outside_counts_for_nobody() -> None
     desk = _desk()
     before = desk.view
     sink = before.placements[-1]
-    assert desk.say(sink.slot, LogLost(sink.task, Incarnation(1), FENCED, view_number(1, 7), view_number(2, 7))) == ()
+    fenced = SinkFenced(sink.task, Incarnation(1), view_number(1, 7), Incarnation(view_number(2, 7)))
+    assert desk.say(sink.hosting_slot, fenced) == ()
     assert desk.view == before

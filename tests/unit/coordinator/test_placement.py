@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from clonos.core.coordinator.placement import (
     NO_ASSIGNMENT,
-    NOWHERE,
     Assignment,
     Readiness,
     ReplicationTargets,
@@ -44,6 +43,11 @@ def _seat(slot: int, standbys: Sequence[int] = (), keepers: Sequence[int] = ()) 
     return Assignment(SlotId(slot), tuple(map(SlotId, standbys)), tuple(map(SlotId, keepers)))
 
 
+def _slot_of(seat: Assignment) -> SlotId:
+    assert seat.slot is not None, seat
+    return seat.slot
+
+
 def _place(
     wish: ReplicationTargets,
     domains: dict[SlotId, str],
@@ -56,20 +60,20 @@ def _place(
 def test_active_tasks_sit_one_in_a_slot_and_alternate_over_domains() -> None:
     assignment = _place(ReplicationTargets(0, 0), _slots("aaabbb"), [NO_ASSIGNMENT] * 4)
     assert len({seat.slot for seat in assignment}) == 4
-    assert Counter(_slots("aaabbb")[seat.slot] for seat in assignment) == {"a": 2, "b": 2}
+    assert Counter(_slots("aaabbb")[_slot_of(seat)] for seat in assignment) == {"a": 2, "b": 2}
 
 
 def test_standbys_and_keepers_sit_in_another_domain() -> None:
     domains = _slots("aaabbb")
     for seat in _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 6):
-        assert domains[seat.standbys[0]] != domains[seat.slot]
+        assert domains[seat.standbys[0]] != domains[_slot_of(seat)]
         assert seat.keepers == seat.standbys  # the standby's slot where it has one
 
 
 def test_two_standbys_sit_in_two_other_domains_where_there_are_two() -> None:
     domains = _slots("aabbcc")
     for seat in _place(ReplicationTargets(2, 0), domains, [NO_ASSIGNMENT] * 6):
-        assert len({domains[slot] for slot in (seat.slot, *seat.standbys)}) == 3
+        assert len({domains[slot] for slot in (_slot_of(seat), *seat.standbys)}) == 3
 
 
 def test_backups_are_spread_evenly() -> None:
@@ -133,7 +137,7 @@ def test_without_a_standby_the_slot_with_the_fewest_tasks_is_taken() -> None:
 
 
 def test_without_any_slot_a_task_waits_and_keeps_nothing_of_the_dead() -> None:
-    assert _place(ReplicationTargets(1, 1), {}, [_seat(1, [2], [2])]) == (Assignment(NOWHERE),)
+    assert _place(ReplicationTargets(1, 1), {}, [_seat(1, [2], [2])]) == (NO_ASSIGNMENT,)
 
 
 def test_a_standby_that_died_is_named_anew() -> None:
@@ -199,15 +203,15 @@ def test_after_any_losses_and_arrivals_everybody_sits_where_somebody_lives(
         before = assignment
         assignment = _place(ReplicationTargets(standbys, keepers), domains, assignment)
         for old, seat in zip(before, assignment, strict=True):
-            assert (seat.slot == NOWHERE) == (not domains)
+            assert (seat.slot is None) == (not domains)
             assert seat.slot == old.slot or old.slot not in domains
             for backups, wanted in ((seat.standbys, standbys), (seat.keepers, keepers)):
                 assert len(set(backups)) == len(backups)
                 assert set(backups) <= set(domains)
                 others = [slot for slot in domains if slot != seat.slot]
-                elsewhere = [slot for slot in others if domains[slot] != domains.get(seat.slot)]
+                elsewhere = [slot for slot in others if domains[slot] != domains.get(_slot_of(seat))]
                 assert len(backups) >= min(wanted, len(others))
-                if seat.slot != NOWHERE:
+                if seat.slot is not None:
                     assert sum(slot in elsewhere for slot in backups) >= min(wanted, len(elsewhere))
             assert seat.slot not in seat.standbys
         number += 1
@@ -252,7 +256,7 @@ def _longest_run_by_paths(plan: Plan, domain_of: list[str]) -> int:
     def walk(task: int, run: int) -> None:
         nonlocal worst
         for channel in plan.outputs[task]:
-            if channel.receiver < 0:
+            if channel.receiver is None:
                 continue
             if domain_of[channel.receiver] == domain_of[task]:
                 walk(channel.receiver, run + 1)

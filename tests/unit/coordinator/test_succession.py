@@ -6,9 +6,12 @@ from msgspec.structs import replace
 
 from clonos.core.coordinator.coordinator_effects import Alarm, Effect, JobFailed, RequestSlots, SlotsRefused
 from clonos.core.coordinator.coordinator_events import Received, SlotGone, SlotRefused
-from clonos.core.model.ids import SlotId, ViewNumber, view_number
+from clonos.core.model.ids import ChannelId, SlotId, TaskId, ViewNumber, view_number
 from clonos.core.model.options import Options
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, View
+from clonos.core.wire.recovery_messages import JournalLost, LogLost
+from clonos.job.status_view import draw
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
@@ -23,7 +26,7 @@ def test_a_dead_task_lives_on_in_its_standbys_slot_and_restores_the_completed_ch
     desk = _desk()
     desk.complete(1)
     before = desk.of(2)
-    desk.gone(before.slot)
+    desk.gone(before.hosting_slot)
     after = desk.of(2)
     assert after.slot in before.standbys
     assert after.incarnation == desk.number > before.incarnation
@@ -36,7 +39,7 @@ def test_everybody_else_keeps_incarnation_slot_and_what_it_restored() -> None:
     desk = _desk()
     desk.complete(1)
     before = desk.view
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     for old, new in zip(before.placements, desk.view.placements, strict=True):
         if old.task != 2:
             assert (new.incarnation, new.slot, new.restore, new.objects) == (
@@ -49,7 +52,7 @@ def test_everybody_else_keeps_incarnation_slot_and_what_it_restored() -> None:
 
 def test_the_view_goes_to_every_living_slot_and_names_no_other() -> None:
     desk = _desk()
-    dead = desk.of(2).slot
+    dead = desk.of(2).hosting_slot
     effects = desk.gone(dead)
     assert sorted(slot for slot, _ in sent(effects, View)) == sorted(set(desk.slots) - {dead})
     assert dead not in desk.view_slots()
@@ -59,7 +62,7 @@ def test_the_view_goes_to_every_living_slot_and_names_no_other() -> None:
 def test_failures_that_arrive_together_lead_to_one_view() -> None:
     desk = _desk()
     number = desk.number
-    desk.gone(desk.of(0).slot, desk.of(3).slot, desk.of(5).slot)
+    desk.gone(desk.of(0).hosting_slot, desk.of(3).hosting_slot, desk.of(5).hosting_slot)
     assert desk.number == number + 1
     assert {p.task for p in desk.view.placements if p.incarnation == desk.number} == {0, 3, 5}
 
@@ -67,8 +70,8 @@ def test_failures_that_arrive_together_lead_to_one_view() -> None:
 def test_a_standby_whose_slot_died_with_the_task_is_no_candidate() -> None:
     desk = _desk()
     placement = desk.of(0)
-    desk.gone(placement.slot, *placement.standbys)
-    assert desk.of(0).slot in desk.view_slots()
+    desk.gone(placement.hosting_slot, *placement.standbys)
+    assert desk.of(0).hosting_slot in desk.view_slots()
 
 
 def test_a_slot_that_is_lost_is_asked_for_again() -> None:
@@ -157,7 +160,7 @@ def test_a_keeper_is_changed_in_two_phases() -> None:
     sink = desk.of(4)
     for slot in desk.slots.values():
         slot.are_backups_ready = False
-    desk.gone(sink.slot)  # the sink moves into the slot of its standby, which was its keeper too
+    desk.gone(sink.hosting_slot)  # the sink moves into the slot of its standby, which was its keeper too
     moved = desk.of(4)
     assert moved.slot == sink.keepers[0]
     assert moved.slot in moved.keepers
@@ -199,9 +202,9 @@ def test_the_view_that_names_a_successor_lets_no_keeper_of_the_dead_incarnation_
     desk.tick(100)
     assert desk.of(2).keepers == (old, 9)
     said = Received(new.slot, new.status())
-    desk.slots[sink.slot].is_mute = desk.slots[sink.slot].is_deaf = True
-    desk.do(said, SlotGone(sink.slot, "killed"))  # the new one is ready, and may be dead already
-    assert desk.of(2).slot == old
+    desk.slots[sink.hosting_slot].is_mute = desk.slots[sink.hosting_slot].is_deaf = True
+    desk.do(said, SlotGone(sink.hosting_slot, "killed"))  # the new one is ready, and may be dead already
+    assert desk.of(2).hosting_slot == old
     assert desk.of(2).keepers == (old, 9)
     new.is_mute = False
     desk.tick(200)  # both hold what the successor holds
@@ -212,7 +215,9 @@ def test_a_task_without_any_slot_waits_in_the_view_until_one_registers() -> None
     desk = Desk(chain_plan(1), Options(standbys=0))
     desk.form("ab", slots=2)
     desk.gone(1, 2)
-    assert [p.slot for p in desk.view.placements] == [-1, -1, -1]
+    assert [p.slot for p in desk.view.placements] == [None, None, None]
+    shown = draw("id", False, (), desk.coordinator).tasks[0]
+    assert (shown.slot, shown.pid, shown.phase) == (0, 0, TaskPhase.WAITING)
     waiting = desk.of(0).incarnation
     effects = desk.register(9, "c")
     assert sent(effects, View)
@@ -288,6 +293,24 @@ def test_a_lost_log_begins_a_generation_in_which_everybody_starts_at_the_checkpo
     }
 
 
+def test_an_alarm_of_a_rollback_says_what_is_lost() -> None:
+    losses = {
+        (None, 40, 50): "it was found up to byte 40 only, and somebody has a copy up to byte 50",
+        (6, 40, 50): "at 40 of channel 6 it would have to decide anew what its receiver has seen up to 50",
+    }
+    for (channel, position, claim), what in losses.items():
+        desk = _desk()
+        life = desk.of(3).incarnation
+        where = None if channel is None else ChannelId(channel)
+        (alarm,) = of_kind(desk.say(desk.of(3).hosting_slot, LogLost(TaskId(3), life, where, position, claim)), Alarm)
+        assert what in alarm.text
+        assert "journal" not in alarm.text
+    desk = _desk()
+    (alarm,) = of_kind(desk.say(desk.of(0).hosting_slot, JournalLost(TaskId(0), desk.of(0).incarnation)), Alarm)
+    assert alarm.text.startswith("the journal of the source source/0 is lost")
+    assert desk.view.generation == view_number(1, 2)
+
+
 def test_a_log_that_is_lost_before_any_checkpoint_goes_back_to_the_start() -> None:
     desk = _desk()
     desk.lose_log(0)
@@ -297,7 +320,7 @@ def test_a_log_that_is_lost_before_any_checkpoint_goes_back_to_the_start() -> No
 def test_a_dead_incarnations_loss_is_not_believed() -> None:
     desk = _desk()
     dead = desk.of(3).incarnation
-    desk.gone(desk.of(3).slot)
+    desk.gone(desk.of(3).hosting_slot)
     assert desk.lose_log(3, incarnation=dead) == ()
     assert desk.view.generation == view_number(1, 1)
 
@@ -323,7 +346,7 @@ def test_a_rollback_waits_while_a_checkpoint_is_committing() -> None:
 def test_a_failure_during_the_rollback_is_an_ordinary_one_of_the_new_generation() -> None:
     desk = _desk()
     desk.lose_log(3)
-    desk.gone(desk.of(2).slot)
+    desk.gone(desk.of(2).hosting_slot)
     assert desk.view.generation == view_number(1, 2)
     assert not desk.of(2).is_fresh
     assert desk.of(3).is_fresh

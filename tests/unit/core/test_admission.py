@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import (
     COORDINATOR,
     ChannelId,
@@ -18,6 +19,7 @@ from clonos.core.model.ids import (
     ViewNumber,
     journal_of,
 )
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.admission import check_for_coordinator, check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
@@ -34,7 +36,18 @@ from clonos.core.wire.control_messages import (
 )
 from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    AnnounceAck,
+    AnnounceStep,
+    InputRange,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    Recourse,
+    SinkFenced,
+    TaskFailed,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.sample_plans import chain_of, number, placement, view
@@ -49,27 +62,29 @@ DELTA = Delta(TaskId(0), 5, False, b"\x80\x01")
 FOREIGN = Delta(TaskId(3), 5, False, b"")
 LONG = Delta(TaskId(0), COUNT_MAX, False, b"x")
 LENGTH = Length(TaskId(1), 9)
-BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), (DELTA,))
+BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), (DELTA,))
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
 STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
 QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
 ANSWER = LogReply(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
 KEEP = AppendLog(TaskId(0), LIFE, True, (DELTA,))
 KEPT = AppendAck(TaskId(0), LIFE, PEER, True, (LENGTH,))
-UPDATE = StandbyUpdate(TaskId(0), LIFE, ONE, CheckpointId(-1), ("a",))
-FOLLOW = FeedShadow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, 0, 0, 0, CheckpointId(0), (DELTA,))
+UPDATE = StandbyUpdate(TaskId(0), LIFE, ONE, None, ("a",))
+FOLLOW = FeedShadow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (DELTA,))
 FOLLOWING = FeedAck(TaskId(0), LIFE, PEER, 1, 0)
 TRIGGER = Trigger(TaskId(0), LIFE, ONE, False)
 COMPLETED = Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
-NOTED = AnnounceAck(TaskId(0), LIFE, -1, 0)
+NOTED = AnnounceAck(TaskId(0), LIFE, None, 0)
 VIEW = view(1, [placement(task, LIFE, 1) for task in PLAN.tasks])
 OLD = Incarnation(0)
 
-STATUS = SlotStatus(PEER, number(1), ONE, (TaskStatus(TaskId(0), LIFE, "live", ()),), ((TaskId(1), ONE),), ())
+STATUS = SlotStatus(PEER, number(1), ONE, (TaskStatus(TaskId(0), LIFE, TaskPhase.LIVE, ()),), ((TaskId(1), ONE),), ())
 SNAPSHOTTED = Snapshotted(TaskId(0), LIFE, ONE, ("a",), 0, (), False)
-LOST = LogLost(TaskId(0), LIFE, ChannelId(-2), 0, 0)
-FAILED = TaskFailed(TaskId(0), LIFE, -1, 0, 1, "", "", "", "", False)
-APPROACHING = AnnounceStep(TaskId(0), LIFE, -1, 0)
+LOST = LogLost(TaskId(0), LIFE, None, 0, 0)
+JOURNAL_LOST = JournalLost(TaskId(0), LIFE)
+FENCED = SinkFenced(TaskId(0), LIFE, number(1), Incarnation(number(2)))
+FAILED = TaskFailed(TaskId(0), LIFE, InputRange(None, 0, 1), "", "", "", "", Blame.JOB, Recourse.RETRY)
+APPROACHING = AnnounceStep(TaskId(0), LIFE, None, 0)
 ACCUSATION = Suspicion(PEER, SlotId(1), number(1), True)
 REGISTER = Register(PEER, "d", "h", "", "", b"", "", 1, ())
 
@@ -77,7 +92,7 @@ FOR_SLOTS = (
     *(BATCH, POSITION, STATEMENT, QUESTION, ANSWER, KEEP, KEPT, UPDATE, FOLLOW, FOLLOWING, TRIGGER, COMPLETED),
     *(NOTED, VIEW, Hold(PEER), Release(PEER, "")),
 )
-FOR_COORDINATORS = (REGISTER, STATUS, SNAPSHOTTED, LOST, FAILED, APPROACHING, ACCUSATION, VIEW)
+FOR_COORDINATORS = (REGISTER, STATUS, SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, APPROACHING, ACCUSATION, VIEW)
 
 
 def named(found: object) -> str:
@@ -116,7 +131,7 @@ def test_a_task_that_the_plan_has_not_is_malformed(message: Message, field: str,
 
 
 @pytest.mark.parametrize("task", OUT_OF_THE_PLAN)
-@pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, FAILED, APPROACHING], ids=named)
+@pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, APPROACHING], ids=named)
 def test_so_it_is_for_a_coordinator(message: Message, task: int) -> None:
     with pytest.raises(MessageMalformed, match=f"names task {task}"):
         check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, task=task))
@@ -172,7 +187,7 @@ def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        (STATUS, {"tasks": (TaskStatus(TaskId(3), LIFE, "live", ()),)}),
+        (STATUS, {"tasks": (TaskStatus(TaskId(3), LIFE, TaskPhase.LIVE, ()),)}),
         (STATUS, {"standbys": ((TaskId(3), ONE),)}),
         (STATUS, {"keepers": ((TaskId(-1), LIFE),)}),
         (STATUS, {"shadows": (TaskId(3),)}),
@@ -219,7 +234,7 @@ def _sender_of_c() -> Dialogue:
         "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
         "statement b->c",
         "emission b out=x",
-        "emission b log=s1 out=y snapshot=1 on=-1 in=1 out_at=3",
+        "emission b log=s1 out=y snapshot=1 in=1 out_at=3",
         "written snapshots/1/000000000001-100000001-full",
         "emission b out=z",
         "completed 1 b=2",
@@ -251,7 +266,7 @@ def test_a_checkpoint_that_is_called_complete_too_early_ends_the_session_of_who_
         "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
         "statement b->c credit=0",
         "emission b out=x",
-        "emission b log=s1 out=y snapshot=1 on=-1 in=1 out_at=3",
+        "emission b log=s1 out=y snapshot=1 in=1 out_at=3",
         "written snapshots/1/000000000001-100000001-full",
         "completed 1 b=2",
     ):
@@ -274,7 +289,7 @@ def test_a_standby_that_was_sent_no_snapshot_fetches_it_from_the_store(payload: 
     dialogue = Dialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh"):
         dialogue.run(command)
-    dialogue.slot.on_message(SlotId(2), StandbyUpdate(TaskId(1), LIFE, ONE, CheckpointId(-1), ("object-1",)), payload)
+    dialogue.slot.on_message(SlotId(2), StandbyUpdate(TaskId(1), LIFE, ONE, None, ("object-1",)), payload)
     assert dialogue.run("completed 1 b=7")[0] == "read for the standby b.1: object-1"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
@@ -64,7 +64,9 @@ class Standby:
         """The task's slot begins the session at a barrier."""
         log = Delta(TASK, 0, True, b"")
         head = TASK, LIFE, session, 0, CheckpointId(base)
-        self.slot.on_message(LEADER, FeedShadow(*head, ChannelId(0), 0, int(Kind.ROWS), 0, 0, CheckpointId(0), (log,)))
+        self.slot.on_message(
+            LEADER, FeedShadow(*head, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (log,))
+        )
 
 
 def test_a_session_that_has_not_begun_is_asked_for_again_and_again_whatever_is_stored_meanwhile() -> None:

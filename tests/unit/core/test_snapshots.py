@@ -23,7 +23,7 @@ SNAPSHOT = Snapshot(
     TaskId(1),
     Incarnation(7),
     CheckpointId(2),
-    CheckpointId(-1),
+    None,
     ((ChannelId(0), 17),),
     ((ChannelId(1), 4),),
     (),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from clonos.core.model.progress import TaskPhase
 from clonos.demo.kills import Kill, KillKind, Kills, choose, is_live, step_of
 from clonos.demo.report import DemoOutputs, kill_reports
 from clonos.demo.verdict import Row
@@ -18,7 +19,7 @@ OVER = {"detected": 5_000_000, "view": 7_000_000, "gathered": 8_000_000, "replay
 
 
 def _task(name: str, pid: int, domain: str = "a", incarnation: int = 1) -> TaskState:
-    return TaskState(name, incarnation, pid, pid, domain, "live", {}, 1, 1)
+    return TaskState(name, incarnation, pid, pid, domain, TaskPhase.LIVE, {}, 1, 1)
 
 
 def _status(tasks: list[TaskState], checkpoint: int = 1, recoveries: tuple[RecoveryState, ...] = ()) -> Status:
@@ -61,7 +62,7 @@ def test_a_kill_waits_until_checkpoints_completed_in_calm(
     tasks: list[TaskState], processes: list[subprocess.Popen[bytes]]
 ) -> None:
     kills = Kills([KillKind.MAP])
-    assert kills.look(_status([replace(tasks[0], phase="replaying"), *tasks[1:]], checkpoint=1)) is None
+    assert kills.look(_status([replace(tasks[0], phase=TaskPhase.REPLAYING), *tasks[1:]], checkpoint=1)) is None
     assert kills.look(_status([replace(tasks[0], standbys=0), *tasks[1:]], checkpoint=1)) is None
     assert kills.look(_status(tasks, checkpoint=1)) is None
     assert kills.look(_status(tasks, checkpoint=2)) is None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clonos.core.coordinator.coordinator_events import Begin, Received
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire.channel_messages import Batch
@@ -56,7 +57,7 @@ LIFE = Incarnation(1)
 @pytest.mark.parametrize(
     "message",
     [
-        Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, 1, CheckpointId(0), ()),
+        Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ()),
         LogRequest(TaskId(0), LIFE, ViewNumber(1), TaskId(0), False),
         Release(SlotId(7), ""),
         Snapshotted(TaskId(9), LIFE, CheckpointId(1), ("a",), 0, (), False),

@@ -15,6 +15,7 @@ from clonos.connectors import blackhole, sockets
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.recorder import confined_services
+from clonos.core.wire.recovery_messages import Recourse
 from clonos.operators.connector_contract import Feed
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
@@ -197,7 +198,7 @@ def test_what_no_other_connection_would_mend_fails_the_job(bench: Bench) -> None
     with bench.open() as connection:
         connection.sendall(b"x" * 101)
         name, failed = bench.told.next()
-        assert (name, failed.is_fatal) == ("on_raised", True)
+        assert (name, failed.recourse) == ("on_raised", Recourse.NONE)
         assert "a line of more than 100 bytes" in failed.error
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import ChannelId, TaskId
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.ports.recorder import confined_services
 from clonos.core.values import encode_rows
+from clonos.core.wire.recovery_messages import InputRange, Recourse
 from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
 from clonos_services import clock
 from clonos_standby.slot import outside_thread
@@ -95,9 +96,9 @@ def test_what_is_written_is_registered_first_and_confirmed_in_order() -> None:
     ledger, told = Ledger(), Told()
     thread = begin(ledger, told)
     assert told.next() == ("on_outside_opened", (0, 7, 0, None))
-    thread.write(0, 2, Kind.ROWS, encode_rows(["a", "b"]))
+    thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
     assert told.next() == ("on_outside_confirmed", (0, 7, 2))
-    thread.write(2, 1, Kind.ROWS, encode_rows(["c"]))
+    thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
     assert told.next() == ("on_outside_confirmed", (0, 7, 3))
     end(thread)
     assert ledger.rows == ["a", "b", "c"]
@@ -123,7 +124,7 @@ def test_a_connector_may_use_services_beside_its_task() -> None:
     ledger, told = TimedLedger(), Told()
     with confined_services():
         thread = begin(ledger, told)
-        thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+        thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
         assert [told.next()[0] for _ in range(2)] == ["on_outside_opened", "on_outside_confirmed"]
         end(thread)
     assert (len(ledger.rows), ledger.closed) == (1, 1)
@@ -133,8 +134,8 @@ def test_writes_that_wait_become_one() -> None:
     ledger, told = Ledger(is_held=True), Told()
     thread = begin(ledger, told)
     for number in range(50):
-        thread.write(number, 1, Kind.ROWS, encode_rows([number]))
-    thread.write(60, 1, Kind.ROWS, encode_rows(["behind a gap"]))
+        thread.write(number, 1, ElementKind.ROWS, encode_rows([number]))
+    thread.write(60, 1, ElementKind.ROWS, encode_rows(["behind a gap"]))
     ledger.may_go_on.set()
     assert told.next()[0] == "on_outside_opened"
     assert told.next() == ("on_outside_confirmed", (0, 7, 50))
@@ -147,7 +148,7 @@ def test_a_failed_call_is_made_again_on_a_new_connection_that_is_registered() ->
     ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"
-    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     assert told.next() == ("on_outside_confirmed", (0, 7, 1))
     end(thread)
     assert ledger.rows == ["a"]
@@ -186,13 +187,13 @@ def test_what_may_be_forgotten_is_told_behind_the_writes_so_far() -> None:
     ledger.may_go_on.clear()
     thread = begin(ledger, told)
     thread.forget(0)
-    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.forget(1)
-    thread.write(1, 1, Kind.ROWS, encode_rows(["b"]))
+    thread.write(1, 1, ElementKind.ROWS, encode_rows(["b"]))
     thread.forget(2)
     ledger.may_go_on.set()
     assert [told.next()[0] for _ in range(3)] == ["on_outside_opened", *["on_outside_confirmed"] * 2]
-    thread.write(2, 1, Kind.ROWS, encode_rows(["c"]))
+    thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
     assert told.next() == ("on_outside_confirmed", (0, 7, 3))
     end(thread)
     assert ledger.forgotten == [(0, 0), (1, 1), (2, 2)]
@@ -201,10 +202,10 @@ def test_what_may_be_forgotten_is_told_behind_the_writes_so_far() -> None:
 def test_an_outside_that_cannot_forget_goes_on_registered() -> None:
     ledger, told = Forgetting(None, None, EnvironmentFault("busy"), None), Told()
     thread = begin(ledger, told)
-    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.forget(1)
     assert [told.next()[0] for _ in range(2)] == ["on_outside_opened", "on_outside_confirmed"]
-    thread.write(1, 1, Kind.ROWS, encode_rows(["b"]))
+    thread.write(1, 1, ElementKind.ROWS, encode_rows(["b"]))
     assert told.next() == ("on_outside_confirmed", (0, 7, 2))
     end(thread)
     assert ledger.forgotten == []
@@ -217,7 +218,7 @@ def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_t
     thread = begin(ledger, told)
     name, (failed,) = told.next()
     assert name == "on_raised"
-    assert not failed.is_fatal
+    assert failed.recourse is Recourse.RETRY
     assert "EnvironmentFault: down" in failed.error
     assert len(ledger.faults) == 100 - outside_thread.ATTEMPTS_MAX
     end(thread)
@@ -227,11 +228,11 @@ def test_rows_that_the_outside_refuses_fail_the_job_at_once_with_their_numbers()
     ledger, told = Ledger(None, JobError("no such column")), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"
-    thread.write(0, 2, Kind.ROWS, encode_rows(["a", "b"]))
+    thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
     name, (failed,) = told.next()
     assert name == "on_raised"
-    assert failed.is_fatal
-    assert (failed.channel, failed.first_seq, failed.count) == (4, 0, 2)
+    assert failed.recourse is Recourse.NONE
+    assert failed.at == InputRange(ChannelId(4), 0, 2)
     end(thread)
 
 
@@ -240,7 +241,7 @@ def test_one_that_is_fenced_writes_no_more_and_says_by_whom(by: tuple[int, int] 
     ledger, told = Ledger(None, OutsideFenced("later", by)), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"
-    thread.write(0, 1, Kind.ROWS, encode_rows(["a"]))
+    thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
     if by is not None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
 from clonos.core.values import column_of
+from clonos.core.wire.recovery_messages import Recourse
 from clonos.io.store.envelope import seal_pieces
 from clonos.io.store.object_files import LocalFiles, StoreFailed
 from clonos.io.store.store import CheckpointStore
@@ -147,8 +148,7 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
     desk.threads.read(("task", 0, 1), ("a/0",))
     name, (failed,) = desk.told.next()
     assert name == "on_raised"
-    assert failed.is_fatal
-    assert failed.is_unrestorable
+    assert failed.recourse is Recourse.STANDBY
     assert "objects/a/0" in failed.error
     desk.threads.read(("standby", 0, 1), ("a/0",))
     assert desk.told.next()[0] == "on_objects_read"
@@ -163,7 +163,7 @@ def test_state_that_this_process_cannot_read_fails_its_task_instead_of_the_proce
     threads.read(("task", 0, 1), ("a/0",))
     name, (failed,) = desk.told.next()
     threads.close()
-    assert (name, failed.is_unrestorable) == ("on_raised", True)
+    assert (name, failed.recourse) == ("on_raised", Recourse.STANDBY)
     assert "ValueMalformed: " in failed.error
 
 
@@ -223,6 +223,6 @@ def test_a_whole_state_that_cannot_be_stored_is_given_up(desk: Desk) -> None:
 def test_a_task_whose_state_turns_out_to_be_no_value_fails_by_it(desk: Desk, kind: str) -> None:
     getattr(desk.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
     name, (failed,) = desk.told.next()
-    assert (name, failed.is_fatal) == ("on_raised", True)
+    assert (name, failed.recourse) == ("on_raised", Recourse.NONE)
     assert "the state count/state cannot be stored: a socket" in failed.error
     assert not desk.files.exists("objects/a/0")

@@ -10,6 +10,7 @@ import pytest
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports.task_port import Activation, BudgetChanged, TaskStopped, Triggered
+from clonos.core.wire.recovery_messages import Recourse
 from clonos.io.system.wall_clock import SlewedClock
 from clonos_standby.slot import task_thread
 from clonos_standby.slot.task_thread import TaskThread
@@ -150,7 +151,7 @@ def test_a_task_that_cannot_even_begin_says_why(port: TaskThread, mailbox: Mailb
     port.thread.join()
     [(name, (failed,))] = mailbox.calls
     assert name == "on_raised"
-    assert failed.is_fatal
+    assert failed.recourse is Recourse.NONE
     assert "FileExistsError" in failed.error
 
 

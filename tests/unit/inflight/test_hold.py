@@ -8,7 +8,7 @@ from tests.harnesses.coordinator_harness import Desk, sent
 
 
 def _source_slots(desk: Desk) -> set[SlotId]:
-    return {desk.of(task).slot for task in desk.plan.sources}
+    return {desk.of(task).hosting_slot for task in desk.plan.sources}
 
 
 def _above(desk: Desk) -> SlotId:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.channel.segment import CHUNK_OVERHEAD_BYTES
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
-from clonos.core.ports.operator_chain import Kind
 from tests.harnesses.fake_disk import HandDisk, new_budget, new_log, options_of, read, read_all
 from tests.unit.inflight.samples import snapshot
 
@@ -31,7 +31,7 @@ class PlainLog:
     def start_seq(self) -> int:
         return self.chunks[0].first_seq if self.chunks else self.next_seq
 
-    def append(self, kind: int, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
+    def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         self.chunks.append(Chunk(self.next_seq, kind, count, checkpoint, payload))
         self.next_seq += count
 
@@ -65,11 +65,11 @@ class Pair:
         if what == "append":
             payload = bytes([self.plain.next_seq % 251]) * size
             for log in (self.log, self.plain):
-                log.append(int(Kind.ROWS), int(amount), CheckpointId(0), payload)
+                log.append(ElementKind.ROWS, int(amount), CheckpointId(0), payload)
         elif what == "barrier":
             self.barriers += 3  # ids have gaps
             for log in (self.log, self.plain):
-                log.append(int(Kind.BARRIER), 1, CheckpointId(self.barriers), b"")
+                log.append(ElementKind.BARRIER, 1, CheckpointId(self.barriers), b"")
         elif what == "disk":
             self.disk.is_full = False
             self.disk.do(int(amount))
@@ -121,8 +121,8 @@ def _three_epochs(log: InflightLog) -> None:
     """Each of six batches; the last of each epoch is the barrier that ends it. Ids have gaps."""
     for checkpoint in (1, 4, 9):
         for _ in range(5):
-            log.append(int(Kind.ROWS), 10, CheckpointId(0), b"x" * 100)
-        log.append(int(Kind.BARRIER), 1, CheckpointId(checkpoint), b"")
+            log.append(ElementKind.ROWS, 10, CheckpointId(0), b"x" * 100)
+        log.append(ElementKind.BARRIER, 1, CheckpointId(checkpoint), b"")
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -150,7 +150,7 @@ def test_b7_three_epochs_of_six_batches_are_eighteen_and_twelve_when_the_first_i
 
 def test_what_is_being_written_can_be_read_until_it_is_on_disk() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
-    log.append(0, 3, CheckpointId(0), b"abc")
+    log.append(ElementKind.ROWS, 3, CheckpointId(0), b"abc")
     assert [work[0] for work in disk.asked] == ["write"]
     chunk = log.read(1)
     assert chunk is not None
@@ -165,7 +165,7 @@ def test_what_is_being_written_can_be_read_until_it_is_on_disk() -> None:
 def test_eager_hands_over_each_chunk_at_once_and_gathers_only_while_the_disk_is_busy() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     for _ in range(3):
-        log.append(0, 1, CheckpointId(0), b"x")
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x")
     assert len(disk.asked) == 1
     disk.do()
     assert len(disk.asked) == 1  # the two that came meanwhile, as one segment
@@ -177,10 +177,10 @@ def test_eager_hands_over_each_chunk_at_once_and_gathers_only_while_the_disk_is_
 def test_availability_leaves_all_in_memory_until_half_of_the_budget_is_used() -> None:
     log, disk = new_log(options_of(SpillPolicy.AVAILABILITY, memory_bytes=10_000))
     while log.budget.tail_bytes < 5_000 - 200 - CHUNK_OVERHEAD_BYTES:
-        log.append(0, 1, CheckpointId(0), b"x" * 200)
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
     assert not disk.asked
-    log.append(0, 1, CheckpointId(0), b"x" * 200)
-    log.append(0, 1, CheckpointId(0), b"x" * 200)
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
     assert disk.asked
     disk.do_all()
     assert log.budget.tail_bytes < 5_000
@@ -191,9 +191,9 @@ def test_availability_leaves_all_in_memory_until_half_of_the_budget_is_used() ->
 def test_availability_takes_from_the_largest_log() -> None:
     budget, disk = new_budget(options_of(SpillPolicy.AVAILABILITY, memory_bytes=10_000))
     small, large = (InflightLog(ChannelId(number), 0, budget) for number in (0, 1))
-    small.append(0, 1, CheckpointId(0), b"x" * 300)
+    small.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 300)
     while not disk.asked:
-        large.append(0, 1, CheckpointId(0), b"x" * 300)
+        large.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 300)
     assert not small.segments
     assert large.segments
 
@@ -201,30 +201,30 @@ def test_availability_takes_from_the_largest_log() -> None:
 def test_epoch_spills_closed_epochs_when_memory_is_short_and_leaves_the_open_one() -> None:
     log, disk = new_log(options_of(SpillPolicy.EPOCH, memory_bytes=10_000))
     for _ in range(16):
-        log.append(0, 1, CheckpointId(0), b"x" * 200)
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
     assert log.budget.tail_bytes > 5_000
     assert not disk.asked  # short, but the epoch is still open
-    log.append(int(Kind.BARRIER), 1, CheckpointId(1), b"")
+    log.append(ElementKind.BARRIER, 1, CheckpointId(1), b"")
     assert disk.asked
     assert log.budget.tail_bytes == 0
-    log.append(0, 1, CheckpointId(0), b"x" * 200)
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
     assert log.tail_bytes == 200 + CHUNK_OVERHEAD_BYTES
 
 
 def test_epoch_does_not_wait_for_the_end_of_one_that_is_larger_than_memory() -> None:
     log, disk = new_log(options_of(SpillPolicy.EPOCH, memory_bytes=10_000))
     for _ in range(100):
-        log.append(0, 1, CheckpointId(0), b"x" * 200)
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
         disk.do_all()
     assert log.budget.memory_bytes <= 7_500
 
 
 def test_a_truncated_segment_is_deleted_even_while_it_is_written_or_loaded() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
-    log.append(0, 1, CheckpointId(0), b"x")
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x")
     log.truncate(1)
     assert not disk.asked
-    log.append(0, 1, CheckpointId(0), b"y")
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"y")
     disk.do_all()
     assert log.read(1) is None
     log.truncate(2)
@@ -235,7 +235,7 @@ def test_a_truncated_segment_is_deleted_even_while_it_is_written_or_loaded() -> 
 def test_a_replay_reads_ahead_and_keeps_no_more_in_memory_than_it_may() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER, memory_bytes=100_000))
     for number in range(200):
-        log.append(0, 1, CheckpointId(0), bytes([number]) * 1_000)
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 1_000)
         disk.do_all()
     assert log.memory_bytes == 0
     assert log.read(0) is None
@@ -250,7 +250,7 @@ def test_a_replay_reads_ahead_and_keeps_no_more_in_memory_than_it_may() -> None:
 def test_a_segment_is_loaded_once_for_all_its_chunks_and_given_back_behind_the_last() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER, memory_bytes=100_000))
     for number in range(10):  # the first goes by itself, the others wait meanwhile and go together
-        log.append(0, 1, CheckpointId(0), bytes([number]) * 100)
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 100)
     disk.do_all()
     assert [segment.next_seq for segment in log.segments] == [1, 10]
     for number in range(1, 10):
@@ -264,7 +264,7 @@ def test_many_channels_that_replay_at_once_share_the_memory_for_what_is_loaded_a
     logs = [InflightLog(ChannelId(number), 0, budget) for number in range(20)]
     for log in logs:
         for number in range(10):
-            log.append(0, 1, CheckpointId(0), bytes([number]) * 400)
+            log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 400)
             disk.do_all()
     at = dict.fromkeys(range(20), 0)
     turns = 0
@@ -283,7 +283,7 @@ def test_b9_a_disk_that_fails_while_spilling_loses_nothing_and_is_asked_again() 
     log, disk = new_log(options_of(SpillPolicy.AVAILABILITY, memory_bytes=4_000))
     disk.is_full = True
     for number in range(50):
-        log.append(0, 1, CheckpointId(0), bytes([number]) * 200)
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 200)
         disk.do_all()
     assert log.budget.failure == "no space left on the disk of the test"
     assert log.budget.memory_bytes == 50 * (200 + CHUNK_OVERHEAD_BYTES)
@@ -296,7 +296,7 @@ def test_b9_a_disk_that_fails_while_spilling_loses_nothing_and_is_asked_again() 
     log.budget.try_again()
     disk.do_all()
     assert log.budget.failure == ""
-    log.append(0, 1, CheckpointId(0), b"2" * 200)
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"2" * 200)
     disk.do_all()
     assert log.budget.memory_bytes <= 4_000
     assert [chunk.payload[0] for chunk in read_all(log, disk)] == [*range(50), ord("2")]
@@ -305,13 +305,13 @@ def test_b9_a_disk_that_fails_while_spilling_loses_nothing_and_is_asked_again() 
 def test_a_disk_that_failed_is_used_again_even_when_what_could_not_be_written_is_gone() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     disk.is_full = True
-    log.append(0, 1, CheckpointId(0), b"x")
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x")
     disk.do_all()
     log.truncate(1)
     assert log.budget.failure
     disk.is_full = False
     log.budget.try_again()
-    log.append(0, 1, CheckpointId(0), b"y")
+    log.append(ElementKind.ROWS, 1, CheckpointId(0), b"y")
     disk.do_all()
     assert not log.budget.failure
     assert log.memory_bytes == 0
@@ -321,7 +321,7 @@ def test_a_budget_without_disk_never_asks_for_one() -> None:
     for policy in POLICIES:
         log, disk = new_log(options_of(policy, memory_bytes=100, inflight_disk_bytes=0))
         for number in range(20):
-            log.append(0, 1, CheckpointId(number), b"x" * 100)
+            log.append(ElementKind.ROWS, 1, CheckpointId(number), b"x" * 100)
         assert not disk.asked
         assert len(read_all(log, HandDisk())) == 20
 
@@ -329,7 +329,7 @@ def test_a_budget_without_disk_never_asks_for_one() -> None:
 def test_sizes_of_spilled_chunks_are_known_without_the_disk() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     for size in (10, 20, 30):
-        log.append(0, 2, CheckpointId(0), b"x" * size)
+        log.append(ElementKind.ROWS, 2, CheckpointId(0), b"x" * size)
         disk.do_all()
     assert [log.bytes_from(seq) for seq in (0, 1, 2, 3, 4, 5, 6)] == [60, 60, 50, 50, 30, 30, 0]
     assert not disk.asked

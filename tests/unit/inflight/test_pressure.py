@@ -7,12 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.channel.budgets import HEADROOM_BYTES
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.backpressure import HOLD_HEARTBEATS
 from clonos.core.wire.control_messages import Hold, Release
 from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import Recourse
 from clonos.core.wire.replication_messages import AppendLog
 from tests.harnesses.fake_disk import options_of
 from tests.harnesses.sample_plans import chain_of, placement, view
@@ -43,7 +45,9 @@ def test_b8_a_replay_while_the_task_goes_on_has_neither_gap_nor_repeat(policy: S
     for _ in range(4):
         produce(25)
         bench.slot.on_emission(
-            TaskId(0), LIFE, Emission(b"", (Output(ChannelId(0), 2, 1, CheckpointId(len(expected)), b""),))
+            TaskId(0),
+            LIFE,
+            Emission(b"", (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(len(expected)), b""),)),
         )
         expected.append(b"")  # the barrier, where an epoch begins
         bench.disk.do_all()
@@ -111,7 +115,7 @@ def test_b9_a_segment_that_cannot_be_read_back_ends_the_incarnation_and_says_whi
     bench.state(0, next_seq=0, session=2)
     bench.disk.do_all()
     (failed,) = bench.budget_failures
-    assert (failed.task, failed.incarnation, failed.is_fatal) == (0, LIFE, False)
+    assert (failed.task, failed.incarnation, failed.recourse) == (0, LIFE, Recourse.RETRY)
     assert failed.error.startswith("SegmentUnreadable: ")
     assert "source/0 -> count/0" in failed.error
     assert "segment 1 of the disk of the test is damaged" in failed.error
@@ -204,7 +208,7 @@ def test_at_the_hard_limit_of_the_disk_the_job_fails_and_says_why() -> None:
         bench.emit((0, PAYLOAD))
         bench.disk.do_all()
     failed = bench.budget_failures[0]
-    assert failed.is_fatal
+    assert failed.recourse is Recourse.NONE
     assert failed.error.startswith("LimitExceeded: ")
     assert "inflight_disk_bytes" in failed.error
     assert "--resume" in failed.error
@@ -222,7 +226,7 @@ def test_a_disk_that_fails_for_good_fails_the_job_when_memory_is_at_its_hard_lim
     bench.emit((0, large))
     bench.tick()
     failed = bench.budget_failures[0]
-    assert failed.is_fatal
+    assert failed.recourse is Recourse.NONE
     assert "no space left on the disk of the test" in failed.error
 
 
@@ -244,7 +248,7 @@ def test_a5_causal_logs_that_nothing_truncates_fail_the_job_at_their_hard_limit(
     bench = _begun(log_memory_bytes=1_000)
     bench.emit(log=b"d" * 1_001)
     bench.tick()
-    assert bench.budget_failures[0].is_fatal
+    assert bench.budget_failures[0].recourse is Recourse.NONE
     assert "log_memory_bytes" in bench.budget_failures[0].error
 
 
@@ -263,7 +267,7 @@ def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
     bench.slot.on_message(SlotId(11), more)
     bench.tick()
     failed = bench.budget_failures[0]
-    assert (failed.task, failed.incarnation, failed.is_fatal) == (1, LIFE, True)
+    assert (failed.task, failed.incarnation, failed.recourse) == (1, LIFE, Recourse.NONE)
 
 
 def test_a_task_in_between_is_never_stopped_for_budget() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.channel.inflight_log import InflightLog
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.io.local.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
@@ -221,7 +222,7 @@ def test_b9_a_log_on_a_real_disk_gives_back_what_it_got(disk: Disk, policy: Spil
     log = InflightLog(ChannelId(0), 0, budget)
     expected = [bytes([number % 251]) * (number * 7 % 900) for number in range(400)]
     for number, payload in enumerate(expected):
-        log.append(0, 1, CheckpointId(number // 100 if number % 100 == 0 else 0), payload)
+        log.append(ElementKind.ROWS, 1, CheckpointId(number // 100 if number % 100 == 0 else 0), payload)
     seq = 0
     while seq < log.next_seq:
         chunk = log.read(seq)

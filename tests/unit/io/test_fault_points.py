@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from clonos.io.process.fault_points import FaultPointReached, FaultPoints, FaultPointsMisused, armed
+from clonos.io.process.fault_points import FaultPoint, FaultPointReached, FaultPoints, FaultPointsMisused, armed
 from clonos_chaos.real.fault_point_server import Ambush
 
 LIMIT_S = 20.0
@@ -29,28 +29,28 @@ class Passers:
 
     def __init__(self, ambush: Ambush) -> None:
         self.seen: list[tuple[str, str, int]] = []
-        ambush.lay("emission", where=self._look)
+        ambush.lay(FaultPoint.EMISSION, where=self._look)
 
     def _look(self, reached: FaultPointReached) -> bool:
         self.seen.append((reached.point, reached.task, reached.pid))
         return False
 
 
-HERE = ("emission", "map/0", os.getpid())
+HERE = (FaultPoint.EMISSION, "map/0", os.getpid())
 
 
 def test_a_thread_that_is_not_trapped_is_seen_and_goes_on() -> None:
     with Ambush() as ambush:
         passers = Passers(ambush)
-        FaultPoints(ambush.address).reach("emission", "map/0")
+        FaultPoints(ambush.address).reach(FaultPoint.EMISSION, "map/0")
         assert passers.seen == [HERE]
 
 
 def test_a_listener_that_is_gone_holds_up_nobody() -> None:
     with Ambush() as ambush:
         passers, points = Passers(ambush), FaultPoints(ambush.address)
-        points.reach("emission", "map/0")
-    points.reach("emission", "map/0")
+        points.reach(FaultPoint.EMISSION, "map/0")
+    points.reach(FaultPoint.EMISSION, "map/0")
     assert passers.seen == [HERE]
 
 
@@ -61,7 +61,7 @@ def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
             stranger.sendall(b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f")
             assert stranger.recv(1) == b""
         passers = Passers(ambush)
-        FaultPoints(ambush.address).reach("emission", "map/0")
+        FaultPoints(ambush.address).reach(FaultPoint.EMISSION, "map/0")
         assert passers.seen == [HERE]
 
 
@@ -70,9 +70,9 @@ def test_the_nth_at_the_point_in_the_task_is_held_until_it_is_let_go() -> None:
 
     def walk() -> None:
         for step in ("one", "two", "three"):
-            points.reach("emission", "map/0", step)
-            points.reach("emission", "map/1", step)
-            points.reach("aligned", "map/0", step)
+            points.reach(FaultPoint.EMISSION, "map/0", step)
+            points.reach(FaultPoint.EMISSION, "map/1", step)
+            points.reach(FaultPoint.ALIGNED, "map/0", step)
             passed.append(step)
 
     with Ambush() as ambush:

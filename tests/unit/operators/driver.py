@@ -13,9 +13,10 @@ from typing import Any
 import cloudpickle
 
 from clonos.api.graph import JobGraph
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
-from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Kind
+from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
@@ -48,7 +49,7 @@ class Inbox:
 
     task: int
     port: int
-    batches: deque[tuple[Kind, bytes]] = field(default_factory=deque)
+    batches: deque[tuple[ElementKind, bytes]] = field(default_factory=deque)
 
 
 class TaskCollector:
@@ -69,14 +70,14 @@ class TaskCollector:
                 continue
             for target, part in enumerate(self._parts(number, rows, keys)):
                 if part:
-                    self.run.deliver(number, self.task, target, Kind.ROWS, encode_rows(part))
+                    self.run.deliver(number, self.task, target, ElementKind.ROWS, encode_rows(part))
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
         assert batch.num_rows, "an empty batch was emitted"
         for number in self._edges(port):
             for target, part in enumerate(self._parts(number, list(range(batch.num_rows)), keys)):
                 if part:
-                    self.run.deliver(number, self.task, target, Kind.COLUMNS, encode_columns(batch.take(part)))
+                    self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(batch.take(part)))
 
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
@@ -158,7 +159,7 @@ class Run:
             chain.open(context, mirror, restored[1])
         self.chains.append(chain)
 
-    def deliver(self, edge: int, sender: int, target: int, kind: Kind, payload: bytes) -> None:
+    def deliver(self, edge: int, sender: int, target: int, kind: ElementKind, payload: bytes) -> None:
         """From one task to another."""
         vertex = self.plan.edges[edge].target
         ports = [number for number, each in enumerate(self.plan.edges) if each.target == vertex]
@@ -171,9 +172,9 @@ class Run:
         is_open = False
         for task in self.plan.sources:
             found = self.chains[task].poll(records_max)
-            if found is not None and found[0] >= 0:
+            if not isinstance(found, NothingToRead):
                 self.chains[task].read(*found)
-            is_open = is_open or found is None or found[0] >= 0
+            is_open = is_open or found is not NothingToRead.ALL_READ
         return is_open
 
     def drain(self) -> None:
@@ -181,7 +182,7 @@ class Run:
         while waiting := [key for key in sorted(self.inboxes) if self.inboxes[key].batches]:
             inbox = self.inboxes[waiting[0]]
             kind, payload = inbox.batches.popleft()
-            if kind is Kind.ROWS:
+            if kind is ElementKind.ROWS:
                 self.chains[inbox.task].process_rows(inbox.port, decode_rows(payload))
             else:
                 self.chains[inbox.task].process_columns(inbox.port, decode_columns(payload))

@@ -14,10 +14,10 @@ from clonos.api.graph_errors import GraphRefused
 from clonos.connectors import blackhole, sockets, values
 from clonos.core.model.errors import InternalError
 from clonos.core.model.options import Options
-from clonos.core.ports.operator_chain import JournalledChain
+from clonos.core.ports.operator_chain import JournalledChain, NothingToRead
 from clonos.operators.journal_source import END_OF_JOURNAL, JournalHead
 from clonos.operators.operator import Operator
-from clonos.operators.split_source import ALL_READ, PositionMalformed
+from clonos.operators.split_source import PositionMalformed
 
 PUSHED = sockets.lines("localhost", 9)
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=5), max_size=12)
@@ -44,14 +44,13 @@ def journal_of(lines: list[str]) -> bytes:
 
 
 def read_all(head: JournalHead) -> None:
-    while (found := head.poll(3)) not in (None, ALL_READ):
-        assert found is not None
+    while not isinstance(found := head.poll(3), NothingToRead):
         head.read(*found)
 
 
 def test_nothing_can_be_read_before_it_is_fed() -> None:
     head, _ = new_head()
-    assert head.poll(10) is None
+    assert head.poll(10) is NothingToRead.NOW
     with pytest.raises(InternalError, match="asked for 1 records"):
         head.read(0, 1)
 
@@ -70,7 +69,7 @@ def test_the_end_comes_behind_the_last_record() -> None:
     assert not head.feed(b"one\n" + END_OF_JOURNAL)
     assert head.poll(10) == (0, 1)
     head.read(0, 1)
-    assert (head.poll(10), rows) == (ALL_READ, ["one"])
+    assert (head.poll(10), rows) == (NothingToRead.ALL_READ, ["one"])
     assert not new_head(head.position())[0].feed(b"")
 
 
@@ -90,7 +89,7 @@ def test_wherever_it_is_cut_and_restored_each_record_comes_once(lines: list[str]
     for start, end in pairwise((0, *cuts, len(lines))):
         head.feed(journal_of(lines[start:end]))
         unread = head.poll(100)
-        head.read(0, data.draw(st.integers(1, unread[1]))) if unread else None
+        head.read(0, data.draw(st.integers(1, unread[1]))) if not isinstance(unread, NothingToRead) else None
         taken += rows
         head, rows = new_head(head.position())
     head.feed(END_OF_JOURNAL)

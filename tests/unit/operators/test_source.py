@@ -11,16 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.model.errors import EnvironmentFault, InternalError
-from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.ports.operator_chain import ChainContext, NothingToRead
 from clonos.operators.operator import Operator, Scope
-from clonos.operators.split_source import (
-    ALL_READ,
-    NotColumnar,
-    PositionMalformed,
-    SourceChanged,
-    SourceHead,
-    SourceSilent,
-)
+from clonos.operators.split_source import NotColumnar, PositionMalformed, SourceChanged, SourceHead, SourceSilent
 from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.samples import ColumnsGiven
@@ -78,8 +71,7 @@ def test_a_restored_source_goes_on_where_the_snapshot_was(
     positions = [(first.position(), 0)]
     for step in [*steps, *[1_000] * (size + 1)]:
         found = first.poll(step)
-        assert found is not None
-        if found == ALL_READ:
+        if isinstance(found, NothingToRead):
             break
         first.read(*found)
         reads.append(found)
@@ -101,8 +93,7 @@ def test_tasks_share_the_splits_without_a_gap() -> None:
     records: list[int] = []
     for index in range(3):
         made, taken = head(source, names, index, 3)
-        while (found := made.poll(4)) not in (None, ALL_READ):
-            assert found is not None
+        while not isinstance(found := made.poll(4), NothingToRead):
             made.read(*found)
         records += taken.records
         made.close()
@@ -138,10 +129,10 @@ class Stubborn:
 def test_a_source_with_nothing_just_now_is_asked_again() -> None:
     source = Stubborn([[], [], ["a"], [], None])
     made, taken = head(source, [b""])
-    assert [made.poll(9) for _ in range(2)] == [None, None]
+    assert [made.poll(9) for _ in range(2)] == [NothingToRead.NOW] * 2
     assert made.poll(9) == (0, 1)
     made.read(0, 1)
-    assert [made.poll(9), made.poll(9)] == [None, ALL_READ]
+    assert [made.poll(9), made.poll(9)] == [NothingToRead.NOW, NothingToRead.ALL_READ]
     assert taken.records == ["a"]
     assert not source.is_open
 
@@ -177,7 +168,7 @@ class Watching(Given):
 
     def check_split(self, split: bytes) -> None:
         if split not in self.splits(1):
-            raise Foreign(split)
+            raise Foreign(repr(split))
 
 
 class Foreign(EnvironmentFault):

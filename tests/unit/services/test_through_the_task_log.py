@@ -76,7 +76,7 @@ class Port(TaskPort):
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         raise AssertionError(number)
 
-    def announce_step(self, channel: int, first_seq: int) -> None: ...
+    def announce_step(self, channel: int | None, first_seq: int) -> None: ...
 
     def now_ns(self) -> int:
         self._now_ns += self._rng.randrange(1, 10**9)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.channel.credit import cost_bytes
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import Incarnation
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch, Position
 from tests.harnesses.channel_pair import SENDER, ChannelPair
 from tests.harnesses.sample_plans import number
@@ -250,8 +250,8 @@ def test_credit_counts_from_the_sessions_beginning() -> None:
 
 def test_barriers_take_credit_and_heartbeats_do_not() -> None:
     pair = opened(window_bytes=cost_bytes(1, 0))
-    pair.produce(b"", kind=Kind.BARRIER)
-    pair.produce(b"", kind=Kind.BARRIER)
+    pair.produce(b"", kind=ElementKind.BARRIER)
+    pair.produce(b"", kind=ElementKind.BARRIER)
     assert len(pair.forward) == 1
     pair.heartbeat()
     assert len(pair.forward) == 2

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.slot import Slot
-from clonos.core.wire.recovery_messages import TaskFailed
 from tests.harnesses.sample_plans import number
 from tests.harnesses.slot_dialogue import Dialogue
 
@@ -27,7 +27,7 @@ LATE: dict[str, Tell] = {
     "journal": lambda slot, *life: slot.on_journal(*life, b"x"),
     "intake failed": lambda slot, *life: slot.on_producer_failed(*life, "refused"),
     "journal lost": lambda slot, *life: slot.on_journal_lost(*life),
-    "raised": lambda slot, task, life: slot.on_raised(TaskFailed(task, life, 0, 0, 1, "", "", "no", "", False)),
+    "raised": lambda slot, task, life: slot.on_raised(failure_of(task, life, ValueError("no"))),
     "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),
     "outside fenced": lambda slot, *life: slot.on_outside_fenced(*life, 7, 7),
     "outside confirmed": lambda slot, *life: slot.on_outside_confirmed(*life, 7),

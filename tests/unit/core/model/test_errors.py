@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from collections.abc import Callable
 
 import pytest
 
-from clonos.core.coordinator.coordinator_effects import Fault, JobFailed
-from clonos.core.model.errors import ClonosError
+from clonos.core.coordinator.coordinator_effects import JobFailed
+from clonos.core.model.errors import Blame, ClonosError
 from tests.tidy.error_classes import error_classes
 
 SAMPLES: dict[str, object] = {
@@ -20,15 +21,24 @@ SAMPLES: dict[str, object] = {
     "bool": True,
     "tuple[str, ...]": ("one", "other"),
     "tuple[int, ...]": (1, 2),
-    "JobFailed": JobFailed(Fault.JOB, "it fails"),
+    "JobFailed": JobFailed(Blame.JOB, "it fails"),
 }
-MADE = {name: cls for name, cls in sorted(error_classes().items()) if "__init__" in vars(cls)}
+MADE = {
+    name: cls
+    for name, cls in sorted(error_classes().items())
+    if "__init__" in vars(cls) and not cls.__module__.startswith("tests.")
+}
 
 
 def _made(cls: type[ClonosError], by_keyword: bool) -> ClonosError:
     _, *parameters = inspect.signature(cls.__init__).parameters.values()
-    samples = {parameter.name: SAMPLES[parameter.annotation] for parameter in parameters}
-    return cls(**samples) if by_keyword else cls(*samples.values())
+    kinds = {parameter.name: parameter.annotation for parameter in parameters}
+    if "values" in kinds:  # it declares its fields
+        declared = {name: kind for base in cls.__mro__[::-1] for name, kind in inspect.get_annotations(base).items()}
+        kinds = {name: declared[name] for name in cls._fields.parameters}
+    make: Callable[..., ClonosError] = cls
+    samples = {name: SAMPLES[kind] for name, kind in kinds.items()}
+    return make(**samples) if by_keyword else make(*samples.values())
 
 
 def test_the_errors_of_the_library_are_found() -> None:

@@ -54,7 +54,7 @@ def test_a4_the_shortest_path_counts_where_one_arm_is_longer() -> None:
 def test_a4_what_is_held_arrives_hop_by_hop_on_some_path(plan: Plan) -> None:
     arriving: dict[int, set[int]] = {task: set() for task in plan.tasks}
     for channel in plan.channels:
-        if channel.receiver >= 0:
+        if channel.receiver is not None:
             shared = set(plan.shared_on[channel.id])
             assert shared <= {channel.sender, *plan.held[channel.sender]}  # the sender has it
             arriving[channel.receiver] |= shared
@@ -93,6 +93,6 @@ def test_a6_a_plan_of_forty_thousand_tasks_and_more_than_127_outputs_a_task() ->
 
 def test_a_channel_to_the_outside_is_one_a_task_and_has_no_receiving_task() -> None:
     vertices = (Vertex("a", 3, is_source=True, has_effects=True),)
-    plan = Plan("sink", vertices, (Edge(0, -1, Partitioning.OUTSIDE, 0),))
-    assert [(c.sender, c.receiver) for c in plan.channels] == [(0, -1), (1, -1), (2, -1)]
+    plan = Plan("sink", vertices, (Edge(0, None, Partitioning.OUTSIDE, 0),))
+    assert [(c.sender, c.receiver) for c in plan.channels] == [(0, None), (1, None), (2, None)]
     assert plan.inputs == ((), (), ())

@@ -29,7 +29,9 @@ PLAN = chain_of(4)
 KEEPER = Holder(TaskId(3), True, SlotId(9))
 
 
-def living(*, keepers: tuple[int, ...] = (9,), is_fresh: bool = False, slots: tuple[int, ...] = (1, 2, 3, 4)) -> View:
+def living(
+    *, keepers: tuple[int, ...] = (9,), is_fresh: bool = False, slots: tuple[int | None, ...] = (1, 2, 3, 4)
+) -> View:
     placements = [placement(task, number(1), slots[task], is_fresh=is_fresh) for task in range(3)]
     placements.append(placement(3, number(1), slots[3], is_fresh=is_fresh, keepers=keepers))
     return view(1, placements)
@@ -63,7 +65,7 @@ def test_every_keeper_is_asked_while_one_is_being_changed_for_another() -> None:
 
 
 def test_nobody_without_a_slot_is_asked() -> None:
-    asked = holders_of(PLAN, living(slots=(1, 2, -1, 4), keepers=(-1,)), TaskId(1))
+    asked = holders_of(PLAN, living(slots=(1, 2, None, 4), keepers=()), TaskId(1))
     assert asked == (holder(3),)
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from clonos.core.channel.sender import Behind
 from clonos.core.model.errors import InternalError
-from clonos.core.model.ids import FENCED, ChannelId, SlotId, TaskId
+from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
 from clonos.core.recovery import recovery_machine as r
 from clonos.core.recovery.gathering import Gathering, Holder
 from tests.harnesses.sample_plans import number
@@ -15,7 +16,8 @@ from tests.harnesses.sample_plans import number
 WAITING = Gathering(number(1), frozenset({Holder(TaskId(1), False, SlotId(2))}))
 DONE = Gathering(number(1), frozenset())
 POSITIONS = ((ChannelId(0), 5), (ChannelId(1), 7))
-BEHIND = (ChannelId(0), 5, 9)
+BEHIND = Behind(ChannelId(0), 5, 9)
+FENCED = r.SinkFencedOff(2, Incarnation(3))
 
 STATES: tuple[r.State, ...] = (
     r.Recovering(WAITING, False),
@@ -23,14 +25,15 @@ STATES: tuple[r.State, ...] = (
     r.Replaying(),
     r.Stalled(POSITIONS),
     r.Live(),
-    r.Lost(*BEHIND),
+    r.Lost(BEHIND),
 )
 EVENTS: tuple[r.Event, ...] = (
     r.Gathered(DONE),
     r.Restored(),
     r.Stated(False),
     r.LogEnded(POSITIONS, None, False),
-    r.SinkFencedOff(2, 3),
+    r.JournalMissing(),
+    FENCED,
 )
 
 STAYS = {
@@ -41,6 +44,7 @@ STAYS = {
     (r.Live, r.LogEnded),
     (r.Lost, r.Stated),
     (r.Lost, r.LogEnded),
+    (r.Lost, r.JournalMissing),
     (r.Lost, r.SinkFencedOff),
 }
 MOVES = {
@@ -48,6 +52,7 @@ MOVES = {
     (r.Recovering, r.Restored),
     (r.Connecting, r.Stated),
     (r.Replaying, r.LogEnded),
+    (r.Replaying, r.JournalMissing),
     (r.Stalled, r.Stated),
     (r.Stalled, r.LogEnded),
     (r.Connecting, r.SinkFencedOff),
@@ -61,7 +66,7 @@ def test_the_table_has_just_these_rows() -> None:
     assert set(r.HANDLERS) == STAYS | MOVES
 
 
-@pytest.mark.parametrize("state", STATES, ids=r.phase_name)
+@pytest.mark.parametrize("state", STATES, ids=r.phase_of)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_a_pair_with_no_meaning_stays_and_one_without_a_row_is_a_bug_with_its_story(
     state: r.State, event: r.Event
@@ -92,18 +97,18 @@ def test_replay_begins_when_every_receiver_has_stated() -> None:
 class End:
     """How a log ends, and what must come of it."""
 
-    behind: tuple[ChannelId, int, int] | None
+    behind: Behind | None
     is_awaiting: bool
     then: r.State
     effects: tuple[r.Effect, ...]
 
 
-@pytest.mark.parametrize("state", [r.Replaying(), r.Stalled(POSITIONS)], ids=r.phase_name)
+@pytest.mark.parametrize("state", [r.Replaying(), r.Stalled(POSITIONS)], ids=r.phase_of)
 @pytest.mark.parametrize(
     "end",
     [
         End(None, False, r.Live(), (r.GoLive(),)),
-        End(BEHIND, False, r.Lost(*BEHIND), (r.ReportLost(),)),
+        End(BEHIND, False, r.Lost(BEHIND), (r.ReportLost(),)),
         End(None, True, r.Stalled(POSITIONS), ()),
     ],
 )
@@ -120,17 +125,22 @@ def test_a_stalled_task_compares_again_with_every_statement() -> None:
 
 
 def test_a_lost_task_stays_lost_whatever_is_stated() -> None:
-    lost = r.Lost(*BEHIND)
+    lost = r.Lost(BEHIND)
     assert r.step(lost, r.Stated(False)) == (lost, ())
 
 
-@pytest.mark.parametrize("state", STATES[1:5], ids=r.phase_name)
+@pytest.mark.parametrize("state", STATES[1:5], ids=r.phase_of)
 def test_a_sink_that_its_outside_refuses_says_for_whom(state: r.State) -> None:
-    assert r.step(state, r.SinkFencedOff(2, 3)) == (r.Lost(FENCED, 2, 3), (r.ReportLost(),))
+    assert r.step(state, FENCED) == (r.Lost(FENCED), (r.ReportLost(),))
+
+
+def test_a_source_whose_journal_lacks_what_its_log_reads_is_lost() -> None:
+    missing = r.JournalMissing()
+    assert r.step(r.Replaying(), missing) == (r.Lost(missing), (r.ReportLost(),))
 
 
 def test_every_state_has_a_name_of_its_own_for_the_status() -> None:
-    assert [r.phase_name(state) for state in STATES] == [
+    assert [r.phase_of(state) for state in STATES] == [
         "recovering",
         "connecting",
         "replaying",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from clonos.core.channel.credit import cost_bytes
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId
 from clonos.core.model.options import Options
-from clonos.core.ports.operator_chain import Kind
+from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_port import Emission
 from clonos.core.wire.channel_messages import Batch, Position
-from clonos.core.wire.control_messages import BACKLOG_ELEMENTS
 from tests.harnesses.sample_plans import shuffle
 from tests.harnesses.slot_harness import LIFE, Bench
 
@@ -33,7 +33,7 @@ class Receiver(Bench):
     def send(self, channel: ChannelId, count: int) -> None:
         """The sender sends ``count`` elements."""
         head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
-        batch = Batch(*head, self.sent_seq[channel], int(Kind.ROWS), count, CheckpointId(0), ())
+        batch = Batch(*head, self.sent_seq[channel], ElementKind.ROWS, count, CheckpointId(0), ())
         self.ordinals[channel] += 1
         self.sent_seq[channel] += count
         self.slot.on_message(INPUTS[channel], batch, b"x" * count)
@@ -53,7 +53,7 @@ class Receiver(Bench):
         """What the slot reports."""
         self.tick()
         assert self.status.tasks[0].phase == "live"
-        return self.counters.get(BACKLOG_ELEMENTS)
+        return self.counters.get(TaskCounter.BACKLOG_ELEMENTS)
 
 
 def test_the_backlog_is_what_all_senders_have_produced_and_the_task_has_not_processed() -> None:
@@ -98,7 +98,7 @@ def test_a_source_has_no_channel_on_which_anything_could_wait() -> None:
     bench = Bench(Options())
     bench.begin()
     bench.tick()
-    assert bench.counters[BACKLOG_ELEMENTS] == 0
+    assert bench.counters[TaskCounter.BACKLOG_ELEMENTS] == 0
 
 
 def test_a_sender_tells_what_it_has_produced_whether_or_not_credit_let_it_leave() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
 from clonos.core.external.keeper import Keeper
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.wire.log_delta import Length
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
@@ -224,7 +225,7 @@ def outside_at(next_number: int, next_seq: int = 0) -> ExternalOutput:
 def test_output_leaves_in_order_as_far_as_every_keeper_has_acknowledged() -> None:
     end = outside_at(0)
     for number in (1, 2, 3):
-        end.append(0, 1, b"%d" % number, {SINK: number})
+        end.append(ElementKind.ROWS, 1, b"%d" % number, {SINK: number})
     assert released(end, {SINK: 0}, {SINK: 3}) == []
     assert released(end, {SINK: 2}, {SINK: 3}) == [b"1", b"2"]
     assert released(end, {SINK: 2}, {SINK: 3}) == []
@@ -233,14 +234,14 @@ def test_output_leaves_in_order_as_far_as_every_keeper_has_acknowledged() -> Non
 
 def test_a_sink_without_a_keeper_releases_nothing_new_unless_the_job_has_none() -> None:
     end = outside_at(0)
-    end.append(0, 1, b"1", {})
+    end.append(ElementKind.ROWS, 1, b"1", {})
     assert released(end) == []
     assert released(end, has_keepers=False) == [b"1"]
 
 
 def test_nothing_leaves_before_the_outside_has_registered_the_incarnation() -> None:
     end = ExternalOutput(inflight_log())
-    end.append(0, 1, b"1", {})
+    end.append(ElementKind.ROWS, 1, b"1", {})
     assert released(end, {}) == []
     end.open(0)
     assert released(end, {}) == [b"1"]
@@ -249,7 +250,7 @@ def test_nothing_leaves_before_the_outside_has_registered_the_incarnation() -> N
 def test_output_that_the_outside_has_is_dropped_by_number_and_needs_no_keeper() -> None:
     end = outside_at(3)
     for number in range(5):
-        end.append(0, 1, b"%d" % number, {SINK: number + 10})
+        end.append(ElementKind.ROWS, 1, b"%d" % number, {SINK: number + 10})
     assert released(end, {SINK: 0}) == []
     assert end.log.start_seq == 3
     assert released(end, {SINK: 13}) == [b"3"]
@@ -257,14 +258,14 @@ def test_output_that_the_outside_has_is_dropped_by_number_and_needs_no_keeper() 
 
 def test_a_chunk_that_the_outside_has_in_part_leaves_whole_with_its_first_number() -> None:
     end = outside_at(2)
-    end.append(0, 4, b"0123", {})
+    end.append(ElementKind.ROWS, 4, b"0123", {})
     assert [(c.first_seq, c.count) for c in end.release(links_at({}), True)] == [(0, 4)]
 
 
 def test_what_is_confirmed_is_forgotten() -> None:
     end = outside_at(0)
     for number in range(4):
-        end.append(0, 1, b"%d" % number, {})
+        end.append(ElementKind.ROWS, 1, b"%d" % number, {})
     released(end, {})
     end.confirm(3)
     end.confirm(1)  # an earlier one, late

@@ -22,15 +22,19 @@ class Story:
         self.applied += changes
 
 
-def snapshot(checkpoint: int, previous: int = -1, final: bool = False, life: int = LIFE) -> Snapshot:
+def _number(checkpoint: int | None) -> CheckpointId | None:
+    return None if checkpoint is None else CheckpointId(checkpoint)
+
+
+def snapshot(checkpoint: int, previous: int | None = None, final: bool = False, life: int = LIFE) -> Snapshot:
     changes = b"<%d>" % checkpoint
-    number, base = CheckpointId(checkpoint), CheckpointId(previous)
+    number, base = CheckpointId(checkpoint), _number(previous)
     return Snapshot(SNAPSHOT_FORMAT, TASK, Incarnation(life), number, base, (), (), (), 0, 0, final, b"", changes)
 
 
-def update(checkpoint: int, previous: int = -1, life: int = LIFE) -> tuple[StandbyUpdate, bytes]:
+def update(checkpoint: int, previous: int | None = None, life: int = LIFE) -> tuple[StandbyUpdate, bytes]:
     names = tuple(f"object-{c}" for c in range(1, checkpoint + 1))
-    message = StandbyUpdate(TASK, Incarnation(life), CheckpointId(checkpoint), CheckpointId(previous), names)
+    message = StandbyUpdate(TASK, Incarnation(life), CheckpointId(checkpoint), _number(previous), names)
     return message, standby_payload([encode_snapshot(snapshot(checkpoint, previous, life=life))])
 
 
@@ -131,7 +135,7 @@ def test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_droppe
 
 def test_a_final_state_is_what_every_later_checkpoint_restores() -> None:
     found = Standby(TASK, LIFE, Story)
-    message, _ = update(3, -1)
+    message, _ = update(3)
     found.hold(message, standby_payload([encode_snapshot(snapshot(3, final=True))]))
     found.complete(CheckpointId(6))
     assert found.is_at(CheckpointId(6))

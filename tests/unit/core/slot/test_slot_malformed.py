@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
-from clonos.core.ports.operator_chain import Kind
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -26,14 +26,25 @@ from clonos.core.wire.control_messages import (
 )
 from clonos.core.wire.log_delta import Length
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogLost, LogReply, LogRequest, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    AnnounceAck,
+    AnnounceStep,
+    InputRange,
+    JournalLost,
+    LogLost,
+    LogReply,
+    LogRequest,
+    Recourse,
+    SinkFenced,
+    TaskFailed,
+)
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.sample_plans import number
 from tests.harnesses.slot_dialogue import Dialogue
 
 LIFE = Incarnation(number(1))
-BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, int(Kind.ROWS), 1, CheckpointId(0), ())
+BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 5, ())
 STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
 QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
@@ -64,12 +75,13 @@ def test_what_a_peer_may_say_is_taken() -> None:
     [
         (BATCH, {"channel": 3}),
         (BATCH, {"channel": -1}),
-        (BATCH, {"kind": 4}),
+        (BATCH, {"channel": 2}),  # it leaves the job
         (BATCH, {"count": 0}),
-        (BATCH, {"kind": int(Kind.BARRIER), "count": 2, "checkpoint": 1}),
-        (BATCH, {"kind": int(Kind.BARRIER)}),
+        (BATCH, {"kind": ElementKind.BARRIER, "count": 2, "checkpoint": 1}),
+        (BATCH, {"kind": ElementKind.BARRIER}),
         (POSITION, {"channel": 99}),
         (STATEMENT, {"channel": -2}),
+        (STATEMENT, {"channel": 2}),
         (QUESTION, {"task": 3}),
         (QUESTION, {"task": -1}),
     ],
@@ -88,7 +100,7 @@ def test_what_names_nothing_of_the_plan_is_malformed_and_names_the_peer(
 OF_COORDINATOR = (
     View(number(9), 1, "job", (), ()),
     Trigger(TaskId(1), LIFE, CheckpointId(1), False),
-    AnnounceAck(TaskId(1), LIFE, 0, 0),
+    AnnounceAck(TaskId(1), LIFE, ChannelId(0), 0),
     Hold(SlotId(2)),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(2), "end yourself"),
@@ -98,15 +110,19 @@ TO_COORDINATOR = (
     SlotStatus(SlotId(1), number(1), CheckpointId(0), (), (), ()),
     Snapshotted(TaskId(0), LIFE, CheckpointId(1), ("name",), 0, (), False),
     LogLost(TaskId(0), LIFE, ChannelId(0), 0, 0),
-    TaskFailed(TaskId(0), LIFE, 0, 0, 1, "", "", "", "", False),
-    AnnounceStep(TaskId(0), LIFE, 0, 0),
+    JournalLost(TaskId(0), LIFE),
+    SinkFenced(TaskId(0), LIFE, number(1), Incarnation(number(2))),
+    TaskFailed(TaskId(0), LIFE, InputRange(ChannelId(0), 0, 1), "", "", "", "", Blame.JOB, Recourse.RETRY),
+    AnnounceStep(TaskId(0), LIFE, ChannelId(0), 0),
     Suspicion(SlotId(1), SlotId(2), number(1), True),
     Warned(SlotId(1), "text", ()),
     Logged(SlotId(1), 30, "clonos", "text"),
 )
 KEEP = AppendLog(TaskId(0), LIFE, True, ())
-UPDATE = StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), CheckpointId(-1), ("name",))
-FOLLOW = FeedShadow(TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, 0, 0, 0, CheckpointId(0), ())
+UPDATE = StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), None, ("name",))
+FOLLOW = FeedShadow(
+    TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), ()
+)
 ANSWER = LogReply(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
 KEPT = AppendAck(TaskId(1), LIFE, SlotId(3), True, ())
 FOLLOWING = FeedAck(TaskId(1), LIFE, SlotId(3), 1, 0)

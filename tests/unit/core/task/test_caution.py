@@ -39,7 +39,7 @@ def test_barriers_before_any_element_leave_a_task_cautious() -> None:
 
 def test_a_cautious_source_tells_which_record_of_its_life_comes_next() -> None:
     life = source(start=Start(is_cautious=True), records=3).run()
-    assert approached(life) == ["approaches 0 of -1", "approaches 1 of -1", "approaches 2 of -1"]
+    assert approached(life) == ["approaches 0 of None", "approaches 1 of None", "approaches 2 of None"]
 
 
 def test_a_task_that_is_not_cautious_tells_nothing() -> None:

@@ -9,14 +9,14 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 TASK, LIFE = TaskId(2), Incarnation(0x10)
 
 
-def snapshot(checkpoint: int, previous: int = -1, final: bool = False) -> Snapshot:
+def snapshot(checkpoint: int, previous: int | None = None, final: bool = False) -> Snapshot:
     outputs = ((ChannelId(0), checkpoint * 100),)
     return Snapshot(
         SNAPSHOT_FORMAT,
         TASK,
         LIFE,
         CheckpointId(checkpoint),
-        CheckpointId(previous),
+        None if previous is None else CheckpointId(previous),
         (),
         outputs,
         (),
@@ -78,7 +78,7 @@ def test_a_sinks_snapshot_counts_when_the_outside_has_confirmed_all_output_befor
 def test_a_completed_checkpoint_stands_for_earlier_ones_that_never_completed() -> None:
     pending = PendingSnapshots(())
     for checkpoint in (1, 2, 3):
-        pending.written(pending.take(snapshot(checkpoint, checkpoint - 1 or -1), (), 0))
+        pending.written(pending.take(snapshot(checkpoint, checkpoint - 1 or None), (), 0))
     completed = pending.complete(CheckpointId(2))
     assert completed is not None
     assert completed.outputs == ((0, 200),)

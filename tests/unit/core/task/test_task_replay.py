@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from clonos.core.log import determinants as d
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
@@ -61,7 +62,7 @@ JOIN = Plan(
         Edge(2, 3, Partitioning.HASH, 0),
         Edge(2, 4, Partitioning.REBALANCE, 0),
         Edge(2, 5, Partitioning.BROADCAST, 0),
-        Edge(2, -1, Partitioning.OUTSIDE, 0),
+        Edge(2, None, Partitioning.OUTSIDE, 0),
     ),
 )
 WORK = TaskId(3)
@@ -235,7 +236,7 @@ def test_the_end_of_a_source_is_the_last_entry_that_chooses() -> None:
 
 def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_outside_everything() -> None:
     first = Life(work(), 2).run()
-    by_edge: dict[int, list[list[tuple[int, int, str]]]] = {}
+    by_edge: dict[int, list[list[tuple[ElementKind, int, str]]]] = {}
     for channel in JOIN.outputs[WORK]:
         by_edge.setdefault(channel.edge, []).append(
             [element for element in first.outputs[channel.id] if not element[1] and element[2]]

@@ -13,13 +13,15 @@ from msgspec.structs import replace as replace_struct
 
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log import determinants as d
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.ports.operator_chain import FailedAt, Kind, StepFailed
+from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import BudgetChanged, Command, Delivered, TaskStopped, Triggered
 from clonos.core.task.failure_report import describe_failure
-from clonos.core.wire.recovery_messages import TaskFailed
+from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 from tests.harnesses.recording_chain import RecordingChain, clock, nothing, timer
 from tests.harnesses.task_harness import (
     END,
@@ -89,9 +91,9 @@ class Scripted(Life):
         """The output: rows as they were numbered, ``b3`` for a barrier, ``end``."""
         found: list[Any] = []
         for kind, checkpoint, content in next(iter(self.outputs.values()), []):
-            if kind == Kind.BARRIER:
+            if kind is ElementKind.BARRIER:
                 found.append(f"b{checkpoint}")
-            elif kind == Kind.END:
+            elif kind is ElementKind.END:
                 found.append("end")
             else:
                 row = ast.literal_eval(content)
@@ -102,8 +104,8 @@ class Scripted(Life):
 
 def sent(channel: int, elements: list[Element]) -> Delivered:
     kind = elements[0].kind
-    checkpoint = CheckpointId(elements[0].content if kind == Kind.BARRIER else 0)
-    return Delivered(ChannelId(channel), int(kind), len(elements), 0, checkpoint, encoded(elements))
+    checkpoint = CheckpointId(elements[0].content if kind is ElementKind.BARRIER else 0)
+    return Delivered(ChannelId(channel), kind, len(elements), 0, checkpoint, encoded(elements))
 
 
 def union(*script: Command | str, start: Start | None = None, **options: int) -> Scripted:
@@ -232,7 +234,7 @@ def test_a_step_never_spans_a_barrier_and_takes_what_several_batches_brought() -
 def test_all_of_the_state_is_stored_again_beside_the_chain_of_the_longest_length() -> None:
     script = [sent(channel, barrier(c)) for c in range(1, 8) for channel in range(3)]
     life = union(*script, snapshot_chain_max=3).run()
-    assert [s.previous for s in life.snapshots] == [-1, 1, 2, 3, 4, 5, 6]
+    assert [s.previous for s in life.snapshots] == [None, 1, 2, 3, 4, 5, 6]
     assert list(life.wholes) == [4, 7]
 
 
@@ -244,7 +246,7 @@ def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
         chain = [*(start.snapshots if start is not None else ()), snapshot]
         lengths.append(len(chain))
         for whole in life.wholes.values():  # it is stored before this life ends
-            chain = [replace_struct(snapshot, previous=CheckpointId(-1), changes=b"".join(whole), chain_length=1)]
+            chain = [replace_struct(snapshot, previous=None, changes=b"".join(whole), chain_length=1)]
         start = Start(b"", chain, snapshot.log_offset_bytes)
     assert lengths == [1, 2, 3, 4, 2, 3, 4]
 
@@ -342,8 +344,9 @@ def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record(
     made = Job(UNION, TaskId(3), lambda _: Raising((nothing,)))
     script = [sent(1, rows("a", "b", "c")), sent(1, rows("d", "bad", "e"))]
     told = failure(Scripted(made, script))
-    assert (told.channel, told.first_seq, told.count) == (1, 4, 1)
-    assert (told.step, told.record, told.error, told.is_fatal) == ("split", "'bad'", "ValueError: no such word", False)
+    assert told.at == InputRange(ChannelId(1), 4, 1)
+    assert (told.step, told.record, told.error) == ("split", "'bad'", "ValueError: no such word")
+    assert (told.blame, told.recourse) == (Blame.JOB, Recourse.RETRY)
     assert "no such word" in told.traceback
 
 
@@ -361,4 +364,4 @@ def test_g49_a_poison_record_of_a_source_has_the_same_number_in_every_life_thoug
     told = failure(first)
     again = failure(Scripted(job, [], Start(b"", first.snapshots, first.snapshots[0].log_offset_bytes)))
     assert first.snapshots[0].records_in == 2
-    assert (told.channel, told.first_seq, told.count) == (again.channel, again.first_seq, again.count)
+    assert told.at == again.at == InputRange(None, 4, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from contextlib import suppress
+from enum import Enum
 from typing import Any, get_args
 
 import msgpack
@@ -29,14 +30,20 @@ def example(kind: Any, rng: random.Random) -> Any:
     match info:
         case msgspec.inspect.StructType(cls=cls, fields=fields):
             return cls(*(example(found.type, rng) for found in fields))
-        case msgspec.inspect.IntType():
-            return rng.choice((0, 1, 127, 128, 1 << 31, (1 << 62) - 1))
+        case msgspec.inspect.IntType(ge=least):
+            return rng.choice((least or 0, 1, 127, 128, 1 << 31, (1 << 62) - 1))
         case msgspec.inspect.StrType(pattern=str()):
             return rng.choice(("map/0", "snapshots/3/000000000002-100000001-delta"))
         case msgspec.inspect.StrType():
             return rng.choice(("", "map/0", "ä" * 20))
         case msgspec.inspect.BytesType():
             return rng.randbytes(rng.randrange(40))
+        case msgspec.inspect.NoneType():
+            return None
+        case msgspec.inspect.EnumType(cls=cls):
+            return rng.choice(list(cls))
+        case msgspec.inspect.UnionType(types=types):
+            return example(rng.choice(types), rng)
         case msgspec.inspect.BoolType():
             return rng.random() < 0.5
         case msgspec.inspect.VarTupleType(item_type=item, min_length=least):
@@ -61,8 +68,9 @@ def test_another_library_reads_a_message_as_its_tag_and_its_fields_in_their_orde
 
 
 def _plain(fields: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Structs within each other as tuples of their fields."""
-    values = (msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value for value in fields)
+    """Structs within each other as tuples of their fields, enums as their values."""
+    plain = (value.value if isinstance(value, Enum) else value for value in fields)
+    values = (msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value for value in plain)
     return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
 
 
@@ -106,6 +114,9 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
         msgspec.msgpack.encode(["position", 0, 1, 1, -1, 0, 0, []]),
         msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, -5, []]),
         msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, 1 << 62, []]),
+        msgspec.msgpack.encode(["batch", 0, 1, 1, 1, 0, 0, 4, 1, 0, []]),  # no kind of elements
+        msgspec.msgpack.encode(["slot_status", 1, 1, 0, [[0, 1, "gathering", []]], [], []]),  # no phase of a task
+        msgspec.msgpack.encode(["slot_status", 1, 1, 0, [[0, 1, "live", [["records", 1]]]], [], []]),  # no counter
         b"\x91" * 100_000,
     ],
 )
@@ -116,7 +127,7 @@ def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", NAMES_ASTRAY)
 def test_a_name_that_leads_out_of_the_store_is_malformed(name: str) -> None:
-    update = StandbyUpdate(TaskId(1), Incarnation(1), CheckpointId(1), CheckpointId(-1), ("snapshots/1/1-1-full", name))
+    update = StandbyUpdate(TaskId(1), Incarnation(1), CheckpointId(1), None, ("snapshots/1/1-1-full", name))
     with pytest.raises(MessageMalformed, match="slot 7"):
         codec.decode_message(codec.encode_message(update), "slot 7")
 

@@ -33,7 +33,7 @@ def answer(log: bytes) -> LogReply:
 
 
 def update(number: int) -> StandbyUpdate:
-    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
+    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), None, ("name",))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import zmq
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch
@@ -29,11 +30,11 @@ def accusation(number: int) -> Suspicion:
 
 
 def batch(number: int) -> Batch:
-    return Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, 0, number, 0, 1, CheckpointId(0), ())
+    return Batch(ChannelId(0), Incarnation(1), Incarnation(1), 0, 0, number, ElementKind.ROWS, 1, CheckpointId(0), ())
 
 
 def update(number: int) -> StandbyUpdate:
-    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), CheckpointId(-1), ("name",))
+    return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), None, ("name",))
 
 
 @pytest.mark.parametrize("mode", MODES)

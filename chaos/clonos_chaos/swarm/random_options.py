@@ -1,0 +1,41 @@
+"""Random options of a world's job, drawn from its seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
+
+
+def draw_hot(plan: Plan, rng: Random) -> Plan:
+    """In every second world some steps are followed hot, of those that may be."""
+    if rng.random() < 0.5:
+        return plan
+    drawn = [replace(vertex, is_hot=vertex.may_be_hot and rng.random() < 0.7) for vertex in plan.vertices]
+    return replace(plan, vertices=tuple(drawn))
+
+
+def draw_options(rng: Random) -> Options:
+    """Random options of the job."""
+    drawn = Options(
+        heartbeat_ms=rng.choice((20, 100)),
+        lease_ms=rng.choice((500, 2_000)),
+        checkpoint_every_ms=rng.choice((30, 100, 300)),
+        standbys=rng.choice((0, 1, 1, 1, 2)),
+        step_records_max=rng.choice((1, 3, 8, 64)),
+        step_records_first=rng.choice((1, 3, 8)),
+        credit_window_bytes=rng.choice((1, 500, 1 << 20)),
+        channel_delay_ms=rng.choice((5, 200)),
+        snapshot_chain_max=rng.choice((1, 3, 16)),
+        failures_per_epoch_max=1_000,
+        clock_tick_ms=rng.choice((0, 0, 0, 5)),
+    )
+    is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
+    return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
+
+
+def draw_calls_ahead(options: Options, seed: int) -> Options:
+    """In every second world logs grow at each recorded call, in others with the step: by luck of its own."""
+    return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))

@@ -1,0 +1,29 @@
+"""The payload of a batch as elements, by their kind."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.values.columns import decode_columns
+from clonos.core.values.rows import decode_rows
+
+
+def decode_elements(kind: ElementKind, payload: bytes | memoryview) -> Any:
+    """Records as a list or as a ``pyarrow.RecordBatch``."""
+    match kind:
+        case ElementKind.ROWS:
+            return decode_rows(payload)
+        case ElementKind.COLUMNS:
+            return decode_columns(payload)
+        case ElementKind.BARRIER | ElementKind.END:
+            raise AssertionError(kind)
+        case _:
+            assert_never(kind)
+
+
+def decode_records(kind: ElementKind, payload: bytes | memoryview) -> list[Any]:
+    """Records as a list of Python values."""
+    records = decode_elements(kind, payload)
+    rows: list[Any] = records if isinstance(records, list) else records.to_pylist()
+    return rows
