@@ -139,7 +139,7 @@ class SnapshotStore:
     def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
         """Something in the state cannot be kept: the task fails by it, as it does where it encodes it itself."""
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
-        self._inbox.put(self._slot.on_raised, failed)
+        self._inbox.put(self._slot.on_failed, failed)
 
     def _reach(self, point: FaultPoint, snapshot: Snapshot) -> None:
         if self._faults is not None:
@@ -158,7 +158,7 @@ class SnapshotStore:
                 logger.warning("%s", error)
                 self._inbox.put(self._slot.on_objects_read, token, None, str(error))
             elif token[0] == "task":  # reading again does not help, and going back further is for people to decide
-                self._inbox.put(self._slot.on_raised, _unrestorable(token, error))
+                self._inbox.put(self._slot.on_failed, _unrestorable(token, error))
             else:  # a standby that lags may ask for what a later checkpoint has made superfluous
                 logger.info("%s", error)
                 self._inbox.put(self._slot.on_objects_read, token, None, str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot
 from clonos.core.log.determinants import NAMES, LogReader
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.model.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, ThreadId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.operator_chain import Mirror, Pieces
@@ -184,7 +184,9 @@ class RecordingShell(SlotShell):
     def __init__(self, plan: Plan) -> None:
         self.words = Words(plan)
         self.said: list[str] = []
-        self.closed: dict[tuple[TaskId, Incarnation], bool] = {}
+        self.closed: dict[tuple[TaskId, ThreadId], bool] = {}
+        self.lives: dict[ThreadId, str] = {}  # of the threads that were started
+        self.threads: dict[tuple[TaskId, Incarnation], ThreadId] = {}
         self.written: dict[str, Snapshot] = {}
         self.now = 0
         self._producers = RecordingIntakes(self)
@@ -202,8 +204,9 @@ class RecordingShell(SlotShell):
         receiver = "coordinator" if slot == COORDINATOR else f"slot {slot}"
         self.said.append(f"{receiver} <- {self.words.message(message, payload)}")
 
-    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
-        life = self.words.life(task, incarnation)
+    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
+        life = self.lives[thread] = self.words.life(task, activation.incarnation)
+        self.threads[task, activation.incarnation] = thread
         state = f"at {activation.snapshot.checkpoint}" if activation.snapshot else "fresh"
         if isinstance(activation.mirror, RecordingMirror):
             state += f" with {activation.mirror.state}"
@@ -213,23 +216,25 @@ class RecordingShell(SlotShell):
         self.said.append(f"start {life} {state}, log from {activation.log_offset_bytes}: {log or 'empty'}")
         return _Handle(self, life)
 
-    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.said.append(f"stop {self.words.life(task, incarnation)}")
+    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
+        self.said.append(f"stop {self.lives.get(thread, self.words.task(task))}")
 
-    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.said.append(f"{self.words.life(task, incarnation)} may go live")
+    def go_live(self, task: TaskId, thread: ThreadId) -> None:
+        self.said.append(f"{self.lives.get(thread, self.words.task(task))} may go live")
 
-    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
-        self.said.append(f"{self.words.life(task, incarnation)} is kept up to {end_bytes}")
+    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
+        self.said.append(f"{self.lives.get(thread, self.words.task(task))} is kept up to {end_bytes}")
 
-    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.said.append(f"{self.words.life(task, incarnation)} is noted")
+    def noted(self, task: TaskId, thread: ThreadId) -> None:
+        self.said.append(f"{self.lives.get(thread, self.words.task(task))} is noted")
 
-    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
         is_closed = budget_bytes <= 0
-        if is_closed != self.closed.get((task, incarnation), False):
-            self.closed[task, incarnation] = is_closed
-            self.said.append(f"gate of {self.words.life(task, incarnation)} {'closed' if is_closed else 'open'}")
+        if is_closed != self.closed.get((task, thread), False):
+            self.closed[task, thread] = is_closed
+            self.said.append(
+                f"gate of {self.lives.get(thread, self.words.task(task))} {'closed' if is_closed else 'open'}"
+            )
 
     def new_mirror(self, task: TaskId) -> Mirror:
         return RecordingMirror()
@@ -250,6 +255,9 @@ class RecordingShell(SlotShell):
     ) -> None:
         life = self.words.life(task, incarnation)
         self.said.append(f"register {life} with the outside, generation {generation}, from {restored_number}")
+
+    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
+        self.said.append(f"close the outside of {self.words.life(task, incarnation)}")
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes

@@ -17,7 +17,16 @@ from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_sn
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, journal_of
+from clonos.core.model.ids import (
+    COORDINATOR,
+    ChannelId,
+    CheckpointId,
+    Incarnation,
+    SlotId,
+    TaskId,
+    ThreadId,
+    journal_of,
+)
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
@@ -78,6 +87,12 @@ class Dialogue:
         """``b.2``, or ``b`` for the incarnation that the view names."""
         task = self.task(text)
         return task, number(int(text[2:])) if text[1:] else self.slot.view.placements[task].incarnation  # type: ignore[return-value]
+
+    def thread(self, text: str) -> tuple[TaskId, ThreadId]:
+        """That of a life, named likewise; it may be over, or not started yet."""
+        task, life = self.life(text)
+        hosted = self.slot.life(task, life)
+        return task, hosted.thread if hosted is not None else self.shell.threads.get((task, life), ThreadId(0))
 
     def channel(self, text: str) -> Any:
         sender, receiver = text.split("->")
@@ -301,17 +316,17 @@ class Dialogue:
         read = int(given.get("read", 0))
         log = log_of(given.get("log", ""))
         emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read)
-        self.slot.on_emission(task, life, emission)
+        self.slot.on_emission(*self.thread(words[0]), emission)
 
     def do_ends(self, words: list[str], given: Given) -> None:
         """``ends b at=5``: the log of b has ended, its output is at 5."""
-        task, life = self.life(words[0])
+        task, thread = self.thread(words[0])
         channel = self.slot.plan.outputs[task][0]
-        self.slot.on_log_end(task, life, {channel.id: int(given.get("at", 0))})
+        self.slot.on_log_end(task, thread, {channel.id: int(given.get("at", 0))})
 
     def do_wants(self, words: list[str], given: Given) -> None:
         """``wants a``: a source is live and takes more in."""
-        self.slot.on_open_journal(*self.life(words[0]))
+        self.slot.on_open_journal(*self.thread(words[0]))
 
     def do_in(self, words: list[str], given: Given) -> None:
         """``in a xyz``: bytes have come in."""
@@ -322,19 +337,18 @@ class Dialogue:
         self.slot.on_producer_failed(*self.life(words[0]), "connection refused")
 
     def do_reads_what_is_not_there(self, words: list[str], given: Given) -> None:
-        self.slot.on_journal_lost(*self.life(words[0]))
+        self.slot.on_journal_lost(*self.thread(words[0]))
 
     def do_needs(self, words: list[str], given: Given) -> None:
         channel = self.channel(words[0])
-        _, life = self.life("abcdefgh"[channel.receiver])
-        self.slot.on_needs(channel.receiver, life, channel.id, int(words[1]))
+        self.slot.on_needs(*self.thread("abcdefgh"[channel.receiver]), channel.id, int(words[1]))
 
     def do_await(self, words: list[str], given: Given) -> None:
-        self.slot.on_await_replicated(*self.life(words[0]), int(words[1]))
+        self.slot.on_await_replicated(*self.thread(words[0]), int(words[1]))
 
     def do_approaches(self, words: list[str], given: Given) -> None:
         """``approaches b.2 17 a->b``: cautious, it waits for the coordinator's answer."""
-        self.slot.on_announce_step(*self.life(words[0]), self.channel(words[2]).id, int(words[1]))
+        self.slot.on_announce_step(*self.thread(words[0]), self.channel(words[2]).id, int(words[1]))
 
     def do_noted(self, words: list[str], given: Given) -> None:
         """``noted b.2 17 a->b``"""
@@ -373,7 +387,7 @@ class Dialogue:
         failed = TaskFailed(
             task, life, InputRange(ChannelId(0), 3, 1), "split", "'x'", "ValueError: no", "", Blame.JOB, Recourse.RETRY
         )
-        self.slot.on_raised(failed)
+        self.slot.on_raised(self.thread(words[0])[1], failed)
 
     def do_gone(self, words: list[str], given: Given) -> None:
         self.slot.on_peer_gone(SlotId(int(words[0])))

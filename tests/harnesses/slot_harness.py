@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.slot_shell import SpillStore
@@ -39,7 +39,7 @@ class BenchShell(RecordingShell):
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         self.sent.append((slot, message, bytes(payload)))
 
-    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
         self.gates[task] = budget_bytes <= 0
 
     def warn(self, text: str, **fields: str | int) -> None:
@@ -67,6 +67,11 @@ class Bench:
         self.positions = {channel.id: 0 for channel in self.plan.outputs[self.task]}
         self.placements = [placement(t, LIFE, 1 if t == task else t + 10) for t in range(len(self.plan.tasks))]
         self.slot.on_message(COORDINATOR, view(1, self.placements))
+
+    @property
+    def thread(self) -> ThreadId:
+        """Of the task."""
+        return self.slot.hosted[self.task].thread
 
     @property
     def budget_failures(self) -> list[TaskFailed]:
@@ -105,7 +110,7 @@ class Bench:
                 self.state(channel.id)
             else:
                 self.slot.on_outside_opened(self.task, LIFE, 0, None)
-        self.slot.on_log_end(self.task, LIFE, dict(self.positions))
+        self.slot.on_log_end(self.task, self.thread, dict(self.positions))
 
     def emit(self, *outputs: tuple[int, bytes], log: bytes = b"") -> None:
         """The task has done a step: one element on each channel named."""
@@ -113,7 +118,7 @@ class Bench:
         for channel, payload in outputs:
             made.append(Output(ChannelId(channel), ElementKind.ROWS, 1, CheckpointId(0), payload))
             self.positions[ChannelId(channel)] += 1
-        self.slot.on_emission(self.task, LIFE, Emission(log, tuple(made)))
+        self.slot.on_emission(self.task, self.thread, Emission(log, tuple(made)))
 
     def complete(self) -> None:
         """A barrier goes out on all channels, its checkpoint completes."""
@@ -124,7 +129,7 @@ class Bench:
                 made.append(Output(channel.id, ElementKind.BARRIER, 1, CheckpointId(self.completed), b""))
                 self.positions[channel.id] += 1
         taken = snapshot(self.completed, tuple(self.positions.items()), self.task, LIFE)
-        self.slot.on_emission(self.task, LIFE, Emission(b"", tuple(made), snapshot=taken))
+        self.slot.on_emission(self.task, self.thread, Emission(b"", tuple(made), snapshot=taken))
         for name in list(self.shell.written):
             del self.shell.written[name]
             self.slot.on_snapshot_written(name, b"encoded", "")

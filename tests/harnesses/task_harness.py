@@ -135,10 +135,10 @@ class Life(TaskPort):
         self.task = Task(
             job.plan,
             job.task,
-            Incarnation(number + 1),
             job.new_chain(self.rng),
             self,
             Activation(
+                Incarnation(number + 1),
                 self.start.snapshot,
                 self.start.mirror,
                 self.start.log,

@@ -124,7 +124,7 @@ def what_replay_needs_is_granted_beyond_the_window(midst: Midst) -> None:
     receiving = midst.receiving
     receiving.window_bytes, receiving.queued_bytes = 1, 1
     receiving.granted_bytes = receiving.stated_bytes = receiving.session_bytes
-    midst.slot.slot.on_needs(midst.hosted.task, midst.hosted.incarnation, receiving.channel.id, receiving.next_seq + 1)
+    midst.slot.slot.on_needs(midst.hosted.task, midst.hosted.thread, receiving.channel.id, receiving.next_seq + 1)
     assert receiving.granted_bytes > receiving.session_bytes
 
 

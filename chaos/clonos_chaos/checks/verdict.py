@@ -95,7 +95,7 @@ def _asked_wrongly(world: World) -> list[str]:
         name, most = " or ".join(names), sum(lives[one] for one in names)
         if len(asked_all) > most:
             found.append(f"{name} has asked {question} {len(asked_all)} times in {most} lives")
-        if len({(asked.task_name, asked.incarnation) for asked in asked_all}) < len(asked_all):
+        if len({(asked.task_name, asked.life) for asked in asked_all}) < len(asked_all):
             found.append(f"{name} has asked {question} twice in one life")
         if not asked_all[0].is_effect or exposed.intersection(names):
             continue

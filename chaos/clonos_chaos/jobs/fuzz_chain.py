@@ -115,7 +115,7 @@ class FuzzChain:
         told = []
         for index, row in enumerate(rows):
             fails_now = row[0] == self.work.fails_once and row[0] not in self.job.failed_once
-            fails_here = row[0] == self.work.fails_in_shadow and self.context.incarnation < 0
+            fails_here = row[0] == self.work.fails_in_shadow and self.context.is_shadow
             if row[0] == self.work.poison or fails_now or fails_here:
                 self.job.failed_once.append(row[0])
                 at = FailedAt("fuzz", index, repr(row[0]))

@@ -208,7 +208,7 @@ def calls_leave_before_the_keepers_have_them(planting: Planting) -> None:
     """A call with an effect is made when the keepers have acknowledged INTENT."""
 
     def on_await_replicated(self: OutputGate, end_bytes: int) -> None:
-        self.hosted.shell.replicated_to(self.hosted.task, self.hosted.incarnation, end_bytes)
+        self.hosted.shell.replicated_to(self.hosted.task, self.hosted.thread, end_bytes)
 
     planting.swap(OutputGate, "on_await_replicated", on_await_replicated)
 

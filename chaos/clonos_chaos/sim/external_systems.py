@@ -109,7 +109,7 @@ class SimAsked(NamedTuple):
     answer: int
     task_name: str  # empty where the asker is not known
     generation: int
-    incarnation: int
+    life: tuple[int, bool]  # incarnation, and whether it has begun as a shadow of it
     is_effect: bool
     is_in_doubt: bool  # because an earlier life announced it and died before it knew the outcome
     is_reconciled: bool = False  # the outside had said that there was no such call
@@ -145,7 +145,7 @@ class SimService:
                 -answer if fails else answer,
                 context.task_name if context else "",
                 context.generation if context else 0,
-                context.incarnation if context else 0,
+                (context.incarnation, context.is_shadow) if context else (0, False),
                 is_effect,
                 is_in_doubt,
                 is_reconciled,

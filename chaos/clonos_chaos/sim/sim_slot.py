@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.slot.slot import Slot
@@ -36,7 +36,7 @@ class SimSlot:
         self.is_dead = False
         self.paused_until_ns = 0
         self._held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self.tasks: dict[tuple[TaskId, Incarnation], SimTask] = {}
+        self.tasks: dict[tuple[TaskId, ThreadId], SimTask] = {}
         self.spill = SimSpill(self)
         self.producers = SimIntakes(self)
         self.slot = Slot(slot_id, world.plan, world.options, self)
@@ -105,34 +105,34 @@ class SimSlot:
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         self.world.network.send(self.id, slot, message, payload)
 
-    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
         if not activation.is_shadow:
-            self.world.oracle.started(self, task, incarnation)
-        started = self.tasks[task, incarnation] = SimTask(self, task, incarnation, activation)
+            self.world.oracle.started(self, task, activation.incarnation)
+        started = self.tasks[task, thread] = SimTask(self, task, thread, activation)
         started.start()
         return started
 
-    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
-        stopped = self.tasks.pop((task, incarnation), None)
+    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
+        stopped = self.tasks.pop((task, thread), None)
         if stopped is not None:
             self.clock.at(self.clock.now_ns, stopped.kill)
             stopped.room.allow(-UNLIMITED, 0)  # no further step
 
-    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.tasks[task, incarnation].release()
+    def go_live(self, task: TaskId, thread: ThreadId) -> None:
+        self.tasks[task, thread].release()
         self.world.reach(FaultPoint.LIVE, task)
-        if incarnation < 0:
+        if self.tasks[task, thread].began_as_shadow:
             self.world.oracle.started(self, task, self.slot.hosted[task].incarnation)
             self.world.oracle.situations.reach(HOT_TAKEOVER)
 
-    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
-        self.tasks[task, incarnation].replicated_to(end_bytes)
+    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
+        self.tasks[task, thread].replicated_to(end_bytes)
 
-    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.tasks[task, incarnation].note()
+    def noted(self, task: TaskId, thread: ThreadId) -> None:
+        self.tasks[task, thread].note()
 
-    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
-        found = self.tasks.get((task, incarnation))
+    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
+        found = self.tasks.get((task, thread))
         if found is not None:
             found.room.allow(budget_bytes, handled_bytes)
 
@@ -221,6 +221,9 @@ class SimSlot:
         self.world.oracle.situations.reach(FENCED_AT_SINK)
         delay_ns = self.world.settings.outside_ns_max
         self.clock.after(delay_ns, self.run, self.slot.on_outside_fenced, task, incarnation, *fenced.by)
+
+    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
+        """What is on its way is written; the outside refuses it once a successor has registered."""
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from greenlet import getcurrent, greenlet
 
 from clonos.core.channel.output_budget import OutputBudget
-from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, TaskId, ThreadId
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, TaskStopped
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class SimTask:
     """``TaskPort`` and ``TaskHandle`` of one incarnation. Waiting switches to the world's loop."""
 
-    def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation, activation: Activation) -> None:
+    def __init__(self, host: SimSlot, task: TaskId, number: ThreadId, activation: Activation) -> None:
         self.host, self.world, self.clock = host, host.world, host.world.clock
-        self.task, self.incarnation = task, incarnation
+        self.task, self.number = task, number
+        self.began_as_shadow = activation.is_shadow
         self.commands: deque[Command] = deque()
         self.is_dead = False
         self.room = OutputBudget(lambda: self.put(BudgetChanged()))
@@ -52,7 +53,7 @@ class SimTask:
         try:
             self._reach(FaultPoint.START)
             chain = world.job.new_chain(world.plan.vertex_of[self.task])
-            task = Task(world.plan, self.task, self.incarnation, chain, self, self._activation, world.options)
+            task = Task(world.plan, self.task, chain, self, self._activation, world.options)
             self._activation = None  # type: ignore[assignment]
             task.run()
         except TaskStopped:
@@ -64,12 +65,12 @@ class SimTask:
             world.note(f"{world.plan.task_name(self.task)} raised {error!r}")
             if world.is_unexpected(error):
                 world.crashes.append(error)
-            self.host.later(self.host.slot.on_raised, describe_failure(task, error))
+            self.host.later(self.host.slot.on_raised, self.number, describe_failure(task, error))
 
     def _reach(self, point: FaultPoint) -> bool:
         """A named point; what a shadow does again has another name."""
         hosted = self.host.slot.hosted.get(self.task)
-        is_shadow = self.incarnation < 0 and (hosted is None or hosted.thread != self.incarnation)
+        is_shadow = self.began_as_shadow and (hosted is None or hosted.thread != self.number)
         return self.world.reach(of_shadow(point) if is_shadow else point, self.task)
 
     def kill(self) -> None:
@@ -158,40 +159,40 @@ class SimTask:
         else:
             self._reach(FaultPoint.END_OF_STREAM if snapshot.final else FaultPoint.ALIGNED)
         self.room.spend(emission.cost_bytes)
-        self.host.later(self.host.slot.on_emission, self.task, self.incarnation, emission)
+        self.host.later(self.host.slot.on_emission, self.task, self.number, emission)
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
 
     def budget_bytes(self) -> int:
         return self.room.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
-        self.host.later(self.host.slot.on_needs, self.task, self.incarnation, channel, next_seq)
+        self.host.later(self.host.slot.on_needs, self.task, self.number, channel, next_seq)
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         self._reach(FaultPoint.LOG_END)
-        self.host.later(self.host.slot.on_log_end, self.task, self.incarnation, positions)
+        self.host.later(self.host.slot.on_log_end, self.task, self.number, positions)
         while not self._is_released:
             self._idle(None)
 
     def await_replicated(self, log_end_bytes: int) -> None:
         self._reach(FaultPoint.INTENT)
-        self.host.later(self.host.slot.on_await_replicated, self.task, self.incarnation, log_end_bytes)
+        self.host.later(self.host.slot.on_await_replicated, self.task, self.number, log_end_bytes)
         while self._kept_bytes < log_end_bytes:
             self._idle(None)
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         self._is_noted = False
         self.approached = (channel, first_seq)
-        self.host.later(self.host.slot.on_announce_step, self.task, self.incarnation, channel, first_seq)
+        self.host.later(self.host.slot.on_announce_step, self.task, self.number, channel, first_seq)
         while not self._is_noted:
             self._idle(None)
         self.noted = self.approached
 
     def open_journal(self) -> None:
-        self.host.later(self.host.slot.on_open_journal, self.task, self.incarnation)
+        self.host.later(self.host.slot.on_open_journal, self.task, self.number)
 
     def lose_journal(self) -> NoReturn:
-        self.host.later(self.host.slot.on_journal_lost, self.task, self.incarnation)
+        self.host.later(self.host.slot.on_journal_lost, self.task, self.number)
         while True:
             self._idle(None)
 

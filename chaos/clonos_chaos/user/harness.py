@@ -19,7 +19,7 @@ from clonos.connectors import collect, values
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import JobError, ReplayDiverged
-from clonos.core.model.ids import ChannelId, CheckpointId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
@@ -259,9 +259,11 @@ class Harness:
                 mirror.apply(snapshot.changes)
         offset_bytes = snapshots[-1].log_offset_bytes if snapshots else 0
         last = snapshots[-1] if snapshots else None
-        activation = Activation(last, mirror, self._log[offset_bytes:], offset_bytes, 1, False, "harness")
+        activation = Activation(
+            Incarnation(self._incarnation), last, mirror, self._log[offset_bytes:], offset_bytes, 1, False, "harness"
+        )
         self._around.commands.clear()
-        life = self._life = Life(self._around, self._incarnation, activation, is_first)
+        life = self._life = Life(self._around, activation, is_first)
         self._run(life)
 
     def _give(self, elements: list[tuple[ElementKind, Any]]) -> list[Any]:

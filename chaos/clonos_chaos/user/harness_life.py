@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from greenlet import getcurrent, greenlet
 
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Chain
@@ -35,7 +35,7 @@ class Surroundings:
 class Life:
     """``TaskPort`` of one incarnation. Every wait of the task gives the control back to the harness."""
 
-    def __init__(self, around: Surroundings, incarnation: int, activation: Activation, is_first: bool) -> None:
+    def __init__(self, around: Surroundings, activation: Activation, is_first: bool) -> None:
         self.around = around
         self.emissions: list[Emission] = []
         self.error: Exception | None = None
@@ -43,7 +43,6 @@ class Life:
         self.may_live = is_first
         self.waits_until_ns: int | None = None
         self.performed = 0
-        self._incarnation = Incarnation(incarnation)
         self.activation = activation
         self._is_over = False
         self._hub: Any = None
@@ -53,7 +52,7 @@ class Life:
         around = self.around
         try:
             chain = around.new_chain()
-            Task(around.plan, around.task, self._incarnation, chain, self, self.activation, around.options).run()
+            Task(around.plan, around.task, chain, self, self.activation, around.options).run()
         except TaskStopped:
             pass
         except Exception as error:  # noqa: BLE001  the harness raises it

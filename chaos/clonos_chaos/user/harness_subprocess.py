@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import CheckpointId
+from clonos.core.model.ids import CheckpointId, Incarnation
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.operators.chain import OperatorChain
@@ -92,8 +92,8 @@ def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | No
 
     around = Surroundings(plan, task, options, Random(0), case.now_ns, new_chain)
     last = snapshots[-1] if snapshots else None
-    activation = Activation(last, mirror, case.log, case.offset_bytes, 1, False, "harness")
-    life = Life(around, 2, activation, is_first=False)
+    activation = Activation(Incarnation(2), last, mirror, case.log, case.offset_bytes, 1, False, "harness")
+    life = Life(around, activation, is_first=False)
     life.resume()
     channel = plan.inputs[task][0].id
     for kind, count, checkpoint, payload in case.deliveries:

@@ -38,7 +38,7 @@ class Call(NamedTuple):
     request: bytes
     key: str
     generation: int
-    incarnation: int
+    life: tuple[int, bool]  # incarnation, and whether it has begun as a shadow of it
     place: int
     is_effect: bool
     is_in_doubt: bool
@@ -62,7 +62,7 @@ class _Life:
     recorder: Recorder  # kept, so that no other has its identity
     task: str
     generation: int
-    incarnation: int
+    id: tuple[int, bool]  # incarnation, and whether it has begun as a shadow of it
     index: int
 
 
@@ -136,7 +136,7 @@ class CallWatch:
         """An incarnation begins; it has restored the checkpoint that its recorder is at."""
         recorder = context.recorder
         index = self._index_at.get((context.task_name, recorder.epoch), 0)
-        life = _Life(recorder, context.task_name, context.generation, context.incarnation, index)
+        life = _Life(recorder, context.task_name, context.generation, (context.incarnation, context.is_shadow), index)
         self._lives[id(recorder)] = life
 
     def at_barrier(self, recorder: Recorder, checkpoint: int) -> None:
@@ -158,7 +158,7 @@ class CallWatch:
 
     def _heard(self, life: _Life, asking: Asking, place: int, act: Perform, is_in_doubt: bool) -> Perform:
         def performed(key: str) -> object:
-            about = (life.generation, life.incarnation, place, asking.is_effect, is_in_doubt)
+            about = (life.generation, life.id, place, asking.is_effect, is_in_doubt)
             self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
             try:
                 return act(key)
@@ -177,13 +177,13 @@ class CallWatch:
         """What is wrong with the calls. ``exposed``: tasks that died with their keepers, whose announcements may be
         lost."""
         found = []
-        lives: set[tuple[str, int]] = set()
+        lives: set[tuple[str, tuple[int, bool]]] = set()
         requests: dict[str, tuple[str, bytes]] = {}
         effects: dict[tuple[str, int, int], list[Call]] = {}
         for call in self.calls:
-            if (call.key, call.incarnation) in lives:
+            if (call.key, call.life) in lives:
                 found.append(f"{call.task} has made the call {call.service} with the key {call.key} twice in one life")
-            lives.add((call.key, call.incarnation))
+            lives.add((call.key, call.life))
             if call.task in exposed:
                 continue
             if requests.setdefault(call.key, (call.service, call.request)) != (call.service, call.request):

@@ -227,5 +227,6 @@ class OutputGate:
         """The incarnation is over."""
         if self.outside is not None:
             self.outside.log.close()
+            self.hosted.shell.close_outside(self.hosted.task, self.hosted.incarnation)
         if self.journal is not None:
             self.journal.close()

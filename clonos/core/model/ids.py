@@ -19,6 +19,10 @@ ViewNumber = NewType("ViewNumber", int)
 Incarnation = NewType("Incarnation", int)
 """One life of a task: the number of the view that began it. Grows, never used twice."""
 
+ThreadId = NewType("ThreadId", int)
+"""A thread that runs a task in a slot: drawn by the slot, never used twice there. A shadow's may become that of an
+incarnation."""
+
 CheckpointId = NewType("CheckpointId", int)
 """Label of a checkpoint, of its barrier, and of the epoch behind that barrier. 0 is the job's start."""
 

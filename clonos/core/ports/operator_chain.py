@@ -47,6 +47,7 @@ class ChainContext:
     collector: Collector
     local_folder: str  # for temporary files of this incarnation; empty in the simulated world
     inline_bytes_max: int = 4 << 20  # what a barrier makes bytes itself
+    is_shadow: bool = False  # it does again in a standby's slot what its task has done
 
 
 class Mirror(Protocol):

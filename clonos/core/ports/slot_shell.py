@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.model.ids import Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -65,22 +65,22 @@ class SlotShell(Protocol):
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
         """To another slot, to the coordinator, or to itself. May be lost; never blocks."""
 
-    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
         """Starts a thread that runs ``Task(...).run()``; it reports to ``Slot.on_emission`` and its kin."""
 
-    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
-        """Tells the thread to end; what it still emits is dropped by incarnation."""
+    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
+        """Tells the thread to end; what it still emits is dropped by its number."""
 
-    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
+    def go_live(self, task: TaskId, thread: ThreadId) -> None:
         """Releases a task blocked in ``TaskPort.go_live``."""
 
-    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
         """Releases a task blocked in ``TaskPort.await_replicated`` up to ``end_bytes``."""
 
-    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
+    def noted(self, task: TaskId, thread: ThreadId) -> None:
         """Releases a task blocked in ``TaskPort.announce_step``."""
 
-    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
         """What ``TaskPort.budget_bytes`` is to answer behind the first ``handled_bytes`` of cost that were emitted."""
 
     def new_mirror(self, task: TaskId) -> Mirror:
@@ -112,6 +112,9 @@ class SlotShell(Protocol):
 
     def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
         """No restart goes back behind this number any more: behind the writes so far, if the outside can withdraw."""
+
+    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
+        """The incarnation is over: it writes nothing more."""
 
     def now_ns(self) -> int:
         """Monotonic time."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId, CheckpointId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 
 if TYPE_CHECKING:
     from clonos.core.checkpoint.snapshot import Snapshot
@@ -97,10 +97,13 @@ Command = Delivered | Triggered | Journalled | Finished | ReplayExtended | Stopp
 
 
 class Activation(NamedTuple):
-    """What an incarnation starts from. ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where
-    the snapshot says (all that keepers had). ``is_shadow``: of another slot's task, whose log comes bit by bit.
-    ``outside_claim``: number of the first output that the outside does not have."""
+    """What a thread starts from, as ``incarnation`` or (``is_shadow``) as a shadow of it, whose log comes bit by bit.
 
+    ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where the snapshot says (all that keepers
+    had). ``outside_claim``: number of the first output that the outside does not have.
+    """
+
+    incarnation: Incarnation
     snapshot: Snapshot | None
     mirror: Mirror | None
     log: bytes

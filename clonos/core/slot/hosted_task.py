@@ -48,7 +48,7 @@ class HostedTask:
         self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
         self.placement = placement
         self.task, self.incarnation = placement.task, placement.incarnation
-        self.thread = self.incarnation  # the number of its thread: another one if that has begun as a shadow's
+        self.thread = slot.number_thread()  # or that of the shadow whose thread it goes on with
         self.promoted_shadow: Shadow | None = None  # that it goes on from
         self.fed_bytes = 0  # end of the log that the shadow was given
         self.shadow_feeds = ShadowFeeds(self)

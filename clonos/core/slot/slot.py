@@ -13,7 +13,7 @@ from typing import Any
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Pieces
@@ -55,6 +55,7 @@ class Slot(LocalEvents, Backups):
         self.journals: dict[TaskId, Delta] = {}  # left by an incarnation for its successor here
         self.pressure = Pressure(self)
         self.status_is_due = False
+        self._threads_numbered = 0
         self._early: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
@@ -105,12 +106,17 @@ class Slot(LocalEvents, Backups):
         hosted = self.hosted.get(task)
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
 
-    def thread(self, task: TaskId, number: int) -> HostedTask | Shadow | None:
+    def thread(self, task: TaskId, number: ThreadId) -> HostedTask | Shadow | None:
         """Whose thread has this number."""
         for life in (self.hosted.get(task), self.shadows.get(task)):
             if life is not None and life.thread == number:
                 return life
         return None
+
+    def number_thread(self) -> ThreadId:
+        """A number that no thread of a task here has had."""
+        self._threads_numbered += 1
+        return ThreadId(self._threads_numbered)
 
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]

@@ -28,6 +28,7 @@ def start(hosted: HostedTask) -> None:
 def _start_thread(hosted: HostedTask) -> TaskHandle:
     own, journal, view = hosted.logs.replicas[hosted.task], hosted.effects.journal, hosted.slot.view
     activation = Activation(
+        hosted.incarnation,
         hosted.snapshot,
         hosted.mirror,
         bytes(own.data),
@@ -39,4 +40,4 @@ def _start_thread(hosted: HostedTask) -> TaskHandle:
         outside_claim=hosted.effects.claim or 0,
     )
     hosted.mirror = None
-    return hosted.shell.start_task(hosted.task, hosted.incarnation, activation)
+    return hosted.shell.start_task(hosted.task, hosted.thread, activation)

@@ -1,6 +1,6 @@
 """What the threads of a slot's own incarnations tell its machine: each for one life, dropped when that is over.
 
-A thread has a number: that of its incarnation, or one that no incarnation has if it began as a shadow's.
+A thread has a number of its own, since one that has begun as a shadow's goes on as that of an incarnation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.source_journal import SourceJournal
-from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.hosted_task import HostedTask
@@ -32,7 +32,7 @@ class LocalEvents(ABC):
         """This incarnation, if it lives here."""
 
     @abstractmethod
-    def thread(self, task: TaskId, number: int) -> HostedTask | Shadow | None:
+    def thread(self, task: TaskId, number: ThreadId) -> HostedTask | Shadow | None:
         """Whose thread has this number."""
 
     @abstractmethod
@@ -43,47 +43,45 @@ class LocalEvents(ABC):
     def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
 
-    def on_emission(self, task: TaskId, incarnation: Incarnation, emission: Emission) -> None:
+    def on_emission(self, task: TaskId, thread: ThreadId, emission: Emission) -> None:
         """A task has done a step."""
-        life = self.thread(task, incarnation)
+        life = self.thread(task, thread)
         if life is not None:
             life.on_emission(emission)
 
-    def on_log_end(self, task: TaskId, incarnation: Incarnation, positions: dict[ChannelId, int]) -> None:
+    def on_log_end(self, task: TaskId, thread: ThreadId, positions: dict[ChannelId, int]) -> None:
         """A task needs a determinant beyond its log."""
-        hosted = self.thread(task, incarnation)
+        hosted = self.thread(task, thread)
         if isinstance(hosted, HostedTask):
             hosted.end_log(positions)
             self.send_status_if_due()
 
-    def on_needs(self, task: TaskId, incarnation: Incarnation, channel: ChannelId, next_seq: int) -> None:
+    def on_needs(self, task: TaskId, thread: ThreadId, channel: ChannelId, next_seq: int) -> None:
         """A replaying task waits for elements."""
-        life = self.thread(task, incarnation)
+        life = self.thread(task, thread)
         if isinstance(life, HostedTask):
             life.inputs.on_needs(channel, next_seq)
         elif life is not None:
             life.on_needs(channel, next_seq)
 
-    def on_await_replicated(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+    def on_await_replicated(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
         """A call with an effect waits for the keepers."""
-        hosted = self.thread(task, incarnation)
+        hosted = self.thread(task, thread)
         if isinstance(hosted, HostedTask):
             hosted.effects.on_await_replicated(end_bytes)
 
-    def on_announce_step(
-        self, task: TaskId, incarnation: Incarnation, channel: ChannelId | None, first_seq: int
-    ) -> None:
+    def on_announce_step(self, task: TaskId, thread: ThreadId, channel: ChannelId | None, first_seq: int) -> None:
         """A cautious task is about to take an element."""
-        hosted = self.thread(task, incarnation)
+        hosted = self.thread(task, thread)
         if isinstance(hosted, HostedTask):
             hosted.announced_step = AnnounceStep(task, hosted.incarnation, channel, first_seq)
             self.send_to_coordinator(hosted.announced_step)
 
-    def on_open_journal(self, task: TaskId, incarnation: Incarnation) -> None:
+    def on_open_journal(self, task: TaskId, thread: ThreadId) -> None:
         """A source is live and takes in more."""
-        journal = self._journal(task, incarnation)
-        if journal is not None:
-            journal.want()
+        hosted = self.thread(task, thread)
+        if isinstance(hosted, HostedTask) and hosted.effects.journal is not None:
+            hosted.effects.journal.want()
 
     def on_journal(self, task: TaskId, incarnation: Incarnation, data: bytes) -> None:
         """Whole records have come in for a source that cannot read them again."""
@@ -97,10 +95,10 @@ class LocalEvents(ABC):
         if journal is not None:
             journal.on_failed(error)
 
-    def on_journal_lost(self, task: TaskId, incarnation: Incarnation) -> None:
+    def on_journal_lost(self, task: TaskId, thread: ThreadId) -> None:
         """The log of a task reads what its journal does not have."""
-        hosted = self.life(task, incarnation)
-        if hosted is not None:
+        hosted = self.thread(task, thread)
+        if isinstance(hosted, HostedTask):
             hosted.lose_journal()
             self.send_status_if_due()
 
@@ -108,12 +106,18 @@ class LocalEvents(ABC):
         hosted = self.life(task, incarnation)
         return hosted.effects.journal if hosted is not None else None
 
-    def on_raised(self, failed: TaskFailed) -> None:
+    def on_failed(self, failed: TaskFailed) -> None:
+        """Something besides its own thread has failed that an incarnation needs: the coordinator decides."""
+        hosted = self.life(failed.task, failed.incarnation)
+        if hosted is not None:
+            hosted.failed = failed
+            self.send_to_coordinator(failed)
+
+    def on_raised(self, thread: ThreadId, failed: TaskFailed) -> None:
         """A task's thread has raised: the coordinator decides. A shadow's: its standby goes on without."""
-        life = self.thread(failed.task, failed.incarnation)
+        life = self.thread(failed.task, thread)
         if isinstance(life, HostedTask):
-            life.failed = msgspec.structs.replace(failed, incarnation=life.incarnation)
-            self.send_to_coordinator(life.failed)
+            self.on_failed(msgspec.structs.replace(failed, incarnation=life.incarnation))
         elif life is not None:
             life.on_raised(failed)
             successor = self.life(failed.task, life.incarnation)

@@ -19,7 +19,7 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
+from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.wire.control_messages import Completed, Placement
@@ -55,7 +55,7 @@ class Shadow:
         self.logs = CausalLogs()
         self.waiting: list[tuple[FeedShadow, bytes | memoryview]] = []  # elements, until there is a thread for them
         self.skipped_bytes = 0  # of what came and was not needed
-        self.thread = Incarnation(0)  # number that its thread has instead of an incarnation; 0: there is none
+        self.thread: ThreadId | None = None  # until it has a thread
         self.handle: TaskHandle | None = None
         self.fed_bytes = 0  # end of the log that the thread has been given
         self.receivings: dict[ChannelId, ChannelReceiver] = {}
@@ -139,10 +139,11 @@ class Shadow:
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
         self.records_in = snapshot.records_in
         self.fed_bytes = snapshot.log_offset_bytes + len(log)
-        self.thread = Incarnation(-(slot.id << 32 | self.session))  # a life's that no other process has either
+        self.thread = slot.number_thread()
         generation, job_id = slot.view.generation, slot.view.job_id
+        start_bytes = snapshot.log_offset_bytes
         activation = Activation(
-            snapshot, mirror, log, snapshot.log_offset_bytes, generation, False, job_id, is_shadow=True
+            self.incarnation, snapshot, mirror, log, start_bytes, generation, False, job_id, is_shadow=True
         )
         self.handle = self.shell.start_task(self.task, self.thread, activation)
         waiting, self.waiting = self.waiting, []
@@ -261,7 +262,7 @@ class Shadow:
         return tuple(delta for delta in deltas if delta.task != self.task or delta.offset_bytes <= own_offset_bytes)
 
     def _end_thread(self) -> None:
-        if self.thread:
+        if self.thread is not None:
             self.shell.stop_task(self.task, self.thread)
             self.slot.status_is_due = True
         for log in self.outputs.values():
@@ -271,7 +272,7 @@ class Shadow:
     def close(self) -> None:
         """It is over."""
         self._end_thread()
-        self.thread, self.handle = Incarnation(0), None
+        self.thread, self.handle = None, None
 
 
 def _without_state(snapshot: Snapshot) -> Snapshot:

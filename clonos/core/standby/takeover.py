@@ -48,7 +48,7 @@ def take_over(hosted: HostedTask) -> None:
     """The logs are adopted, the channels open: the shadow's thread is this incarnation's, with what it has worked off
     and what it was given."""
     shadow = hosted.promoted_shadow
-    assert shadow is not None and hosted.snapshot is not None, hosted.task
+    assert shadow is not None and hosted.snapshot is not None and shadow.thread is not None, hosted.task
     hosted.thread, hosted.handle = shadow.thread, shadow.handle
     hosted.handled_bytes, hosted.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
     hosted.records_in = shadow.records_in

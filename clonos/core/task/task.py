@@ -12,7 +12,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext, ReadyPieces
@@ -43,14 +43,13 @@ class Task:
         self,
         plan: Plan,
         task: TaskId,
-        incarnation: Incarnation,
         chain: Chain,
         port: TaskPort,
         activation: Activation,
         options: Options,
         local_folder: str = "",
     ) -> None:
-        self.plan, self.task, self.incarnation = plan, task, incarnation
+        self.plan, self.task, self.incarnation = plan, task, activation.incarnation
         self.chain, self.port, self.options = chain, port, options
         vertex = plan.vertices[plan.vertex_of[task]]
         self.is_source = vertex.is_source
@@ -83,11 +82,12 @@ class Task:
             max_parallelism=plan.max_parallelism,
             job_id=activation.job_id,
             generation=activation.generation,
-            incarnation=incarnation,
+            incarnation=activation.incarnation,
             recorder=self.log,
             collector=self.collected,
             local_folder=local_folder,
             inline_bytes_max=options.snapshot_inline_bytes,
+            is_shadow=activation.is_shadow,
         )
 
     def _open_log(self, name: str, activation: Activation) -> TaskLog:

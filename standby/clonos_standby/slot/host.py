@@ -21,7 +21,7 @@ from threading import Thread
 
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
 from clonos.core.ports.slot_shell import ProducerConnections, SpillStore
@@ -67,8 +67,6 @@ batch, whose rows are soon gone anyway: looking at them took 40 to 50 ns a row. 
 JOIN_TIMEOUT_S = 1.0
 NANOSECONDS_PER_MS = 1_000_000
 
-_Life = tuple[TaskId, Incarnation]
-
 
 class SlotHost:
     """``SlotShell`` for the machine and ``TransportEvents`` for the sockets. ``run`` is the whole life."""
@@ -85,8 +83,8 @@ class SlotHost:
         self._born_ns = self._heard_ns = time.monotonic_ns()
         self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS
         self._register_ns = 0
-        self._tasks: dict[_Life, TaskThread] = {}
-        self._outsides: dict[_Life, OutsideThread] = {}
+        self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
+        self._outsides: dict[tuple[TaskId, Incarnation], OutsideThread] = {}
         self._threads: list[Thread] = []
         binding = towards(launch_spec.binding, launch_spec.coordinator_address)
         if binding.folder:
@@ -233,45 +231,42 @@ class SlotHost:
         """Without waiting."""
         self._transport.send(slot, message, payload)
 
-    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
         """A thread of its own."""
-        folder = self._folder.path / f"task-{task}-{incarnation:x}"
+        folder = self._folder.path / f"task-{task}-{thread}"
         started = TaskThread(
-            self._slot, self._inbox, self._image, self._clock, task, incarnation, activation, folder, self._faults
+            self._slot, self._inbox, self._image, self._clock, task, thread, activation, folder, self._faults
         )
-        self._tasks[task, incarnation] = started
+        self._tasks[task, thread] = started
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._threads.append(started.thread)
         started.thread.start()
         return started
 
-    def stop_task(self, task: TaskId, incarnation: Incarnation) -> None:
+    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
         """It ends at its next call."""
-        stopped = self._tasks.pop((task, incarnation), None)
+        stopped = self._tasks.pop((task, thread), None)
         if stopped is not None:
             stopped.stop()
-        outside = self._outsides.pop((task, incarnation), None)
-        if outside is not None:
-            outside.close()
 
-    def go_live(self, task: TaskId, incarnation: Incarnation) -> None:
+    def go_live(self, task: TaskId, thread: ThreadId) -> None:
         """New determinants may be recorded."""
-        if (found := self._tasks.get((task, incarnation))) is not None:
+        if (found := self._tasks.get((task, thread))) is not None:
             found.release()
 
-    def replicated_to(self, task: TaskId, incarnation: Incarnation, end_bytes: int) -> None:
+    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
         """The keepers hold the log up to here."""
-        if (found := self._tasks.get((task, incarnation))) is not None:
+        if (found := self._tasks.get((task, thread))) is not None:
             found.replicate_to(end_bytes)
 
-    def noted(self, task: TaskId, incarnation: Incarnation) -> None:
+    def noted(self, task: TaskId, thread: ThreadId) -> None:
         """The coordinator knows what a cautious task is about to take."""
-        if (found := self._tasks.get((task, incarnation))) is not None:
+        if (found := self._tasks.get((task, thread))) is not None:
             found.note()
 
-    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
         """How much the next step may produce."""
-        if (found := self._tasks.get((task, incarnation))) is not None:
+        if (found := self._tasks.get((task, thread))) is not None:
             found.room.allow(budget_bytes, handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
@@ -302,6 +297,12 @@ class SlotHost:
         outside = OutsideThread(sink, identity, restored_number, task, channel, self._slot, self._inbox, self._faults)
         self._outsides[task, incarnation] = outside
         self._threads.append(outside.thread)
+
+    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
+        """Its thread ends."""
+        outside = self._outsides.pop((task, incarnation), None)
+        if outside is not None:
+            outside.close()
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes

@@ -125,7 +125,7 @@ class JournalThread:
                 failed = f"{type(error).__name__}: {error}"
                 self._inbox.put(self._slot.on_producer_failed, self._task, self._incarnation, failed)
             else:
-                self._inbox.put(self._slot.on_raised, self._describe(error))
+                self._inbox.put(self._slot.on_failed, self._describe(error))
 
     def _take_in(self, feed: Feed) -> None:
         """Until the pusher has no more, or the incarnation is over."""

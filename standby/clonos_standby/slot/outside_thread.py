@@ -98,7 +98,7 @@ class OutsideThread:
             if isinstance(end, OutsideFenced) and end.by is not None:
                 self._inbox.put(self._slot.on_outside_fenced, self._task, self._incarnation, *end.by)
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
-            self._inbox.put(self._slot.on_raised, self._describe(error))
+            self._inbox.put(self._slot.on_failed, self._describe(error))
         finally:
             self._leave()
 

@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from clonos.core.channel.output_budget import OutputBudget
-from clonos.core.model.ids import ChannelId, Incarnation, TaskId, view_name
+from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped
 from clonos.core.slot.slot import Slot
@@ -44,14 +44,14 @@ class TaskThread:
         image: JobImage,
         clock: SlewedClock,
         task: TaskId,
-        incarnation: Incarnation,
+        thread: ThreadId,
         activation: Activation,
         folder: Path,
         faults: FaultPoints | None = None,
     ) -> None:
         self._faults = faults
         self._slot, self._inbox, self._image, self._clock = slot, inbox, image, clock
-        self._task, self._incarnation = task, incarnation
+        self._task, self._number, self._incarnation = task, thread, activation.incarnation
         self._activation: Activation | None = activation
         self._folder = folder
         self._commands: SimpleQueue[Command] = SimpleQueue()
@@ -63,7 +63,7 @@ class TaskThread:
         self.room = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # and has not taken over
-        life = "shadow" if activation.is_shadow else view_name(incarnation)
+        life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
         self.name = f"{image.plan.task_name(task)} {life}"
         self._calls = CallThreads(self.name)
         self._cost_clock: CostClock | None = None
@@ -110,7 +110,6 @@ class TaskThread:
             task = Task(
                 self._image.plan,
                 self._task,
-                self._incarnation,
                 chain,
                 self,
                 activation,
@@ -127,7 +126,7 @@ class TaskThread:
                 logger.debug("task %s raised after it was stopped", self.name, exc_info=True)
                 return
             failed = describe_failure(task, error) if task is not None else self._describe_birth(error)
-            self._inbox.put(self._slot.on_raised, failed)
+            self._inbox.put(self._slot.on_raised, self._number, failed)
         finally:
             self._calls.close()
             if self._cost_clock is not None:
@@ -161,7 +160,7 @@ class TaskThread:
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.room.spend(emission.cost_bytes)
-        self._inbox.put(self._slot.on_emission, self._task, self._incarnation, emission)
+        self._inbox.put(self._slot.on_emission, self._task, self._number, emission)
         self._inbox.wait_for_budget()
 
     def budget_bytes(self) -> int:
@@ -170,14 +169,14 @@ class TaskThread:
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Asks for credit up to ``next_seq``."""
-        self._inbox.put(self._slot.on_needs, self._task, self._incarnation, channel, next_seq)
+        self._inbox.put(self._slot.on_needs, self._task, self._number, channel, next_seq)
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         """Blocks until new determinants may be recorded."""
         self._is_shadow = False
         if self._faults is not None:
             self._reach(FaultPoint.LOG_END)
-        self._inbox.put(self._slot.on_log_end, self._task, self._incarnation, positions)
+        self._inbox.put(self._slot.on_log_end, self._task, self._number, positions)
         self._live.wait()
         if self._is_stopped:
             raise TaskStopped
@@ -188,7 +187,7 @@ class TaskThread:
         """Blocks until the keepers hold the log up to here."""
         if self._faults is not None:
             self._reach(FaultPoint.INTENT)
-        self._inbox.put(self._slot.on_await_replicated, self._task, self._incarnation, log_end_bytes)
+        self._inbox.put(self._slot.on_await_replicated, self._task, self._number, log_end_bytes)
         while True:
             self._kept_moved.clear()  # before the look, so that no later move is missed
             if self._is_stopped:
@@ -200,7 +199,7 @@ class TaskThread:
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         """Blocks until it is known which element comes next."""
         self._noted.clear()
-        self._inbox.put(self._slot.on_announce_step, self._task, self._incarnation, channel, first_seq)
+        self._inbox.put(self._slot.on_announce_step, self._task, self._number, channel, first_seq)
         if not self._is_stopped:
             self._noted.wait()
         if self._is_stopped:
@@ -208,11 +207,11 @@ class TaskThread:
 
     def open_journal(self) -> None:
         """More of the source's input may come in."""
-        self._inbox.put(self._slot.on_open_journal, self._task, self._incarnation)
+        self._inbox.put(self._slot.on_open_journal, self._task, self._number)
 
     def lose_journal(self) -> NoReturn:
         """Reports it, and waits for the end."""
-        self._inbox.put(self._slot.on_journal_lost, self._task, self._incarnation)
+        self._inbox.put(self._slot.on_journal_lost, self._task, self._number)
         self._live.wait()
         raise TaskStopped
 

@@ -20,7 +20,7 @@ from clonos.core.coordinator.coordinator_effects import Effect, Send, WriteMetad
 from clonos.core.coordinator.coordinator_events import Received
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import LogDiverged, LogMalformed, MessageMalformed
-from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.model.plan import Plan
 from clonos.core.ports.task_port import Activation, Command, TaskHandle
 from clonos.core.slot.slot import Slot
@@ -102,10 +102,10 @@ class _Shell(RecordingShell):
         assert message_of(sent) is not None, "what a slot sends can be read"
         self.seen.append(sent)
 
-    def start_task(self, task: TaskId, incarnation: Incarnation, activation: Activation) -> TaskHandle:
+    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
         return _Handle()
 
-    def set_output_budget(self, task: TaskId, incarnation: Incarnation, budget_bytes: int, handled_bytes: int) -> None:
+    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
         pass
 
     def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:

@@ -40,7 +40,7 @@ class Told(Mailbox):
     def next(self) -> tuple[str, Any]:
         """What was told, and about what, but for whom: that is always the same."""
         name, arguments = self._queue.get(timeout=LIMIT_S)
-        if name == "on_raised":
+        if name == "on_failed":
             return name, arguments[0]
         assert arguments[:2] == LIFE
         return name, arguments[2]
@@ -198,7 +198,7 @@ def test_what_no_other_connection_would_mend_fails_the_job(bench: Bench) -> None
     with bench.open() as connection:
         connection.sendall(b"x" * 101)
         name, failed = bench.told.next()
-        assert (name, failed.recourse) == ("on_raised", Recourse.NONE)
+        assert (name, failed.recourse) == ("on_failed", Recourse.NONE)
         assert "a line of more than 100 bytes" in failed.error
 
 

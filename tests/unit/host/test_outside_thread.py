@@ -217,7 +217,7 @@ def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_t
     ledger, told = Ledger(*[EnvironmentFault("down")] * 100), Told()
     thread = begin(ledger, told)
     name, (failed,) = told.next()
-    assert name == "on_raised"
+    assert name == "on_failed"
     assert failed.recourse is Recourse.RETRY
     assert "EnvironmentFault: down" in failed.error
     assert len(ledger.faults) == 100 - outside_thread.ATTEMPTS_MAX
@@ -230,7 +230,7 @@ def test_rows_that_the_outside_refuses_fail_the_job_at_once_with_their_numbers()
     assert told.next()[0] == "on_outside_opened"
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
     name, (failed,) = told.next()
-    assert name == "on_raised"
+    assert name == "on_failed"
     assert failed.recourse is Recourse.NONE
     assert failed.at == InputRange(ChannelId(4), 0, 2)
     end(thread)

@@ -147,7 +147,7 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
         desk.files.write("objects/a/0", desk.files.read("objects/a/0")[:-1])
     desk.threads.read(("task", 0, 1), ("a/0",))
     name, (failed,) = desk.told.next()
-    assert name == "on_raised"
+    assert name == "on_failed"
     assert failed.recourse is Recourse.STANDBY
     assert "objects/a/0" in failed.error
     desk.threads.read(("standby", 0, 1), ("a/0",))
@@ -163,7 +163,7 @@ def test_state_that_this_process_cannot_read_fails_its_task_instead_of_the_proce
     threads.read(("task", 0, 1), ("a/0",))
     name, (failed,) = desk.told.next()
     threads.close()
-    assert (name, failed.recourse) == ("on_raised", Recourse.STANDBY)
+    assert (name, failed.recourse) == ("on_failed", Recourse.STANDBY)
     assert "ValueMalformed: " in failed.error
 
 
@@ -223,6 +223,6 @@ def test_a_whole_state_that_cannot_be_stored_is_given_up(desk: Desk) -> None:
 def test_a_task_whose_state_turns_out_to_be_no_value_fails_by_it(desk: Desk, kind: str) -> None:
     getattr(desk.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
     name, (failed,) = desk.told.next()
-    assert (name, failed.recourse) == ("on_raised", Recourse.NONE)
+    assert (name, failed.recourse) == ("on_failed", Recourse.NONE)
     assert "the state count/state cannot be stored: a socket" in failed.error
     assert not desk.files.exists("objects/a/0")

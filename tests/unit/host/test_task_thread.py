@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.task_port import Activation, BudgetChanged, TaskStopped, Triggered
 from clonos.core.wire.recovery_messages import Recourse
 from clonos.io.system.wall_clock import SlewedClock
@@ -25,9 +25,9 @@ def mailbox() -> Mailbox:
 
 def _port(mailbox: Mailbox, folder: Path) -> TaskThread:
     image = small_image()
-    activation = Activation(None, None, b"", 0, 1, False, "job-1")
-    life = TaskId(0), Incarnation(1)
-    return TaskThread(lone_slot(image), mailbox, image, SlewedClock(), *life, activation, folder / "task")
+    activation = Activation(Incarnation(1), None, None, b"", 0, 1, False, "job-1")
+    thread = TaskId(0), ThreadId(7)
+    return TaskThread(lone_slot(image), mailbox, image, SlewedClock(), *thread, activation, folder / "task")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_going_live_waits_for_leave(waiting_port: TaskThread, plan: Plan, mailbo
     plan.then(waiting_port.release)
     waiting_port.go_live({ChannelId(0): 7})
     assert plan.is_done
-    assert mailbox.calls == [("on_log_end", (0, 1, {0: 7}))]
+    assert mailbox.calls == [("on_log_end", (0, 7, {0: 7}))]
 
 
 def test_a_task_that_waits_for_leave_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
@@ -103,7 +103,7 @@ def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
     plan.then(lambda: waiting_port.replicate_to(99), lambda: waiting_port.replicate_to(100))
     waiting_port.await_replicated(100)
     assert plan.is_done
-    assert mailbox.calls == [("on_await_replicated", (0, 1, 100))]
+    assert mailbox.calls == [("on_await_replicated", (0, 7, 100))]
     waiting_port.await_replicated(100)  # not again
 
 
@@ -121,7 +121,7 @@ def test_a_cautious_task_waits_until_it_is_known_what_it_takes(
         plan.then(waiting_port.note)
         waiting_port.announce_step(ChannelId(0), first_seq)
         assert plan.is_done
-    assert mailbox.calls == [("on_announce_step", (0, 1, 0, 17)), ("on_announce_step", (0, 1, 0, 18))]
+    assert mailbox.calls == [("on_announce_step", (0, 7, 0, 17)), ("on_announce_step", (0, 7, 0, 18))]
 
 
 def test_a_cautious_task_that_waits_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
@@ -149,7 +149,7 @@ def test_a_task_that_cannot_even_begin_says_why(port: TaskThread, mailbox: Mailb
     (tmp_path / "task").write_text("a file where the folder of the incarnation should be")
     port.thread.start()
     port.thread.join()
-    [(name, (failed,))] = mailbox.calls
+    [(name, (_, failed))] = mailbox.calls
     assert name == "on_raised"
     assert failed.recourse is Recourse.NONE
     assert "FileExistsError" in failed.error

@@ -46,7 +46,7 @@ def test_b8_a_replay_while_the_task_goes_on_has_neither_gap_nor_repeat(policy: S
         produce(25)
         bench.slot.on_emission(
             TaskId(0),
-            LIFE,
+            bench.thread,
             Emission(b"", (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(len(expected)), b""),)),
         )
         expected.append(b"")  # the barrier, where an epoch begins

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.slot import Slot
@@ -16,18 +16,21 @@ from tests.harnesses.slot_dialogue import Dialogue
 GONE, SUCCEEDED = (TaskId(1), Incarnation(number(1))), (TaskId(2), Incarnation(number(1)))
 """``b.1``, which lives elsewhere now, and ``c.1``, whose successor lives here."""
 
+THREAD = ThreadId(1)
+"""Of ``c.1`` on slot 2: the first that the slot has numbered."""
+
 Tell = Callable[[Slot, TaskId, Incarnation], None]
 LATE: dict[str, Tell] = {
-    "emission": lambda slot, *life: slot.on_emission(*life, Emission(b"")),
-    "log end": lambda slot, *life: slot.on_log_end(*life, {}),
-    "needs": lambda slot, *life: slot.on_needs(*life, ChannelId(0), 7),
-    "await kept": lambda slot, *life: slot.on_await_replicated(*life, 7),
-    "approach": lambda slot, *life: slot.on_announce_step(*life, ChannelId(0), 7),
-    "open journal": lambda slot, *life: slot.on_open_journal(*life),
+    "emission": lambda slot, task, _: slot.on_emission(task, THREAD, Emission(b"")),
+    "log end": lambda slot, task, _: slot.on_log_end(task, THREAD, {}),
+    "needs": lambda slot, task, _: slot.on_needs(task, THREAD, ChannelId(0), 7),
+    "await kept": lambda slot, task, _: slot.on_await_replicated(task, THREAD, 7),
+    "approach": lambda slot, task, _: slot.on_announce_step(task, THREAD, ChannelId(0), 7),
+    "open journal": lambda slot, task, _: slot.on_open_journal(task, THREAD),
     "journal": lambda slot, *life: slot.on_journal(*life, b"x"),
     "intake failed": lambda slot, *life: slot.on_producer_failed(*life, "refused"),
-    "journal lost": lambda slot, *life: slot.on_journal_lost(*life),
-    "raised": lambda slot, task, life: slot.on_raised(failure_of(task, life, ValueError("no"))),
+    "journal lost": lambda slot, task, _: slot.on_journal_lost(task, THREAD),
+    "raised": lambda slot, task, life: slot.on_raised(THREAD, failure_of(task, life, ValueError("no"))),
     "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),
     "outside fenced": lambda slot, *life: slot.on_outside_fenced(*life, 7, 7),
     "outside confirmed": lambda slot, *life: slot.on_outside_confirmed(*life, 7),

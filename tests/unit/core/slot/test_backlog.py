@@ -47,7 +47,7 @@ class Receiver(Bench):
     def process(self, channel: ChannelId, next_seq: int, count: int) -> None:
         """The task has processed a batch of ``count`` elements, and with it all below ``next_seq``."""
         consumed = ((channel, next_seq, cost_bytes(count, count)),)
-        self.slot.on_emission(self.task, LIFE, Emission(b"", consumed=consumed))
+        self.slot.on_emission(self.task, self.thread, Emission(b"", consumed=consumed))
 
     def backlog(self) -> int | None:
         """What the slot reports."""
