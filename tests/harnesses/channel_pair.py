@@ -12,7 +12,7 @@ from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.channel.sender import ChannelSender
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
 from clonos.core.ports.slot_shell import SpillStore
@@ -20,6 +20,7 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from tests.harnesses.sample_plans import number
 
 SENDER, RECEIVER = TaskId(0), TaskId(1)
+SENDERS_LOG = log_of(SENDER)
 CHANNEL = Channel(ChannelId(0), 0, SENDER, RECEIVER)
 Packet = tuple[Batch | Position, bytes]
 
@@ -68,8 +69,8 @@ class ChannelPair:
         """A new incarnation of the sending task, restored with output from ``next_seq`` on."""
         self.incarnations[0] += 1
         self.sender_logs = CausalLogs()
-        self.sender_logs.begin(SENDER, 0, log)
-        self.sending = ChannelSender(CHANNEL, inflight_log(next_seq), (SENDER,))
+        self.sender_logs.begin(SENDERS_LOG, 0, log)
+        self.sending = ChannelSender(CHANNEL, inflight_log(next_seq), (SENDERS_LOG,))
         self.forward.clear()
         if hasattr(self, "receiving"):
             self.apply_view()
@@ -103,8 +104,8 @@ class ChannelPair:
 
     def grow(self, log: bytes) -> None:
         """The sender's log grows in mid-step."""
-        self.sender_logs.append(SENDER, log)
-        self.sending.dirty[SENDER] = None
+        self.sender_logs.append(SENDERS_LOG, log)
+        self.sending.dirty[SENDERS_LOG] = None
 
     def pump(self) -> None:
         self.sending.pump(self.sender_logs, Incarnation(self.incarnations[0]), self._put)
@@ -187,5 +188,5 @@ class ChannelPair:
     @property
     def known_log(self) -> bytes:
         """What the receiver has of the sender's log."""
-        replica = self.receiver_logs.replicas.get(SENDER)
+        replica = self.receiver_logs.replicas.get(SENDERS_LOG)
         return b"" if replica is None else bytes(replica.data)

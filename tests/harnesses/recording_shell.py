@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot
+from clonos.core.log import determinants as d
 from clonos.core.log.determinants import NAMES, LogReader
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, Incarnation, SlotId, TaskId, ThreadId, journal_of
+from clonos.core.model.ids import (
+    COORDINATOR,
+    ChannelId,
+    Incarnation,
+    LogId,
+    SlotId,
+    TaskId,
+    ThreadId,
+    journal_of,
+    owner_of,
+)
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.operator_chain import Mirror, Pieces
@@ -30,6 +41,18 @@ from tests.harnesses.channel_pair import NoDisk
 from tests.harnesses.recording_chain import RecordingMirror
 
 
+def entries_of(text: str) -> bytes:
+    """``s3,k,t1`` as the bytes of these entries."""
+    made = {
+        "s": lambda n: d.step(0, n),
+        "k": lambda n: d.numbers(d.CLOCK, n),
+        "r": lambda n: d.numbers(d.READ, 0, n),
+        "t": lambda n: d.numbers(d.TRIGGER, n),
+        "i": lambda n: d.blob(d.INTENT, b"x" * n),
+    }
+    return b"".join(made[word[0]](int(word[1:] or 0)) for word in text.split(",") if word)
+
+
 class Words:
     """Names of a plan's tasks, channels and incarnations, short; and of what messages say."""
 
@@ -37,10 +60,13 @@ class Words:
         self.plan = plan
 
     def task(self, task: int) -> str:
-        """``a``, and ``a*`` for its journal."""
-        if task < 0:
-            return f"{self.task(journal_of(task))}*"
+        """``a``"""
         return self.plan.task_name(task).removesuffix("/0")
+
+    def log_name(self, log: LogId) -> str:
+        """``a``, and ``a*`` for its journal."""
+        owner = owner_of(log)
+        return self.task(owner) + "*" * (log == journal_of(owner))
 
     def life(self, task: int, incarnation: int) -> str:
         """``b.2``: the incarnation of b that began with the second view of its term."""
@@ -62,14 +88,15 @@ class Words:
 
     def delta(self, delta: Delta) -> str:
         start = f"{delta.offset_bytes}{'!' if delta.restart else ''}"
-        data = self.log(delta.data) if delta.task >= 0 else delta.data.decode()
-        return f"{self.task(delta.task)}[{start}: {data}]".replace(": ]", "]")
+        is_journal = delta.log == journal_of(owner_of(delta.log))
+        data = delta.data.decode() if is_journal else self.log(delta.data)
+        return f"{self.log_name(delta.log)}[{start}: {data}]".replace(": ]", "]")
 
     def deltas(self, deltas: tuple[Delta, ...]) -> str:
         return " ".join(map(self.delta, deltas)) or "nothing"
 
     def lengths(self, lengths: tuple[Length, ...]) -> str:
-        return " ".join(f"{self.task(length.task)}:{length.end_bytes}" for length in lengths) or "nothing"
+        return " ".join(f"{self.log_name(length.log)}:{length.end_bytes}" for length in lengths) or "nothing"
 
     def elements(self, kind: ElementKind, count: int, checkpoint: int, payload: bytes | memoryview) -> str:
         if kind is ElementKind.BARRIER:

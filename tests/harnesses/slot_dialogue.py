@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
-from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import (
@@ -22,10 +21,12 @@ from clonos.core.model.ids import (
     ChannelId,
     CheckpointId,
     Incarnation,
+    LogId,
     SlotId,
     TaskId,
     ThreadId,
     journal_of,
+    log_of,
 )
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Emission, Output
@@ -38,22 +39,10 @@ from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceAck, InputRange, LogReply, LogRequest, Recourse, TaskFailed
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
-from tests.harnesses.recording_shell import RecordingShell
+from tests.harnesses.recording_shell import RecordingShell, entries_of
 from tests.harnesses.sample_plans import chain_of, number, placement, view
 
 Given = dict[str, str]
-
-
-def log_of(text: str) -> bytes:
-    """``s3,k,t1`` as the bytes of these entries."""
-    made = {
-        "s": lambda n: d.step(0, n),
-        "k": lambda n: d.numbers(d.CLOCK, n),
-        "r": lambda n: d.numbers(d.READ, 0, n),
-        "t": lambda n: d.numbers(d.TRIGGER, n),
-        "i": lambda n: d.blob(d.INTENT, b"x" * n),
-    }
-    return b"".join(made[word[0]](int(word[1:] or 0)) for word in text.split(",") if word)
 
 
 class Dialogue:
@@ -79,9 +68,12 @@ class Dialogue:
     # ------------------------------------------------------------------ names
 
     def task(self, name: str) -> TaskId:
-        """``a``; ``a*``: its journal."""
-        task = TaskId("abcdefgh".index(name[0]))
-        return journal_of(task) if name.endswith("*") else task
+        """``a``"""
+        return TaskId("abcdefgh".index(name[0]))
+
+    def log(self, name: str) -> LogId:
+        """``a``: the causal log; ``a*``: the journal."""
+        return journal_of(self.task(name)) if name.endswith("*") else log_of(self.task(name))
 
     def life(self, text: str) -> tuple[TaskId, Incarnation]:
         """``b.2``, or ``b`` for the incarnation that the view names."""
@@ -107,7 +99,7 @@ class Dialogue:
         return self.slot.view.placements[task].hosting_slot if self.slot.view.placements else 9
 
     def lengths(self, text: str) -> tuple[Length, ...]:
-        return tuple(Length(self.task(n), int(end)) for n, end in (w.split(":") for w in text.split(",") if w))
+        return tuple(Length(self.log(n), int(end)) for n, end in (w.split(":") for w in text.split(",") if w))
 
     def deltas(self, text: str) -> tuple[Delta, ...]:
         """``a[0!:s3,k];a*[4:xyz]``: bytes from an offset on; ! where what lies before is completed."""
@@ -116,8 +108,8 @@ class Dialogue:
             if word:
                 name, _, rest = word[:-1].partition("[")
                 start, _, entries = rest.partition(":")
-                data = entries.encode() if name.endswith("*") else log_of(entries)
-                found.append(Delta(self.task(name), int(start.rstrip("!")), start.endswith("!"), data))
+                data = entries.encode() if name.endswith("*") else entries_of(entries)
+                found.append(Delta(self.log(name), int(start.rstrip("!")), start.endswith("!"), data))
         return tuple(found)
 
     def hear(self, sender: int, message: Message, payload: bytes = b"") -> None:
@@ -314,7 +306,7 @@ class Dialogue:
             received_seq = self.slot.hosted[task].inputs.receivings[inputs[0].id].next_seq
             consumed = ((inputs[0].id, received_seq, int(given["consumed"])),)
         read = int(given.get("read", 0))
-        log = log_of(given.get("log", ""))
+        log = entries_of(given.get("log", ""))
         emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read)
         self.slot.on_emission(*self.thread(words[0]), emission)
 

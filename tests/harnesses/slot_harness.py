@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ThreadId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.slot_shell import SpillStore
@@ -133,7 +133,7 @@ class Bench:
         for name in list(self.shell.written):
             del self.shell.written[name]
             self.slot.on_snapshot_written(name, b"encoded", "")
-        ends = tuple((t, LIFE, self.slot.hosted[self.task].logs.end_bytes(TaskId(t))) for t in self.plan.tasks)
+        ends = tuple((t, LIFE, self.slot.hosted[self.task].logs.end_bytes(log_of(TaskId(t)))) for t in self.plan.tasks)
         self.slot.on_message(COORDINATOR, Completed(CheckpointId(self.completed), 1, ends))
 
     def tick(self, heartbeats: int = 1) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, log_of
 from clonos.core.recovery.gathering import Gathering, Holder
 from clonos.core.recovery.recovery_machine import Live, Recovering, Replaying, Stalled
 from clonos.core.slot.hosted_task import HostedTask
@@ -149,7 +149,7 @@ def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
 
 
 def a_task_adopts_the_replicas_that_it_should_hold(midst: Midst) -> None:
-    other = midst.world.job.task("source/0")  # type: ignore[union-attr]
+    other = log_of(midst.world.job.task("source/0"))  # type: ignore[union-attr]
     midst.hosted.logs.replicas.clear()
     midst.hosted.adopt_logs({other: Delta(other, 0, False, b"\x01\x02")})
     assert other in midst.hosted.logs.replicas

@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.model.ids import (
+    ChannelId,
+    CheckpointId,
+    Incarnation,
+    LogId,
+    SlotId,
+    TaskId,
+    ViewNumber,
+    log_of,
+    view_number,
+)
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
@@ -79,11 +89,11 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Messa
         yield AnnounceAck(task, life, ChannelId(0), 0)
         if seat.slot is None or seat.slot == liar:
             continue
-        delta = (Delta(task, 0, True, b"\xff" * 100),)
+        delta = (Delta(log_of(task), 0, True, b"\xff" * 100),)
         yield LogRequest(task, life, ViewNumber(1), task, False)
         yield LogReply(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
         yield AppendLog(task, life, True, delta)
-        yield AppendAck(task, life, SlotId(seat.slot), True, (Length(task, FAR),))
+        yield AppendAck(task, life, SlotId(seat.slot), True, (Length(log_of(task), FAR),))
         yield StandbyUpdate(task, life, CheckpointId(FAR), None, ())
         yield FeedShadow(
             task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), delta
@@ -98,7 +108,7 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Messa
     for number in (-1, len(job.channels), FAR):
         yield from _as_sender(ChannelId(number), 1)
         yield _as_receiver(ChannelId(number), 1)
-    lengths = tuple(Length(TaskId(number), FAR) for number in range(10_000))
+    lengths = tuple(Length(LogId(number), FAR) for number in range(10_000))
     yield ChannelHandshake(ChannelId(0), ViewNumber(FAR), Incarnation(1), Incarnation(1), 1, 0, 0, 0, lengths)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.log.causal_log import Replica
-from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId, journal_of
+from clonos.core.model.ids import ChannelId, CheckpointId, LogId, SlotId, journal_of, log_of, owner_of
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import View
@@ -29,7 +29,7 @@ class LogWatch:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._offsets: dict[CheckpointId, dict[TaskId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
+        self._offsets: dict[CheckpointId, dict[LogId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
         self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
         self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
         self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
@@ -54,7 +54,7 @@ class LogWatch:
                     self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, and stands behind {before}")
         self._completions.append((self.world.clock.now_ns, metadata.checkpoint))
         self._positions[metadata.checkpoint] = positions
-        self._offsets[metadata.checkpoint] = {entry.task: entry.log_offset_bytes for entry in metadata.tasks}
+        self._offsets[metadata.checkpoint] = {log_of(entry.task): entry.log_offset_bytes for entry in metadata.tasks}
 
     def _link(self, name: str) -> tuple[CheckpointId, CheckpointId | None]:
         """(checkpoint, previous) of a stored snapshot."""
@@ -90,19 +90,19 @@ class LogWatch:
                     f" {long_ns // MILLISECOND_NS} ms ago"
                 )
 
-    def _owners(self, view: View) -> dict[TaskId, Replica]:
-        """Per task whose present incarnation has gathered its log, that log."""
-        owners: dict[TaskId, Replica] = {}
+    def _owners(self, view: View) -> dict[LogId, Replica]:
+        """The logs and journals of tasks whose present incarnation has gathered its log."""
+        owners: dict[LogId, Replica] = {}
         for placement in view.placements:
             slot = self.world.slot_at(placement.slot)
             hosted = slot.slot.hosted.get(placement.task) if slot is not None and not slot.is_dead else None
             if hosted is not None and hosted.incarnation == placement.incarnation and _has_gathered(hosted):
-                for log in (placement.task, journal_of(placement.task)):
+                for log in (log_of(placement.task), journal_of(placement.task)):
                     if log in hosted.logs.replicas:
                         owners[log] = hosted.logs.replicas[log]
         return owners
 
-    def _look_at_slot(self, slot: SimSlot, view: View, owners: dict[TaskId, Replica]) -> None:
+    def _look_at_slot(self, slot: SimSlot, view: View, owners: dict[LogId, Replica]) -> None:
         machine = slot.slot
         installed = machine.view
         if not installed.number:
@@ -128,34 +128,35 @@ class LogWatch:
                 who = f"the shadow of {self.world.plan.task_name(task)} in slot {slot.id}"
                 self._compare(who, shadow.logs.replicas, known, floors)
 
-    def _known(self, installed: View, view: View, owners: dict[TaskId, Replica]) -> dict[TaskId, Replica]:
+    def _known(self, installed: View, view: View, owners: dict[LogId, Replica]) -> dict[LogId, Replica]:
         """Of the tasks whose incarnation is that of the latest view also by the view that a slot has installed."""
         return {
-            task: owner
-            for task, owner in owners.items()
-            if installed.placements[_owner(task)].incarnation == view.placements[_owner(task)].incarnation
+            log: owner
+            for log, owner in owners.items()
+            if installed.placements[owner_of(log)].incarnation == view.placements[owner_of(log)].incarnation
         }
 
     def _compare(
-        self, who: str, replicas: dict[TaskId, Replica], owners: dict[TaskId, Replica], floors: dict[TaskId, int]
+        self, who: str, replicas: dict[LogId, Replica], owners: dict[LogId, Replica], floors: dict[LogId, int]
     ) -> None:
-        for task, replica in replicas.items():
-            if replica.data and replica.start_bytes < floors.get(task, 0):
-                self._complain(who, task, f"keeps it from {replica.start_bytes}, before {floors[task]}")
-            owner = owners.get(task)
+        for log, replica in replicas.items():
+            if replica.data and replica.start_bytes < floors.get(log, 0):
+                self._complain(who, log, f"keeps it from {replica.start_bytes}, before {floors[log]}")
+            owner = owners.get(log)
             if owner is None or owner is replica:
                 continue
             if replica.data and replica.end_bytes > owner.end_bytes:
-                self._complain(who, task, f"has it up to {replica.end_bytes}, its owner up to {owner.end_bytes}")
+                self._complain(who, log, f"has it up to {replica.end_bytes}, its owner up to {owner.end_bytes}")
             first = max(replica.start_bytes, owner.start_bytes)
             ours = replica.data[first - replica.start_bytes :]
             theirs = owner.data[first - owner.start_bytes : max(first, replica.end_bytes) - owner.start_bytes]
             if ours != theirs:
-                self._complain(who, task, f"has other bytes than its owner from {first} on: {ours!r}, {theirs!r}")
+                self._complain(who, log, f"has other bytes than its owner from {first} on: {ours!r}, {theirs!r}")
 
-    def _complain(self, who: str, task: TaskId, what: str) -> None:
-        log = "the log" if _owner(task) == task else "the journal"
-        self.world.fail(f"{log} of {self.world.plan.task_name(_owner(task))}: {who} {what}")
+    def _complain(self, who: str, log: LogId, what: str) -> None:
+        task = owner_of(log)
+        kind = "the log" if log == log_of(task) else "the journal"
+        self.world.fail(f"{kind} of {self.world.plan.task_name(task)}: {who} {what}")
 
     def _bound(self, who: str, hosted: HostedTask, positions: dict[ChannelId, int]) -> None:
         for channel, sending in hosted.sendings.items():
@@ -177,10 +178,5 @@ class LogWatch:
 
 def _has_gathered(hosted: HostedTask) -> bool:
     """Whether it has its log; one that has found a hole in it goes back, and pieces behind the hole stay till then."""
-    has_hole = hosted.found_bytes > hosted.logs.end_bytes(hosted.task)
+    has_hole = hosted.found_bytes > hosted.logs.end_bytes(hosted.own_log)
     return not isinstance(hosted.state, Recovering) and not has_hole
-
-
-def _owner(log: TaskId) -> TaskId:
-    """The task that a log, or a journal, belongs to."""
-    return log if log >= 0 else journal_of(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core.model.ids import SlotId
+from clonos.core.model.ids import SlotId, owner_of
 from clonos.core.model.plan import Partitioning
 from clonos_chaos.directed.vocabulary import (
     EFFECTS,
@@ -349,7 +349,7 @@ def _reset_with_deltas(seed: int) -> World:
     """The heartbeat bears deltas of the source; what comes next on the channel bears none of it."""
 
     def has_deltas_of_the_source(world: World, message: Any) -> bool:
-        return any(delta.task == world.job.task("source/0") for delta in message.deltas)  # type: ignore[union-attr]
+        return any(owner_of(delta.log) == world.job.task("source/0") for delta in message.deltas)  # type: ignore[union-attr]
 
     reset = Aim(
         "position sent",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from clonos.core.model.ids import owner_of
 from clonos.core.model.plan import Partitioning
 from clonos_chaos.directed.vocabulary import (
     BOTH,
@@ -110,7 +111,7 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
     def bears(of_sink: bool, of_task: bool) -> Where:
         def where(world: World, reached: PointReached) -> bool:
             message: Any = reached.message
-            borne = {world.plan.task_name(delta.task) for delta in message.deltas}
+            borne = {world.plan.task_name(owner_of(delta.log)) for delta in message.deltas}
             return world.plan.task_name(message.task) == "sink/0" and ("sink/0" in borne, "a/0" in borne) == (
                 of_sink,
                 of_task,

@@ -7,7 +7,7 @@ from typing import Any
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.replication_coverage import Coverage
-from clonos.core.model.ids import journal_of
+from clonos.core.model.ids import journal_of, log_of
 from clonos.core.recovery import gathering as gather
 from clonos.core.wire.log_delta import Delta
 from clonos_chaos.mutants.mutation import Planting, mutant
@@ -29,7 +29,7 @@ def logs_stop_before_they_are_acknowledged(planting: Planting) -> None:
     """A log is left out only when its keepers have acknowledged it."""
 
     def deltas(right: Any, self: Coverage, shipped: Any, logs: Any) -> Any:
-        self.covered[self.task] = logs.end_bytes(self.task)
+        self.covered[self.own_log] = logs.end_bytes(self.own_log)
         return right(self, shipped, logs)
 
     planting.wrap(Coverage, "deltas", deltas)
@@ -41,8 +41,8 @@ def any_acknowledgement_covers_all(planting: Planting) -> None:
 
     def acknowledged(right: Any, self: Coverage, links: Any, logs: Any) -> None:
         right(self, links, logs)
-        self.covered[self.task] = logs.end_bytes(self.task)
-        self.uncovered.pop(self.task, None)
+        self.covered[self.own_log] = logs.end_bytes(self.own_log)
+        self.uncovered.pop(self.own_log, None)
 
     planting.wrap(Coverage, "acknowledged", acknowledged)
 
@@ -53,12 +53,11 @@ def one_piece_is_the_log(planting: Planting) -> None:
 
     def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
         found, _ = right(gathering, task, base_bytes)
-        pieces = [
-            d for _, deltas in gathering.answers for d in deltas if d.task == task and d.offset_bytes <= base_bytes
-        ]
+        own = [d for _, deltas in gathering.answers for d in deltas if d.log == log_of(task)]
+        pieces = [d for d in own if d.offset_bytes <= base_bytes]
         longest = min(pieces, key=lambda d: d.offset_bytes + len(d.data), default=None)
         data = longest.data[base_bytes - longest.offset_bytes :] if longest is not None else b""
-        found[task] = Delta(task, base_bytes, False, data)
+        found[log_of(task)] = Delta(log_of(task), base_bytes, False, data)
         return found, base_bytes + len(data)
 
     planting.wrap(gather, "joined_logs", joined)
@@ -79,7 +78,7 @@ def keepers_tell_successors_only_their_own_log(planting: Planting) -> None:
     """Where sharing stops, too, the keeper of a task tells its successor all that it keeps: nobody else may have it."""
 
     def answer(self: Keeper, asker: Any, plan: Any) -> Any:
-        return self.logs.deltas((asker, journal_of(asker)))
+        return self.logs.deltas((log_of(asker), journal_of(asker)))
 
     planting.swap(Keeper, "answer", answer)
 

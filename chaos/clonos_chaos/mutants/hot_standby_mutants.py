@@ -20,7 +20,7 @@ def shadow_gets_only_the_own_log(planting: Planting) -> None:
     """What goes to a shadow bears every log that the task holds: whoever has an entry has its causes."""
 
     def deltas(right: Any, self: ShadowFeed, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
-        return tuple(delta for delta in right(self, hosted, done_bytes) if delta.task == hosted.task)
+        return tuple(delta for delta in right(self, hosted, done_bytes) if delta.log == hosted.own_log)
 
     planting.wrap(ShadowFeed, "deltas", deltas)
 

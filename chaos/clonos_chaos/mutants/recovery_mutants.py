@@ -10,6 +10,7 @@ from clonos.core.coordinator import placement
 from clonos.core.external.external_output import ExternalOutput, KeeperLink
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.output_gate import OutputGate
+from clonos.core.model.ids import owner_of
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
 from clonos.core.slot.hosted_task import HostedTask
@@ -112,7 +113,7 @@ def replicas_are_not_gathered(planting: Planting) -> None:
     """The replicas that the task should hold are gathered too."""
 
     def adopt_logs(right: Any, self: HostedTask, found: dict[Any, Any]) -> None:
-        right(self, {task: delta for task, delta in found.items() if task in (self.task, -2 - self.task)})
+        right(self, {log: delta for log, delta in found.items() if owner_of(log) == self.task})
 
     planting.wrap(HostedTask, "adopt_logs", adopt_logs)
 
@@ -218,15 +219,15 @@ def keepers_get_only_the_own_log(planting: Planting) -> None:
     """The keepers are sent every log that the task holds, not only its own."""
 
     def requirement(right: Any, self: OutputGate) -> Any:
-        return {task: end for task, end in right(self).items() if task == self.hosted.task}
+        return {log: end for log, end in right(self).items() if log == self.hosted.own_log}
 
     def deltas(right: Any, self: KeeperLink, logs: Any) -> Any:
-        return tuple(delta for delta in right(self, logs) if delta.task == owner[0])
+        return tuple(delta for delta in right(self, logs) if delta.log == owner[0])
 
-    owner = [0]
+    owner: list[Any] = [None]
 
     def keep(right: Any, self: OutputGate, link: KeeperLink, is_whole: bool) -> None:
-        owner[0] = self.hosted.task
+        owner[0] = self.hosted.own_log
         right(self, link, is_whole)
 
     planting.wrap(OutputGate, "requirement", requirement)

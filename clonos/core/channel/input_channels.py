@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.determinants import claims_of
-from clonos.core.model.ids import ChannelId, SlotId
+from clonos.core.model.ids import ChannelId, SlotId, log_of
 from clonos.core.ports.task_port import Delivered
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
@@ -31,7 +31,7 @@ class InputChannels:
         starts = dict(snapshot.inputs) if snapshot else {}
         channels = hosted.plan.inputs[hosted.task]
         window_bytes_max = hosted.slot.options.credit_window_bytes
-        covered = claims_of(bytes(hosted.logs.replicas[hosted.task].data), len(channels))
+        covered = claims_of(bytes(hosted.logs.replicas[hosted.own_log].data), len(channels))
         for channel, count in zip(channels, covered, strict=True):
             start = starts.get(channel.id, 0)
             self.receivings[channel.id] = ChannelReceiver(channel, start, start + count, window_bytes_max)
@@ -64,10 +64,10 @@ class InputChannels:
 
     def _lengths(self, receiving: ChannelReceiver) -> tuple[Length, ...]:
         """Of every replica; where sharing stops, of the sender's own log: others seldom ride."""
-        logs, sender = self.hosted.logs, receiving.channel.sender
+        logs, log = self.hosted.logs, log_of(receiving.channel.sender)
         if self.hosted.coverage is None:
             return logs.lengths()
-        return (Length(sender, logs.end_bytes(sender)),) if sender in logs.replicas else ()
+        return (Length(log, logs.end_bytes(log)),) if log in logs.replicas else ()
 
     def accepts(self, message: Batch | Position) -> ChannelReceiver | None:
         """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
@@ -116,10 +116,10 @@ class InputChannels:
                 continue
             if hosted.coverage is not None:
                 slot = hosted.slot.view.placements[receiving.channel.sender].slot
-                hosted.coverage.came(delta.task, slot, hosted.logs.end_bytes(delta.task))
-                if delta.task not in hosted.coverage.uncovered:
+                hosted.coverage.came(delta.log, slot, hosted.logs.end_bytes(delta.log))
+                if delta.log not in hosted.coverage.uncovered:
                     continue
-            hosted.grown(delta.task)
+            hosted.grown(delta.log)
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:
         """Replay waits for these elements, whatever the window."""

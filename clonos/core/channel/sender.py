@@ -12,7 +12,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, log_of
 from clonos.core.model.plan import Channel
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.log_delta import Delta
@@ -40,12 +40,12 @@ class ChannelSender:
     )
 
     def __init__(
-        self, channel: Channel, log: InflightLog, shared: tuple[TaskId, ...], coverage: Coverage | None = None
+        self, channel: Channel, log: InflightLog, shared: tuple[LogId, ...], coverage: Coverage | None = None
     ) -> None:
         self.channel = channel
         self.receiving_task = channel.receiving_task
         self.log = log
-        self.shared = shared  # whose logs travel on this channel, where all do
+        self.shared = shared  # the logs that travel on this channel, where all do
         self.coverage = coverage  # else those that are not covered
         self.receiver: Incarnation | None = None  # until a view has named one
         self.session = 0
@@ -55,8 +55,8 @@ class ChannelSender:
         self.credit_bytes = 0
         self.sent_bytes = 0
         self.unsent_bytes = 0
-        self.shipped: dict[TaskId, int] = {}  # per log, up to where this session has carried it
-        self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
+        self.shipped: dict[LogId, int] = {}  # per log, up to where this session has carried it
+        self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
 
     def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The task has produced the next elements."""
@@ -89,8 +89,8 @@ class ChannelSender:
             self.cursor = statement.next_seq
             self.sent_bytes = 0
             self.credit_bytes = 0
-            self.shipped = {length.task: length.end_bytes for length in statement.lengths}
-            self.dirty = dict.fromkeys(task for task in self.shared if task in logs.replicas)
+            self.shipped = {length.log: length.end_bytes for length in statement.lengths}
+            self.dirty = dict.fromkeys(log for log in self.shared if log in logs.replicas)
             self.unsent_bytes = self.log.bytes_from(max(self.cursor, self.log.start_seq))
         # One that was overtaken on its way takes nothing back.
         self.claim = max(self.claim or 0, statement.claim)
@@ -183,8 +183,9 @@ def compare_claims(
         sending = sendings.get(channel)
         claim = outside_claim if sending is None else sending.claim
         found = Behind(channel, position, claim or 0)
-        if sending is not None and sending.shipped.get(sending.channel.sender, 0) > own_end_bytes:
-            found = Behind(None, own_end_bytes, sending.shipped[sending.channel.sender])
+        shipped = 0 if sending is None else sending.shipped.get(log_of(sending.channel.sender), 0)
+        if shipped > own_end_bytes:
+            found = Behind(None, own_end_bytes, shipped)
         elif claim is not None and position >= claim:
             continue
         if sending is not None and not sending.session:

@@ -9,11 +9,11 @@ from clonos.core.channel.inflight_log import Chunk, InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import CheckpointId, Incarnation, LogId, SlotId, TaskId
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
-Requirement = dict[TaskId, int]
+Requirement = dict[LogId, int]
 """Per log, the length that keepers must have acknowledged."""
 
 
@@ -25,9 +25,9 @@ class KeeperLink:
     def __init__(self, slot: SlotId, coverage: Coverage | None = None) -> None:
         self.slot = slot
         self.coverage = coverage  # of the task, where sharing stops
-        self.acknowledged: dict[TaskId, int] = {}
-        self.shipped: dict[TaskId, int] = {}
-        self.dirty: dict[TaskId, None] = {}
+        self.acknowledged: dict[LogId, int] = {}
+        self.shipped: dict[LogId, int] = {}
+        self.dirty: dict[LogId, None] = {}
         self.is_ready = False  # has acknowledged a whole ``AppendLog``, so holds all that its task held then
         self.is_awaited = False  # a message is on its way
         self.ordinal = 0  # of the next message
@@ -49,27 +49,27 @@ class KeeperLink:
         if not kept.is_ready:
             self.acknowledged.clear()
         for length in kept.lengths:
-            if length.end_bytes > self.acknowledged.get(length.task, -1):
-                self.acknowledged[length.task] = length.end_bytes
+            if length.end_bytes > self.acknowledged.get(length.log, -1):
+                self.acknowledged[length.log] = length.end_bytes
 
-    def rewind(self, logs: CausalLogs, tasks: Iterable[TaskId] | None = None) -> None:
+    def rewind(self, logs: CausalLogs, only: Iterable[LogId] | None = None) -> None:
         """At the heartbeat, and to a keeper that is not ready: what it has not acknowledged counts as not shipped."""
-        for task in logs.replicas if tasks is None else tasks:
-            if self.acknowledged.get(task, -1) < logs.end_bytes(task):
-                self.shipped[task] = self.acknowledged.get(task, -1)
-                self.dirty[task] = None
+        for log in logs.replicas if only is None else only:
+            if self.acknowledged.get(log, -1) < logs.end_bytes(log):
+                self.shipped[log] = self.acknowledged.get(log, -1)
+                self.dirty[log] = None
 
     def satisfies(self, requirement: Requirement) -> bool:
         """Whether all that is required has been acknowledged."""
         return self.is_ready and all(
-            self.acknowledged.get(task, -1) >= end or self._is_held_elsewhere(task, end)
-            for task, end in requirement.items()
+            self.acknowledged.get(log, -1) >= end or self._is_held_elsewhere(log, end)
+            for log, end in requirement.items()
         )
 
-    def _is_held_elsewhere(self, task: TaskId, end_bytes: int) -> bool:
+    def _is_held_elsewhere(self, log: LogId, end_bytes: int) -> bool:
         """A log of another task that has been covered meanwhile is sent to keepers no more."""
         coverage = self.coverage
-        return coverage is not None and task != coverage.task and coverage.covered.get(task, 0) >= end_bytes
+        return coverage is not None and log != coverage.own_log and coverage.covered.get(log, 0) >= end_bytes
 
 
 class ExternalOutput:

@@ -50,7 +50,7 @@ class Keeper:
             self.logs.receive(delta)
         self.logs.truncate(journal_of(self.task), message.journal_start_bytes)
         self.is_ready = True
-        lengths = tuple([Length(delta.task, self.logs.end_bytes(delta.task)) for delta in message.deltas])
+        lengths = tuple([Length(delta.log, self.logs.end_bytes(delta.log)) for delta in message.deltas])
         return AppendAck(self.task, self.incarnation, slot, True, lengths)
 
     def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:

@@ -13,7 +13,7 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
 from clonos.core.external.source_journal import SourceJournal
-from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of, view_name
+from clonos.core.model.ids import Incarnation, LogId, SlotId, journal_of, view_name
 from clonos.core.ports.task_port import Output
 from clonos.core.recovery import recovery_machine
 from clonos.core.wire.replication_messages import AppendAck
@@ -121,31 +121,31 @@ class OutputGate:
                 self._keep_all(link)
         self.pump()
 
-    def grown(self, task: TaskId) -> None:
+    def grown(self, log: LogId) -> None:
         """A log that the task holds has grown."""
         for link in self.keepers.values():
-            link.dirty[task] = None
+            link.dirty[log] = None
 
-    def _kept_logs(self) -> Iterable[TaskId]:
+    def _kept_logs(self) -> Iterable[LogId]:
         """What keepers shall hold: all logs, or where sharing stops those that are not covered and the own one."""
         hosted = self.hosted
         if hosted.coverage is None:
             return hosted.logs.replicas
-        own = (hosted.task, journal_of(hosted.task))
+        own = (hosted.own_log, journal_of(hosted.task))
         found = dict.fromkeys(log for log in own if log in hosted.logs.replicas)
         return {**found, **hosted.coverage.uncovered}
 
     def requirement(self) -> Requirement:
         """For each log the length it has now, as far as some keeper has not acknowledged it."""
-        lengths = {task: self.hosted.logs.end_bytes(task) for task in self._kept_logs()}
+        lengths = {log: self.hosted.logs.end_bytes(log) for log in self._kept_logs()}
         if not self.keepers:
             return lengths
         required: Requirement = {}
         for link in self.keepers.values():
             acknowledged = link.acknowledged
-            for task, end_bytes in lengths.items():
-                if acknowledged.get(task, -1) < end_bytes:
-                    required[task] = end_bytes
+            for log, end_bytes in lengths.items():
+                if acknowledged.get(log, -1) < end_bytes:
+                    required[log] = end_bytes
         return required
 
     def pump(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.model.ids import LogId, SlotId, TaskId, log_of
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 class Coverage:
     """What one incarnation knows."""
 
-    __slots__ = ("covered", "domain", "domains", "givers", "replicas", "slot", "task", "uncovered")
+    __slots__ = ("covered", "domain", "domains", "givers", "own_log", "replicas", "slot", "uncovered")
 
     def __init__(self, task: TaskId, slot: SlotId, replicas: int) -> None:
-        self.task, self.slot, self.replicas = task, slot, replicas
+        self.own_log, self.slot, self.replicas = log_of(task), slot, replicas
         self.domain = ""
         self.domains: dict[SlotId, str] = {}
-        self.covered: dict[TaskId, int] = {}  # per log, up to where; it only grows
-        self.uncovered: dict[TaskId, None] = {}  # logs that go on behind it: these ride, and go to keepers
-        self.givers: dict[TaskId, str] = {}  # where all bytes of an uncovered log came from, if from one domain
+        self.covered: dict[LogId, int] = {}  # per log, up to where; it only grows
+        self.uncovered: dict[LogId, None] = {}  # logs that go on behind it: these ride, and go to keepers
+        self.givers: dict[LogId, str] = {}  # where all bytes of an uncovered log came from, if from one domain
 
     @staticmethod
     def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
@@ -47,53 +47,53 @@ class Coverage:
         self.domains = {address.slot: address.domain for address in view.slots}
         self.domain = self.domains.get(self.slot, "")
 
-    def grew(self, task: TaskId) -> None:
+    def grew(self, log: LogId) -> None:
         """A log has grown here: nobody else is known to have it."""
-        self.givers.pop(task, None)
-        self.uncovered[task] = None
+        self.givers.pop(log, None)
+        self.uncovered[log] = None
 
-    def came(self, task: TaskId, sender: SlotId | None, end_bytes: int) -> None:
+    def came(self, log: LogId, sender: SlotId | None, end_bytes: int) -> None:
         """A log has grown up to here by what a task in another slot holds too."""
         giver = self.domain if sender is None else self.domains.get(sender, self.domain)
         if giver != self.domain and self.replicas <= 1:
-            self._cover(task, end_bytes)
-            self.uncovered.pop(task, None)
-        elif task not in self.uncovered:
-            self.uncovered[task] = None
-            self.givers[task] = giver
-        elif self.givers.get(task) != giver:
-            self.givers.pop(task, None)
+            self._cover(log, end_bytes)
+            self.uncovered.pop(log, None)
+        elif log not in self.uncovered:
+            self.uncovered[log] = None
+            self.givers[log] = giver
+        elif self.givers.get(log) != giver:
+            self.givers.pop(log, None)
 
-    def _cover(self, task: TaskId, end_bytes: int) -> None:
-        self.covered[task] = max(end_bytes, self.covered.get(task, 0))
+    def _cover(self, log: LogId, end_bytes: int) -> None:
+        self.covered[log] = max(end_bytes, self.covered.get(log, 0))
 
     def acknowledged(self, links: Iterable[KeeperLink], logs: CausalLogs) -> None:
         """Keepers have said what they hold."""
         ready = [link for link in links if link.is_ready]
-        for task in list(self.uncovered):
-            taken = {self.domain, self.givers.get(task, self.domain)}
+        for log in list(self.uncovered):
+            taken = {self.domain, self.givers.get(log, self.domain)}
             held: dict[str, int] = {}  # per domain, the furthest
             for link in ready:
                 domain = self.domains.get(link.slot, self.domain)
                 if domain not in taken:
-                    held[domain] = max(held.get(domain, 0), link.acknowledged.get(task, 0))
+                    held[domain] = max(held.get(domain, 0), link.acknowledged.get(log, 0))
             wanted = self.replicas + 1 - len(taken)
             if len(held) >= wanted:
-                self._cover(task, sorted(held.values(), reverse=True)[wanted - 1])
-            if self.covered.get(task, 0) >= logs.end_bytes(task):
-                del self.uncovered[task]
+                self._cover(log, sorted(held.values(), reverse=True)[wanted - 1])
+            if self.covered.get(log, 0) >= logs.end_bytes(log):
+                del self.uncovered[log]
 
-    def deltas(self, shipped: dict[TaskId, int], logs: CausalLogs) -> tuple[Delta, ...]:
+    def deltas(self, shipped: dict[LogId, int], logs: CausalLogs) -> tuple[Delta, ...]:
         """What a session has not carried of what is not covered; counts as carried from now on."""
         found = []
-        for task in self.uncovered:
-            end, sent = logs.end_bytes(task), shipped.get(task, -1)
-            start = max(sent, self.covered.get(task, 0)) if task == self.task else sent
+        for log in self.uncovered:
+            end, sent = logs.end_bytes(log), shipped.get(log, -1)
+            start = max(sent, self.covered.get(log, 0)) if log == self.own_log else sent
             if end <= start:
                 continue
-            delta = logs.delta(task, max(start, 0))
+            delta = logs.delta(log, max(start, 0))
             if start > sent and not delta.restart:
-                delta = Delta(task, start, True, delta.data)
+                delta = Delta(log, start, True, delta.data)
             found.append(delta)
-            shipped[task] = end
+            shipped[log] = end
         return tuple(found)

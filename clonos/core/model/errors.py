@@ -108,12 +108,12 @@ class ReplayDiverged(JobError):
 class LogDiverged(InternalError):
     """Two copies of one causal log differ where they overlap."""
 
-    task: int
+    log: str
     offset_bytes: int
 
     def __str__(self) -> str:
         return (
-            f"two copies of the causal log of task {self.task} differ at byte {self.offset_bytes}."
+            f"two copies of {self.log} differ at byte {self.offset_bytes}."
             " Two incarnations have written one log: this is a bug of the runtime, please report it."
         )
 

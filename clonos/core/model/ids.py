@@ -19,6 +19,11 @@ ViewNumber = NewType("ViewNumber", int)
 Incarnation = NewType("Incarnation", int)
 """One life of a task: the number of the view that began it. Grows, never used twice."""
 
+LogId = NewType("LogId", int)
+"""A causal log (``log_of``) or the journal of a source (``journal_of``): what replicas are copies of."""
+
+_JOURNALS = 1 << 32  # journals are numbered from here on, behind all tasks
+
 ThreadId = NewType("ThreadId", int)
 """A thread that runs a task in a slot: drawn by the slot, never used twice there. A shadow's may become that of an
 incarnation."""
@@ -29,9 +34,24 @@ CheckpointId = NewType("CheckpointId", int)
 COORDINATOR = SlotId(0)
 
 
-def journal_of(task: int) -> TaskId:
-    """The number under which a source's journal is kept beside the causal logs: that of no task."""
-    return TaskId(-2 - task)
+def log_of(task: TaskId) -> LogId:
+    """The causal log of a task."""
+    return LogId(task)
+
+
+def journal_of(task: TaskId) -> LogId:
+    """The journal of a source, which its keepers hold beside the causal logs."""
+    return LogId(_JOURNALS + task)
+
+
+def owner_of(log: LogId) -> TaskId:
+    """The task whose log, or whose journal, it is."""
+    return TaskId(log % _JOURNALS)
+
+
+def log_name(log: LogId) -> str:
+    """A log as people read it."""
+    return f"the {'causal log' if log == log_of(owner_of(log)) else 'journal'} of task {owner_of(log)}"
 
 
 def view_number(term: int, n: int) -> ViewNumber:

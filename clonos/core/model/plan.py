@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from clonos.core.model.ids import ChannelId, TaskId
+from clonos.core.model.ids import ChannelId, LogId, TaskId, log_of
 
 
 class Partitioning(StrEnum):
@@ -212,27 +212,27 @@ class Plan:
         )
 
     @cached_property
-    def held(self) -> tuple[tuple[TaskId, ...], ...]:
-        """Per task, the other tasks whose logs it holds, ascending."""
-        found: list[list[TaskId]] = [[] for _ in self.tasks]
+    def held(self) -> tuple[tuple[LogId, ...], ...]:
+        """Per task, the logs of other tasks that it holds, ascending."""
+        found: list[list[LogId]] = [[] for _ in self.tasks]
         for owner, holders in enumerate(self.holders):
             for holder in holders:
-                found[holder].append(TaskId(owner))
-        return tuple(tuple(owners) for owners in found)
+                found[holder].append(log_of(TaskId(owner)))
+        return tuple(tuple(logs) for logs in found)
 
-    def asked_for(self, task: TaskId) -> tuple[TaskId, ...]:
-        """Whose logs its successor asks for: its own, and those that it holds unless their owners send them anew."""
-        return (task,) if self.replicas is not None else (task, *self.held[task])
+    def asked_for(self, task: TaskId) -> tuple[LogId, ...]:
+        """The logs that its successor asks for: its own, and those that it holds unless their owners send them anew."""
+        return (log_of(task),) if self.replicas is not None else (log_of(task), *self.held[task])
 
     @cached_property
-    def shared_on(self) -> tuple[tuple[TaskId, ...], ...]:
-        """Per channel, the tasks whose logs travel on it: those that the sender has and the receiver shall hold."""
-        return tuple(
-            ()
-            if channel.receiver is None
-            else tuple(t for t in self.held[channel.receiver] if t == channel.sender or t in self.held[channel.sender])
-            for channel in self.channels
-        )
+    def shared_on(self) -> tuple[tuple[LogId, ...], ...]:
+        """Per channel, the logs that travel on it: those that the sender has and the receiver shall hold."""
+        found: list[tuple[LogId, ...]] = []
+        for channel in self.channels:
+            has = {log_of(channel.sender), *self.held[channel.sender]}
+            wanted = () if channel.receiver is None else self.held[channel.receiver]
+            found.append(tuple(log for log in wanted if log in has))
+        return tuple(found)
 
     @cached_property
     def sources(self) -> tuple[TaskId, ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import LogId, SlotId, TaskId, ViewNumber, log_of
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
@@ -73,7 +73,7 @@ def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
     """Raises ``MessageMalformed`` for a copy of the asker's log that begins behind the checkpoint that it restores: no
     holder has dropped so much. Where sharing stops, copies are pieces, which begin anywhere."""
     for delta in answer.replicas if plan.replicas is None else ():
-        if delta.task == answer.task and delta.offset_bytes > base_bytes:
+        if delta.log == log_of(answer.task) and delta.offset_bytes > base_bytes:
             said = f"its copy of the log of task {answer.task} begins at {delta.offset_bytes}, behind {base_bytes}"
             raise MessageMalformed(f"slot {answer.slot}", said)
 
@@ -90,7 +90,7 @@ def choose_longest(copies: list[Delta]) -> Delta:
     return max(copies, key=lambda delta: (delta.offset_bytes + len(delta.data), -delta.offset_bytes))
 
 
-def join_pieces(base_bytes: int, task: TaskId, pieces: list[Delta]) -> tuple[bytes, int]:
+def join_pieces(base_bytes: int, log: LogId, pieces: list[Delta]) -> tuple[bytes, int]:
     """A log from ``base_bytes`` on up to the first byte that no piece has; and how far the furthest piece reaches.
 
     Where sharing stops, a holder may have a piece only. Behind a hole nothing is of use: the log is lost.
@@ -98,36 +98,37 @@ def join_pieces(base_bytes: int, task: TaskId, pieces: list[Delta]) -> tuple[byt
     joined = bytearray()
     for piece in sorted(pieces, key=lambda delta: delta.offset_bytes):
         end_bytes = base_bytes + len(joined)
-        check_overlap(task, base_bytes, joined, piece.offset_bytes, piece.data)
+        check_overlap(log, base_bytes, joined, piece.offset_bytes, piece.data)
         if piece.offset_bytes <= end_bytes < piece.offset_bytes + len(piece.data):
             joined += piece.data[end_bytes - piece.offset_bytes :]
     furthest = max((piece.offset_bytes + len(piece.data) for piece in pieces if piece.data), default=base_bytes)
     return bytes(joined), furthest
 
 
-def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[TaskId, Delta], int]:
+def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[LogId, Delta], int]:
     """Where sharing stops: the log of ``task`` of all pieces, its journal, and how far the furthest piece reaches.
 
     Other logs are those of a keeper or a shadow: the causes of this one, which nobody else may have."""
-    pieces = [delta for _, deltas in state.answers for delta in deltas if delta.task == task]
-    data, furthest = join_pieces(base_bytes, task, pieces)
-    return {**gathered_logs(state), task: Delta(task, base_bytes, False, data)}, furthest
+    own = log_of(task)
+    pieces = [delta for _, deltas in state.answers for delta in deltas if delta.log == own]
+    data, furthest = join_pieces(base_bytes, own, pieces)
+    return {**gathered_logs(state), own: Delta(own, base_bytes, False, data)}, furthest
 
 
-def gathered_logs(state: Gathering) -> dict[TaskId, Delta]:
-    """Per task whose log anybody had, the longest copy. Copies that differ where they overlap are a divergence."""
-    copies: dict[TaskId, list[Delta]] = {}
+def gathered_logs(state: Gathering) -> dict[LogId, Delta]:
+    """Per log that anybody had, the longest copy. Copies that differ where they overlap are a divergence."""
+    copies: dict[LogId, list[Delta]] = {}
     for _, deltas in state.answers:
         for delta in deltas:
-            copies.setdefault(delta.task, []).append(delta)
-    found = {task: choose_longest(copies[task]) for task in sorted(copies)}
-    for task, longest in found.items():
-        for copy in copies[task]:
-            check_overlap(task, longest.offset_bytes, longest.data, copy.offset_bytes, copy.data)
+            copies.setdefault(delta.log, []).append(delta)
+    found = {log: choose_longest(copies[log]) for log in sorted(copies)}
+    for log, longest in found.items():
+        for copy in copies[log]:
+            check_overlap(log, longest.offset_bytes, longest.data, copy.offset_bytes, copy.data)
     return found
 
 
-def recovered_logs(state: Gathering, plan: Plan, task: TaskId, base_bytes: int) -> tuple[dict[TaskId, Delta], int]:
+def recovered_logs(state: Gathering, plan: Plan, task: TaskId, base_bytes: int) -> tuple[dict[LogId, Delta], int]:
     """What a successor adopts; and how far the furthest copy of its own log reached, if it may have a hole."""
     if plan.replicas is None:
         return gathered_logs(state), 0

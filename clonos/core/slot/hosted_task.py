@@ -22,7 +22,7 @@ from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import ChannelId, TaskId, journal_of
+from clonos.core.model.ids import ChannelId, LogId, TaskId, journal_of, log_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
 from clonos.core.recovery import gathering as gather
@@ -48,6 +48,7 @@ class HostedTask:
         self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
         self.placement = placement
         self.task, self.incarnation = placement.task, placement.incarnation
+        self.own_log = log_of(self.task)
         self.thread = slot.number_thread()  # or that of the shadow whose thread it goes on with
         self.promoted_shadow: Shadow | None = None  # that it goes on from
         self.fed_bytes = 0  # end of the log that the shadow was given
@@ -57,7 +58,7 @@ class HostedTask:
         self.found_bytes = 0  # how far the furthest copy of the own log reached
         self.sendings: dict[ChannelId, ChannelSender] = {}
         self.inputs, self.effects = InputChannels(self), OutputGate(self)
-        self.sharers: dict[TaskId, list[ChannelSender]] = {}
+        self.sharers: dict[LogId, list[ChannelSender]] = {}
         self.pending = PendingSnapshots(placement.objects)
         self.snapshot: Snapshot | None = None
         self.mirror: Mirror | None = None
@@ -150,23 +151,23 @@ class HostedTask:
         self.handshakes.clear()
         self.stated()
 
-    def adopt_logs(self, found: dict[TaskId, Delta]) -> None:
+    def adopt_logs(self, found: dict[LogId, Delta]) -> None:
         """The longest copies become this incarnation's logs, as bytes; the own one from the restored offset on."""
         base = self.placement.log_offset_bytes
-        own = found.pop(self.task, None)
+        own = found.pop(self.own_log, None)
         data = b""
         if own is not None:
             assert own.offset_bytes <= base, (self.task, own, base)
             data = own.data[base - own.offset_bytes :]
-        self.logs.begin(self.task, base, data)
+        self.logs.begin(self.own_log, base, data)
         if self.coverage is not None:
-            self.coverage.grew(self.task)
+            self.coverage.grew(self.own_log)
         if self.effects.journal is not None:
             self.effects.journal.adopt(found.pop(journal_of(self.task), None))
-        for task, delta in found.items():
-            self.logs.begin(task, delta.offset_bytes, delta.data)
+        for log, delta in found.items():
+            self.logs.begin(log, delta.offset_bytes, delta.data)
             if self.coverage is not None:
-                self.coverage.grew(task)
+                self.coverage.grew(log)
 
     def _open_channels(self) -> None:
         self.inputs.open(self.snapshot)
@@ -181,8 +182,8 @@ class HostedTask:
                 continue
             shared = () if self.coverage is not None else self.plan.shared_on[channel.id]
             sending = self.sendings[channel.id] = ChannelSender(channel, log, shared, self.coverage)
-            for task in sending.shared:
-                self.sharers.setdefault(task, []).append(sending)
+            for shared_log in sending.shared:
+                self.sharers.setdefault(shared_log, []).append(sending)
 
     def apply_view(self, view: View) -> None:
         """Takes over whom a view names at the other ends, and the keepers."""
@@ -205,7 +206,7 @@ class HostedTask:
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """The lost-log rule: no new determinant while a receiver, a holder or the outside has more than is here."""
-        end_bytes = self.logs.end_bytes(self.task)
+        end_bytes = self.logs.end_bytes(self.own_log)
         behind, is_awaiting = compare_claims(positions, self.sendings, self.effects.claim, end_bytes)
         if self.found_bytes > end_bytes and behind is None:
             behind = Behind(None, end_bytes, self.found_bytes)
@@ -226,12 +227,12 @@ class HostedTask:
 
     # ------------------------------------------------------------------ receiving
 
-    def grown(self, task: TaskId) -> None:
+    def grown(self, log: LogId) -> None:
         """A log that is held here has grown: it rides on with what is sent next."""
-        for sending in self.sharers.get(task, ()):
-            sending.dirty[task] = None
-        self.effects.grown(task)
-        self.shadow_feeds.grown(task)
+        for sending in self.sharers.get(log, ()):
+            sending.dirty[log] = None
+        self.effects.grown(log)
+        self.shadow_feeds.grown(log)
 
     def command(self, command: Command) -> None:
         """To the task, or for it until it is started."""
@@ -271,10 +272,10 @@ class HostedTask:
     def on_emission(self, emission: Emission) -> None:
         """The task has done a step: its log grows first, then what depends on it leaves."""
         if emission.log:
-            self.logs.append(self.task, emission.log)
+            self.logs.append(self.own_log, emission.log)
             if self.coverage is not None:
-                self.coverage.grew(self.task)
-            self.grown(self.task)
+                self.coverage.grew(self.own_log)
+            self.grown(self.own_log)
         touched: dict[ChannelId, ChannelSender] = {}
         for output in emission.outputs:
             sending = self.sendings.get(output.channel)
@@ -339,7 +340,7 @@ class HostedTask:
     def on_completed(self, completed: Completed) -> None:
         """Logs, replicas and in-flight logs before the checkpoint go."""
         for task, _, offset_bytes in completed.tasks:
-            self.logs.truncate(task, offset_bytes)
+            self.logs.truncate(log_of(task), offset_bytes)
         snapshot = self.pending.complete(completed.checkpoint)
         if snapshot is None:
             return
@@ -386,8 +387,8 @@ class HostedTask:
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
         """What this task has of the log of ``wanted`` and of the replicas that it should hold; while it recovers, what
         it has been answered itself so far."""
-        tasks = self.plan.asked_for(wanted)
+        logs = self.plan.asked_for(wanted)
         if isinstance(self.state, recovery_machine.Recovering):
             found = gather.gathered_logs(self.state.gathering)
-            return tuple(found[task] for task in tasks if task in found)
-        return self.logs.deltas(tasks)
+            return tuple(found[log] for log in logs if log in found)
+        return self.logs.deltas(logs)

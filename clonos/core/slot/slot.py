@@ -13,7 +13,7 @@ from typing import Any
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Pieces
@@ -318,7 +318,7 @@ class Slot(LocalEvents, Backups):
             hosted.on_completed(completed)
         for keeper in self.keepers.values():
             for task, _, offset_bytes in completed.tasks:
-                keeper.logs.truncate(task, offset_bytes)
+                keeper.logs.truncate(log_of(task), offset_bytes)
         for standby in self.standbys.values():
             missing = standby.complete(completed.checkpoint)
             if missing:

@@ -26,7 +26,7 @@ def start(hosted: HostedTask) -> None:
 
 
 def _start_thread(hosted: HostedTask) -> TaskHandle:
-    own, journal, view = hosted.logs.replicas[hosted.task], hosted.effects.journal, hosted.slot.view
+    own, journal, view = hosted.logs.replicas[hosted.own_log], hosted.effects.journal, hosted.slot.view
     activation = Activation(
         hosted.incarnation,
         hosted.snapshot,

@@ -19,7 +19,7 @@ def status_of(hosted: HostedTask) -> TaskStatus:
     logs = [sending.log for sending in hosted.sendings.values()] + hosted.effects.logs
     counters = (
         *(((TaskCounter.RECORDS_IN, hosted.records_in),) if hosted.records_in is not None else ()),
-        (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.task)),
+        (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.own_log)),
         (TaskCounter.LOG_MEMORY_BYTES, hosted.logs.size_bytes),
         (TaskCounter.INFLIGHT_MEMORY_BYTES, sum([log.memory_bytes for log in logs])),
         (TaskCounter.INFLIGHT_DISK_BYTES, sum([log.disk_bytes for log in logs])),

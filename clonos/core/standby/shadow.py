@@ -19,7 +19,7 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId
+from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.wire.control_messages import Completed, Placement
@@ -41,6 +41,7 @@ class Shadow:
     def __init__(self, slot: Slot, placement: Placement) -> None:
         self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
         self.task, self.incarnation = placement.task, placement.incarnation
+        self.own_log = log_of(self.task)
         self.leader = placement.slot
         self.is_refused = False  # its code has raised here: not again in this incarnation
         self.is_sealed = False  # its incarnation is over, and this slot has the next one
@@ -121,7 +122,7 @@ class Shadow:
         """The state at the barrier where the session began."""
         if session != self.session or not self.is_reading or self.is_sealed:
             return
-        own = self.logs.replicas.get(self.task)
+        own = self.logs.replicas.get(self.own_log)
         if restored is None or own is None or own.start_bytes > restored.snapshot.log_offset_bytes:
             self.renew()
             return
@@ -153,7 +154,7 @@ class Shadow:
         slot.status_is_due = True
 
     def _feed_log(self) -> None:
-        own = self.logs.replicas[self.task]
+        own = self.logs.replicas[self.own_log]
         assert self.handle is not None, self.task
         if own.start_bytes > self.fed_bytes:
             self.renew()
@@ -218,7 +219,7 @@ class Shadow:
     def on_completed(self, completed: Completed) -> None:
         """What lies before the checkpoint is not needed any more."""
         for task, _, offset_bytes in completed.tasks:
-            self.logs.truncate(task, offset_bytes)
+            self.logs.truncate(log_of(task), offset_bytes)
         self._truncate()
 
     def _truncate(self) -> None:
@@ -258,8 +259,8 @@ class Shadow:
 
     def held(self, own_offset_bytes: int) -> tuple[Delta, ...]:
         """What came here of the task's log and of those that the task holds, as a holder's answer."""
-        deltas = self.logs.deltas((self.task, *self.plan.held[self.task]))
-        return tuple(delta for delta in deltas if delta.task != self.task or delta.offset_bytes <= own_offset_bytes)
+        deltas = self.logs.deltas((self.own_log, *self.plan.held[self.task]))
+        return tuple(delta for delta in deltas if delta.log != self.own_log or delta.offset_bytes <= own_offset_bytes)
 
     def _end_thread(self) -> None:
         if self.thread is not None:

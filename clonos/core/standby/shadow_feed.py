@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId, CheckpointId, SlotId, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, LogId, SlotId
 from clonos.core.ports.task_port import Emission
 from clonos.core.recovery.recovery_machine import Live
 from clonos.core.wire.channel_messages import Batch
@@ -62,24 +62,24 @@ class ShadowFeed:
         self.ordinal = 0  # of the next message
         self.sent_bytes = 0
         self.worked_bytes = 0
-        self.shipped: dict[TaskId, int] = {}
-        self.dirty: dict[TaskId, None] = {}  # logs that have grown since they were last looked at here
+        self.shipped: dict[LogId, int] = {}
+        self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
         self.is_let_go = False
 
     def deltas(self, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
         """What this session has not carried; of the own log up to ``done_bytes``."""
         found = []
-        for task in self.dirty:
-            is_own = task == hosted.task
-            end = done_bytes if is_own else hosted.logs.end_bytes(task)
-            shipped = self.shipped.get(task, -1)
+        for log in self.dirty:
+            is_own = log == hosted.own_log
+            end = done_bytes if is_own else hosted.logs.end_bytes(log)
+            shipped = self.shipped.get(log, -1)
             if end > shipped:
-                delta = hosted.logs.delta(task, max(shipped, 0))
+                delta = hosted.logs.delta(log, max(shipped, 0))
                 if is_own:
                     data = delta.data[: end - delta.offset_bytes]
-                    delta = Delta(task, delta.offset_bytes, delta.restart, data)
+                    delta = Delta(log, delta.offset_bytes, delta.restart, data)
                 found.append(delta)
-                self.shipped[task] = end
+                self.shipped[log] = end
         self.dirty.clear()
         return tuple(found)
 
@@ -108,10 +108,10 @@ class ShadowFeeds:
         """A view names the standbys."""
         self.shadow_feeds = {slot: lead for slot, lead in self.shadow_feeds.items() if slot in standbys}
 
-    def grown(self, task: TaskId) -> None:
+    def grown(self, log: LogId) -> None:
         """A log that the task holds has grown."""
         for lead in self.shadow_feeds.values():
-            lead.dirty[task] = None
+            lead.dirty[log] = None
 
     def took(self, batch: Batch, skip: int, payload: bytes | memoryview) -> None:
         """Elements were accepted, their causes before them."""
@@ -135,11 +135,11 @@ class ShadowFeeds:
         if not emission.records_in and snapshot is None:
             return  # in mid-step
         hosted = self.hosted
-        self._done_bytes = hosted.logs.end_bytes(hosted.task)
+        self._done_bytes = hosted.logs.end_bytes(hosted.own_log)
         for lead in self.shadow_feeds.values():
             if lead.base:
-                lead.dirty[hosted.task] = None
-                if not lead.is_let_go and lead.shipped.get(hosted.task, -1) < self._done_bytes:
+                lead.dirty[hosted.own_log] = None
+                if not lead.is_let_go and lead.shipped.get(hosted.own_log, -1) < self._done_bytes:
                     self._send(lead, NOTHING)
             elif snapshot is not None and self._may_begin(snapshot):
                 self._begin(lead, snapshot.checkpoint, dict(snapshot.inputs))

@@ -66,7 +66,7 @@ def take_over(hosted: HostedTask) -> None:
 
 def hand_rest(hosted: HostedTask) -> None:
     """The end of the log: the task follows it, and is live behind it."""
-    own = hosted.logs.replicas[hosted.task]
+    own = hosted.logs.replicas[hosted.own_log]
     assert hosted.handle is not None and hosted.fed_bytes <= own.end_bytes, hosted.task
     rest = bytes(own.data[hosted.fed_bytes - own.start_bytes :])
     hosted.handle.put(ReplayExtended(rest, True, hosted.placement.is_cautious))

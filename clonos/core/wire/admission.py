@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, SlotId, TaskId, journal_of
+from clonos.core.model.ids import COORDINATOR, LogId, SlotId, TaskId, journal_of, log_name, log_of
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
-from clonos.core.wire.log_delta import COUNT_MAX, Delta
+from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import (
     AnnounceAck,
@@ -49,10 +49,6 @@ def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
         raise MessageMalformed(sender_name(sender), f"{type(message).__name__} of slot {message.slot}")
 
 
-NO_JOURNAL: Final = 0
-"""No journal has the number of a task."""
-
-
 class _Wrong(Exception):
     """What is wrong with a message."""
 
@@ -73,22 +69,35 @@ def _channel(plan: Plan, number: int) -> Channel:
     return channel
 
 
-def _tasks(plan: Plan, tasks: Iterable[int], journal: int = NO_JOURNAL) -> None:
+def _tasks(plan: Plan, tasks: Iterable[TaskId]) -> None:
     count = len(plan.tasks)
     for task in tasks:
-        if not 0 <= task < count and task != journal:
+        if not 0 <= task < count:
             raise _Wrong(f"task {task}, the plan has {count}")
 
 
-def _deltas(plan: Plan, deltas: tuple[Delta, ...], journal: int = NO_JOURNAL, owner: TaskId | None = None) -> None:
-    """``owner``: whose own log nobody else goes on writing. On the way of every batch, so one loop."""
+def _lengths(plan: Plan, lengths: tuple[Length, ...], journal: LogId | None = None) -> None:
     count = len(plan.tasks)
+    for length in lengths:
+        if not 0 <= length.log < count and length.log != journal:
+            raise _Wrong(f"{log_name(length.log)}, the plan has {count} tasks")
+
+
+def _deltas(
+    plan: Plan, deltas: tuple[Delta, ...], journal: LogId | None = None, receiver: TaskId | None = None
+) -> None:
+    """Checks the deltas of one message in one loop, since every batch passes here.
+
+    ``journal`` is allowed beside the causal logs. The log of ``receiver`` is not, since only its task appends to it.
+    """
+    count = len(plan.tasks)
+    own = None if receiver is None else log_of(receiver)
     for delta in deltas:
-        task = delta.task
-        if not 0 <= task < count and task != journal:
-            raise _Wrong(f"task {task}, the plan has {count}")
-        if task == owner:
-            raise _Wrong(f"the log of task {task}, which nobody but itself goes on writing")
+        log = delta.log
+        if not 0 <= log < count and log != journal:
+            raise _Wrong(f"{log_name(log)}, the plan has {count} tasks")
+        if log == own:
+            raise _Wrong(f"{log_name(log)}, to which only that task appends")
         if delta.offset_bytes + len(delta.data) > COUNT_MAX:
             raise _Wrong(f"a log of more than {COUNT_MAX} bytes")
 
@@ -109,7 +118,7 @@ def _batch(plan: Plan, batch: Batch) -> None:
 def _position(plan: Plan, message: Position | Batch) -> None:
     receiver = _channel(plan, message.channel).receiver
     if message.deltas:
-        _deltas(plan, message.deltas, owner=receiver)
+        _deltas(plan, message.deltas, receiver=receiver)
 
 
 def _asked_under(view: int) -> None:
@@ -120,7 +129,7 @@ def _asked_under(view: int) -> None:
 def _statement(plan: Plan, statement: ChannelHandshake) -> None:
     _asked_under(statement.view)
     _channel(plan, statement.channel)
-    _tasks(plan, [length.task for length in statement.lengths])
+    _lengths(plan, statement.lengths)
 
 
 def _question(plan: Plan, question: LogRequest) -> None:
@@ -140,7 +149,7 @@ def _keep(plan: Plan, keep: AppendLog) -> None:
 
 def _kept(plan: Plan, kept: AppendAck) -> None:
     _tasks(plan, (kept.task,))
-    _tasks(plan, [length.task for length in kept.lengths], journal_of(kept.task))
+    _lengths(plan, kept.lengths, journal_of(kept.task))
 
 
 def _follow(plan: Plan, follow: FeedShadow) -> None:

@@ -43,7 +43,7 @@ def test_a_failed_job_raises_an_error_of_the_class_that_is_to_blame(
         (JobError("no"), Blame.JOB, Recourse.NONE),
         (EnvironmentFault("no"), Blame.ENVIRONMENT, Recourse.RETRY),
         (MessageMalformed("slot 1", "no"), Blame.PEER, Recourse.NONE),
-        (LogDiverged(1, 17), Blame.LIBRARY, Recourse.NONE),
+        (LogDiverged("the causal log of task 1", 17), Blame.LIBRARY, Recourse.NONE),
     ],
 )
 def test_a_failed_task_blames_whom_the_class_of_its_error_blames(

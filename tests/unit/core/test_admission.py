@@ -14,6 +14,7 @@ from clonos.core.model.ids import (
     ChannelId,
     CheckpointId,
     Incarnation,
+    LogId,
     SlotId,
     TaskId,
     ViewNumber,
@@ -58,10 +59,10 @@ LIFE = Incarnation(number(1))
 ONE = CheckpointId(1)
 PEER = SlotId(77)
 
-DELTA = Delta(TaskId(0), 5, False, b"\x80\x01")
-FOREIGN = Delta(TaskId(3), 5, False, b"")
-LONG = Delta(TaskId(0), COUNT_MAX, False, b"x")
-LENGTH = Length(TaskId(1), 9)
+DELTA = Delta(LogId(0), 5, False, b"\x80\x01")
+FOREIGN = Delta(LogId(3), 5, False, b"")
+LONG = Delta(LogId(0), COUNT_MAX, False, b"x")
+LENGTH = Length(LogId(1), 9)
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), (DELTA,))
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
 STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
@@ -146,19 +147,19 @@ def test_so_it_is_for_a_coordinator(message: Message, task: int) -> None:
         (BATCH, {"first_seq": COUNT_MAX}),
         (BATCH, {"deltas": (FOREIGN,)}),
         (BATCH, {"deltas": (LONG,)}),
-        (BATCH, {"deltas": (Delta(TaskId(1), 0, True, b""),)}),  # its receiver's own log
-        (BATCH, {"deltas": (Delta(journal_of(0), 0, True, b""),)}),
+        (BATCH, {"deltas": (Delta(LogId(1), 0, True, b""),)}),  # its receiver's own log
+        (BATCH, {"deltas": (Delta(journal_of(TaskId(0)), 0, True, b""),)}),
         (POSITION, {"channel": 2}),
         (POSITION, {"deltas": (DELTA, FOREIGN)}),
         (STATEMENT, {"channel": 2}),
         (STATEMENT, {"view": 0}),
-        (STATEMENT, {"lengths": (Length(TaskId(3), 1),)}),
+        (STATEMENT, {"lengths": (Length(LogId(3), 1),)}),
         (QUESTION, {"view": 0}),
         (QUESTION, {"view": -1}),
-        (ANSWER, {"replicas": (Delta(journal_of(1), 0, True, b""),)}),
+        (ANSWER, {"replicas": (Delta(journal_of(TaskId(1)), 0, True, b""),)}),
         (ANSWER, {"replicas": (LONG,)}),
         (KEEP, {"deltas": (FOREIGN,)}),
-        (KEPT, {"lengths": (Length(journal_of(1), 1),)}),
+        (KEPT, {"lengths": (Length(journal_of(TaskId(1)), 1),)}),
         (FOLLOW, {"first_seq": COUNT_MAX, "count": 1}),
         (FOLLOW, {"deltas": (FOREIGN,)}),
         (VIEW, {"placements": VIEW.placements[:2]}),
@@ -178,10 +179,10 @@ def test_what_fields_say_together_has_to_be_possible(message: Message, changes: 
 
 
 def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
-    journal = Delta(journal_of(0), 0, True, b"bytes")
+    journal = Delta(journal_of(TaskId(0)), 0, True, b"bytes")
     check_for_slot(PLAN, PEER, msgspec.structs.replace(KEEP, deltas=(DELTA, journal)))
     check_for_slot(PLAN, PEER, msgspec.structs.replace(ANSWER, replicas=(journal,)))
-    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEPT, lengths=(Length(journal_of(0), 5),)))
+    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEPT, lengths=(Length(journal_of(TaskId(0)), 5),)))
 
 
 @pytest.mark.parametrize(

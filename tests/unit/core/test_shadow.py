@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.slot.slot import Slot
@@ -62,7 +62,7 @@ class Standby:
 
     def begins(self, session: int, base: int) -> None:
         """The task's slot begins the session at a barrier."""
-        log = Delta(TASK, 0, True, b"")
+        log = Delta(log_of(TASK), 0, True, b"")
         head = TASK, LIFE, session, 0, CheckpointId(base)
         self.slot.on_message(
             LEADER, FeedShadow(*head, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (log,))

@@ -8,7 +8,7 @@ import pytest
 
 from clonos.core.channel.budgets import HEADROOM_BYTES
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, log_of
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.backpressure import HOLD_HEARTBEATS
@@ -258,12 +258,12 @@ def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
     bench = Bench(options, plan)
     keeper = [placement(0, LIFE + 1, 10), placement(1, LIFE, 11, keepers=(SlotId(1),))]
     bench.slot.on_message(COORDINATOR, view(2, keeper))
-    keep = AppendLog(TaskId(1), LIFE, True, (Delta(TaskId(1), 0, True, b"d" * 900),))
+    keep = AppendLog(TaskId(1), LIFE, True, (Delta(log_of(TaskId(1)), 0, True, b"d" * 900),))
     bench.slot.on_message(SlotId(11), keep)
     bench.tick()
     assert bench.says_over()
     assert bench.status.tasks == ()
-    more = AppendLog(TaskId(1), LIFE, False, (Delta(TaskId(1), 900, False, b"d" * 200),), ordinal=1)
+    more = AppendLog(TaskId(1), LIFE, False, (Delta(log_of(TaskId(1)), 900, False, b"d" * 200),), ordinal=1)
     bench.slot.on_message(SlotId(11), more)
     bench.tick()
     failed = bench.budget_failures[0]

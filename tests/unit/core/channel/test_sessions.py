@@ -12,7 +12,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import Incarnation
 from clonos.core.wire.channel_messages import Batch, Position
-from tests.harnesses.channel_pair import SENDER, ChannelPair
+from tests.harnesses.channel_pair import SENDERS_LOG, ChannelPair
 from tests.harnesses.sample_plans import number
 
 EVENTS = (
@@ -173,7 +173,7 @@ def test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused() -> None
 
 def test_a_delta_that_the_receiver_has_by_another_way_is_not_carried() -> None:
     pair = ChannelPair()
-    pair.receiver_logs.begin(SENDER, 0, b"12345")
+    pair.receiver_logs.begin(SENDERS_LOG, 0, b"12345")
     pair.renew()
     pair.deliver_handshake()
     pair.deliver_handshake()
@@ -184,12 +184,12 @@ def test_a_delta_that_the_receiver_has_by_another_way_is_not_carried() -> None:
 
 def test_a_log_that_begins_behind_what_the_receiver_has_restarts_its_replica() -> None:
     pair = ChannelPair()
-    pair.sender_logs.append(SENDER, b"123456")
-    pair.sender_logs.truncate(SENDER, 4)
+    pair.sender_logs.append(SENDERS_LOG, b"123456")
+    pair.sender_logs.truncate(SENDERS_LOG, 4)
     pair.deliver_handshake()
     pair.heartbeat()
     pair.settle()
-    assert (pair.receiver_logs.replicas[SENDER].start_bytes, pair.known_log) == (4, b"56")
+    assert (pair.receiver_logs.replicas[SENDERS_LOG].start_bytes, pair.known_log) == (4, b"56")
 
 
 # ------------------------------------------------------------------ credit

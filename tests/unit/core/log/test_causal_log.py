@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.errors import LogDiverged
-from clonos.core.model.ids import TaskId
+from clonos.core.model.ids import LogId, TaskId, journal_of, log_name, log_of, owner_of
 from clonos.core.wire.log_delta import Delta, Length
 
-OWNER = TaskId(3)
+OWNER = log_of(TaskId(3))
 
 
 class Twin:
@@ -28,8 +28,8 @@ class Twin:
         return self.written[self.start :]
 
 
-def data_of(logs: CausalLogs, task: TaskId = OWNER) -> bytes:
-    return bytes(logs.replicas[task].data)
+def data_of(logs: CausalLogs, log: LogId = OWNER) -> bytes:
+    return bytes(logs.replicas[log].data)
 
 
 def take(holder: CausalLogs, delta: Delta) -> bool:
@@ -142,7 +142,7 @@ def test_a_copy_that_differs_in_one_byte_is_a_divergence_at_just_this_byte(log: 
     logs.begin(OWNER, 100, log)
     with pytest.raises(LogDiverged) as raised:
         logs.receive(Delta(OWNER, 100 + start, False, bytes(other[start:end])))
-    assert (raised.value.task, raised.value.offset_bytes) == (OWNER, 100 + at)
+    assert (raised.value.log, raised.value.offset_bytes) == (log_name(OWNER), 100 + at)
 
 
 def test_bytes_before_a_completed_checkpoint_are_dropped_wherever_a_late_delta_brings_them() -> None:
@@ -168,16 +168,26 @@ def test_truncating_backwards_or_what_is_not_held_changes_nothing() -> None:
     logs = CausalLogs()
     logs.begin(OWNER, 5, b"abc")
     logs.truncate(OWNER, 2)
-    logs.truncate(TaskId(8), 2)
+    logs.truncate(log_of(TaskId(8)), 2)
     assert (data_of(logs), logs.lengths()) == (b"abc", (Length(OWNER, 8),))
 
 
 def test_lengths_and_deltas_stand_in_the_order_of_tasks() -> None:
     logs = CausalLogs()
-    for task in (5, 1, 3):
-        logs.begin(TaskId(task), 0, bytes(task))
-    assert logs.lengths() == tuple(Length(TaskId(t), t) for t in (1, 3, 5))
-    assert [delta.task for delta in logs.deltas((TaskId(1), TaskId(2), TaskId(5)))] == [1, 5]
+    one, two, three, five = (log_of(TaskId(task)) for task in (1, 2, 3, 5))
+    for log, length in ((five, 5), (one, 1), (three, 3)):
+        logs.begin(log, 0, bytes(length))
+    assert logs.lengths() == (Length(one, 1), Length(three, 3), Length(five, 5))
+    assert [delta.log for delta in logs.deltas((one, two, five))] == [one, five]
+
+
+def test_a_journal_is_a_log_beside_that_of_its_task() -> None:
+    task = TaskId(3)
+    assert owner_of(log_of(task)) == owner_of(journal_of(task)) == task
+    assert [log_name(log) for log in (log_of(task), journal_of(task))] == [
+        "the causal log of task 3",
+        "the journal of task 3",
+    ]
 
 
 def test_an_empty_log_travels_too_so_that_its_holder_knows_where_it_begins() -> None:

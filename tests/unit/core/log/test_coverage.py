@@ -5,18 +5,19 @@ from __future__ import annotations
 from clonos.core.external.external_output import KeeperLink
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
-from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.model.ids import LogId, SlotId, TaskId, log_of
 from clonos.core.wire.control_messages import SlotAddress, View
 from clonos.core.wire.log_delta import Delta
 from tests.harnesses.sample_plans import number
 
-OWN, OTHER = TaskId(1), TaskId(0)
+TASK = TaskId(1)
+OWN, OTHER = log_of(TASK), log_of(TaskId(0))
 DOMAINS = {1: "here", 2: "here", 3: "there", 4: "there", 5: "beyond"}
 """By slot; the task lives in slot 1."""
 
 
 def coverage(replicas: int) -> Coverage:
-    found = Coverage(OWN, SlotId(1), replicas)
+    found = Coverage(TASK, SlotId(1), replicas)
     slots = tuple(SlotAddress(SlotId(slot), domain, "", "", b"") for slot, domain in DOMAINS.items())
     found.apply_view(View(number(1), 1, "job", slots, ()))
     return found
@@ -78,6 +79,6 @@ def test_the_owner_leaves_out_what_is_covered_and_who_passes_on_leaves_out_nothi
     knows, held = coverage(1), logs(own=b"0123", other=b"abcd")
     knows.covered.update({OWN: 3, OTHER: 3})
     knows.uncovered.update({OWN: None, OTHER: None})
-    shipped: dict[TaskId, int] = {}
+    shipped: dict[LogId, int] = {}
     assert knows.deltas(shipped, held) == (Delta(OWN, 3, True, b"3"), Delta(OTHER, 0, True, b"abcd"))
     assert knows.deltas(shipped, held) == ()

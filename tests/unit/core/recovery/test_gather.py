@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clonos.core.model.errors import LogDiverged
-from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.model.ids import SlotId, TaskId, log_of
 from clonos.core.recovery.gathering import (
     Gathering,
     Holder,
@@ -42,7 +42,7 @@ def holder(task: int) -> Holder:
 
 
 def delta(task: int, offset: int, data: bytes) -> Delta:
-    return Delta(TaskId(task), offset, True, data)
+    return Delta(log_of(TaskId(task)), offset, True, data)
 
 
 def test_a_task_asks_all_downstream_and_the_keepers_of_those_with_effects() -> None:
@@ -88,14 +88,17 @@ def test_the_longest_copy_wins_in_whatever_order_the_answers_come() -> None:
             assert not gathering.is_complete
             gathering = collect_reply(gathering, number(1), who, deltas)
         assert gathering.is_complete
-        assert gathered_logs(gathering) == {TaskId(1): delta(1, 2, log[2:8]), TaskId(0): delta(0, 0, b"xyz")}
+        assert gathered_logs(gathering) == {
+            log_of(TaskId(1)): delta(1, 2, log[2:8]),
+            log_of(TaskId(0)): delta(0, 0, b"xyz"),
+        }
 
 
 def test_of_copies_that_end_alike_the_one_that_begins_first_is_taken() -> None:
     gathering = Gathering(
         number(1), frozenset(), ((holder(2), (delta(1, 4, b"45"),)), (KEEPER, (delta(1, 0, b"012345"),)))
     )
-    assert gathered_logs(gathering)[TaskId(1)].offset_bytes == 0
+    assert gathered_logs(gathering)[log_of(TaskId(1))].offset_bytes == 0
 
 
 def test_a_repeated_answer_counts_once_and_one_of_nobody_asked_not_at_all() -> None:
@@ -117,18 +120,18 @@ def test_copies_that_differ_where_they_overlap_are_a_divergence() -> None:
         gathering = collect_reply(gathering, number(1), who, (delta(1, 5, data),))
     with pytest.raises(LogDiverged) as raised:
         gathered_logs(gathering)
-    assert (raised.value.task, raised.value.offset_bytes) == (TaskId(1), 7)
+    assert (raised.value.log, raised.value.offset_bytes) == ("the causal log of task 1", 7)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_where_sharing_stops_pieces_are_joined_in_whatever_order_they_come(order: tuple[int, ...]) -> None:
     pieces = [delta(1, 3, b"3456"), delta(1, 0, b"01234"), delta(1, 6, b"678")]
-    assert join_pieces(2, TaskId(1), [pieces[i] for i in order]) == (b"2345678", 9)
+    assert join_pieces(2, log_of(TaskId(1)), [pieces[i] for i in order]) == (b"2345678", 9)
 
 
 def test_pieces_that_differ_where_they_overlap_are_a_divergence() -> None:
     with pytest.raises(LogDiverged):
-        join_pieces(0, TaskId(1), [delta(1, 0, b"0123"), delta(1, 2, b"2X")])
+        join_pieces(0, log_of(TaskId(1)), [delta(1, 0, b"0123"), delta(1, 2, b"2X")])
 
 
 def test_what_lies_behind_a_hole_is_told_apart_from_the_log() -> None:
@@ -136,7 +139,8 @@ def test_what_lies_behind_a_hole_is_told_apart_from_the_log() -> None:
     found, furthest = recovered_logs(
         Gathering(number(1), frozenset(), answers), replace(PLAN, replicas=1), TaskId(1), 0
     )
-    assert found == {TaskId(1): Delta(TaskId(1), 0, False, b"01")}
+    own = log_of(TaskId(1))
+    assert found == {own: Delta(own, 0, False, b"01")}
     assert furthest == 9
 
 

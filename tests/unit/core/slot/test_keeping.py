@@ -13,13 +13,14 @@ from clonos.core.external.external_output import ExternalOutput, KeeperLink, Req
 from clonos.core.external.keeper import Keeper
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, log_of, owner_of
 from clonos.core.wire.log_delta import Length
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from tests.harnesses.channel_pair import inflight_log
 from tests.harnesses.sample_plans import chain_of
 
-SINK, MAP = TaskId(2), TaskId(1)
+SINK_TASK = TaskId(2)
+SINK, MAP = log_of(SINK_TASK), log_of(TaskId(1))
 HERE, THERE = SlotId(7), SlotId(8)
 LIFE = Incarnation(5)
 
@@ -34,21 +35,21 @@ def held(**logs: bytes) -> CausalLogs:
 def whole(link: KeeperLink, logs: CausalLogs, life: Incarnation = LIFE) -> AppendLog:
     """What a task sends to a keeper that is new to it, and to any at the heartbeat."""
     link.rewind(logs)
-    return link.message(SINK, life, True, logs)
+    return link.message(SINK_TASK, life, True, logs)
 
 
 def more(link: KeeperLink, logs: CausalLogs) -> AppendLog:
     """What a task sends when its logs have grown."""
-    return link.message(SINK, LIFE, False, logs)
+    return link.message(SINK_TASK, LIFE, False, logs)
 
 
-def grow(link: KeeperLink, logs: CausalLogs, task: TaskId, data: bytes) -> None:
-    logs.append(task, data)
-    link.dirty[task] = None
+def grow(link: KeeperLink, logs: CausalLogs, log: LogId, data: bytes) -> None:
+    logs.append(log, data)
+    link.dirty[log] = None
 
 
 def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
-    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
     kept = keeper.keep(whole(link, logs), HERE)
     assert kept is not None
     link.acknowledge(kept)
@@ -60,16 +61,16 @@ def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
 def test_a_keeper_answers_its_tasks_successor_with_all_that_it_keeps(replicas: int | None) -> None:
     plan = replace(chain_of(3), replicas=replicas)
     _, _, keeper = ready()
-    assert [delta.task for delta in keeper.answer(SINK, plan)] == [SINK, MAP]
-    assert [delta.task for delta in keeper.answer(MAP, plan)] == [MAP]
+    assert [delta.log for delta in keeper.answer(SINK_TASK, plan)] == [SINK, MAP]
+    assert [delta.log for delta in keeper.answer(owner_of(MAP), plan)] == [MAP]
 
 
 def test_a_new_keeper_gets_all_that_the_task_holds_and_acknowledges_every_length() -> None:
-    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
     message = whole(link, logs)
     assert not link.satisfies({})
     kept = keeper.keep(message, HERE)
-    assert kept == AppendAck(SINK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
+    assert kept == AppendAck(SINK_TASK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
     assert kept is not None
     link.acknowledge(kept)
     assert link.satisfies({SINK: 3, MAP: 4})
@@ -80,7 +81,7 @@ def test_afterwards_only_what_has_grown_is_sent() -> None:
     link, logs, keeper = ready()
     grow(link, logs, SINK, b"S")
     message = more(link, logs)
-    assert [(d.task, d.offset_bytes, d.data) for d in message.deltas] == [(SINK, 3, b"S")]
+    assert [(d.log, d.offset_bytes, d.data) for d in message.deltas] == [(SINK, 3, b"S")]
     kept = keeper.keep(message, HERE)
     assert kept is not None
     assert kept.lengths == (Length(SINK, 4),)
@@ -111,7 +112,7 @@ def test_a_keeper_acknowledges_only_the_incarnation_of_its_view() -> None:
 
 def test_a_keeper_whose_first_message_was_lost_is_not_ready_though_later_ones_leave_no_gap() -> None:
     """Where a log begins anew behind a completed checkpoint a delta alone shows no gap; the map's log is missing."""
-    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK, LIFE)
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
     whole(link, logs)  # lost
     logs.truncate(SINK, 3)
     grow(link, logs, SINK, b"S")
@@ -142,7 +143,7 @@ def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() 
 def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None:
     """Its slot installed a view without it and another with it again; the task's slot skipped the first."""
     link, logs, _ = ready()
-    keeper = Keeper(SINK, LIFE)
+    keeper = Keeper(SINK_TASK, LIFE)
     grow(link, logs, SINK, b"S")
     kept = keeper.keep(more(link, logs), HERE)
     assert kept is not None
@@ -159,7 +160,7 @@ def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None
 @given(st.integers(0, 1 << 32))
 def test_whatever_is_lost_what_is_acknowledged_is_held(seed: int) -> None:
     rng = random.Random(seed)
-    link, logs, keeper = KeeperLink(HERE), held(sink=b"", map_=b""), Keeper(SINK, LIFE)
+    link, logs, keeper = KeeperLink(HERE), held(sink=b"", map_=b""), Keeper(SINK_TASK, LIFE)
     to_keeper: list[AppendLog] = [whole(link, logs)]
     to_task: list[AppendAck] = []
     for _ in range(60):
@@ -185,7 +186,7 @@ def test_whatever_is_lost_what_is_acknowledged_is_held(seed: int) -> None:
                 end = logs.end_bytes(task)
                 logs.truncate(task, rng.randint(end // 2, end))
             case "anew" if rng.random() < 0.1:
-                keeper, to_keeper, to_task = Keeper(SINK, LIFE), [], []
+                keeper, to_keeper, to_task = Keeper(SINK_TASK, LIFE), [], []
                 link.acknowledge(keeper.kept(HERE))
         if link.is_ready:
             for task, end in link.acknowledged.items():
@@ -207,7 +208,7 @@ def links_at(*lengths: Requirement) -> list[KeeperLink]:
     for number, requirement in enumerate(lengths):
         link = KeeperLink(SlotId(number + 1))
         ends = tuple(Length(task, end) for task, end in requirement.items())
-        link.acknowledge(AppendAck(SINK, LIFE, link.slot, True, ends))
+        link.acknowledge(AppendAck(SINK_TASK, LIFE, link.slot, True, ends))
         found.append(link)
     return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -201,7 +201,7 @@ def test_a_snapshot_that_no_object_has_is_malformed() -> None:
 
 
 def test_lengths_of_more_logs_than_there_are_are_malformed() -> None:
-    lengths = tuple(Length(TaskId(n % 3), 0) for n in range(7))
+    lengths = tuple(Length(LogId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
         living_slot().slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
 

@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, LogId, SlotId, TaskId, ViewNumber
 from clonos.core.wire import codec
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
@@ -28,7 +28,7 @@ PIECE = bytes(range(250)) * 4
 
 
 def answer(log: bytes) -> LogReply:
-    delta = Delta(TaskId(0), 0, True, log)
+    delta = Delta(LogId(0), 0, True, log)
     return LogReply(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
 
 

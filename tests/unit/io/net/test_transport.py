@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, log_of
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import Register, Suspicion
@@ -244,7 +244,7 @@ def test_bytes_that_are_no_message_are_refused_by_any_listener(stations: Any) ->
 
 def test_what_is_large_travels_apart_from_what_is_urgent() -> None:
     def answer(count: int) -> LogReply:
-        delta = Delta(TaskId(0), 0, True, bytes(count))
+        delta = Delta(log_of(TaskId(0)), 0, True, bytes(count))
         return LogReply(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
 
     assert plane_of(batch(1)) is Plane.DATA
