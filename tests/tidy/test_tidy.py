@@ -106,6 +106,8 @@ BANNED_CALLS = {
         "a sleep is a race: wait for the event itself, with a limit",
     ),
 }
+ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")
+ORDERING = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 MAY_PRINT = ("clonos/cli.py", "clonos/cli", "clonos/demo.py", "clonos/demo")
 
 pytestmark = pytest.mark.static
@@ -179,6 +181,32 @@ def test_a_thread_bears_a_name() -> None:
     _expect_none(nameless, "give the thread a name that says its role: stories and leak reports show it")
 
 
+def test_no_id_is_negative() -> None:
+    ids = {name for source in sources() for name in _ids_of(source.tree)}
+    assert "TaskId" in ids
+    negative = [
+        f"{source.path}:{node.lineno} {ast.unparse(node)}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and _last_name(node.func) in ids
+        if any(isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.USub) for each in ast.walk(node))
+    ]
+    _expect_none(negative, "an id is what it says: use None, a state, or a type of its own for what has none")
+
+
+def test_nothing_depends_on_the_order_of_an_enum() -> None:
+    enums = {name for source in sources() for name in _enums_of(source.tree)}
+    assert "ElementKind" in enums
+    ordered = [
+        f"{source.path}:{node.lineno} {ast.unparse(node)}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Compare) and any(isinstance(operator, ORDERING) for operator in node.ops)
+        if any(_is_member(side, enums) for side in (node.left, *node.comparators))
+    ]
+    _expect_none(ordered, "a new member would change the meaning: ask a property of the member, or match on all")
+
+
 def test_the_name_of_a_test_is_a_claim() -> None:
     nouns = [
         f"{source.path}::{name}"
@@ -199,6 +227,30 @@ def test_a_link_in_the_documents_leads_somewhere() -> None:
         if "://" not in target and not (ROOT / path).parent.joinpath(target).exists()
     ]
     _expect_none(broken, "mend the link or write the document")
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _ids_of(tree: ast.Module) -> Iterator[str]:
+    """Names of the types that a file makes of ``int`` by ``NewType``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=function, args=[_, ast.Name(id="int")])
+            ) if _last_name(function) == "NewType":
+                yield name
+
+
+def _enums_of(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and any(_last_name(base) in ENUMS for base in node.bases):
+            yield node.name
+
+
+def _is_member(node: ast.expr, enums: set[str]) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr.isupper() and _last_name(node.value) in enums
 
 
 def _compare_with_debts(kind: str, lengths: dict[str, int], lines_max: int) -> None:

@@ -7,7 +7,7 @@ and says so; nothing is lost, it resumes from its last completed checkpoint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.options import Options
@@ -20,7 +20,7 @@ HEADROOM_BYTES = 64 << 20
 its way when sources pause does not shrink with the budget."""
 
 
-class Level(IntEnum):
+class Level(Enum):
     """How full a budget is."""
 
     FREE = 0
@@ -101,4 +101,5 @@ def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int
         Use("inflight_disk_bytes", "in-flight logs on disk", disk_bytes, disk_soft, disk_max),
         Use("log_memory_bytes", "causal logs and replicas", log_bytes, log_soft, log_max),
     )
-    return max(found, key=lambda use: use.level)
+    above = [use for use in found if use.level is not Level.FREE]
+    return next((use for use in above if use.level is Level.HARD), above[0])
