@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, get_args
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
@@ -98,13 +98,24 @@ class Aim:
 
 
 _WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args(Message)}
-_CONTROL_KINDS = {ElementKind.BARRIER: "barrier", ElementKind.END: "end"}
+
+
+def _word_of_batch(kind: ElementKind) -> str:
+    match kind:
+        case ElementKind.ROWS | ElementKind.COLUMNS:
+            return "batch"
+        case ElementKind.BARRIER:
+            return "barrier"
+        case ElementKind.END:
+            return "end"
+        case _:
+            assert_never(kind)
 
 
 def is_of_message(point: str) -> bool:
     """Whether a point is that a message was sent or delivered."""
     word, _, what = point.rpartition(" ")
-    return what in ("sent", "delivered") and word in {*_WORDS.values(), *_CONTROL_KINDS.values(), "batch"}
+    return what in ("sent", "delivered") and word in {*_WORDS.values(), *map(_word_of_batch, ElementKind)}
 
 
 def is_known(point: str) -> bool:
@@ -115,7 +126,7 @@ def is_known(point: str) -> bool:
 def word_of(message: Message) -> str:
     """The word of a message in the name of a point."""
     if type(message) is Batch:
-        return _CONTROL_KINDS.get(message.kind, "batch")
+        return _word_of_batch(message.kind)
     return _WORDS[type(message)]
 
 

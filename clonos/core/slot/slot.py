@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
-from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
 from clonos.core.model.options import Options
@@ -121,10 +120,9 @@ class Slot(LocalEvents, Backups):
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]
         check_life(sender, channel.sender, batch.sender, self.view)
-        if not batch.count or (batch.kind.is_control and batch.count > 1):
-            raise MessageMalformed(sender_name(sender), f"a batch of {batch.count} elements {batch.kind.name}")
-        if (batch.checkpoint > 0) != (batch.kind is ElementKind.BARRIER):
-            raise MessageMalformed(sender_name(sender), f"kind {batch.kind.name} with checkpoint {batch.checkpoint}")
+        if not batch.is_well_formed:
+            what = f"a batch of {batch.count} elements of kind {batch.kind.name} with checkpoint {batch.checkpoint}"
+            raise MessageMalformed(sender_name(sender), what)
         hosted = self.hosted.get(channel.receiving_task)
         if hosted is not None:
             hosted.inputs.on_batch(batch, payload)

@@ -11,7 +11,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.ports.task_port import Delivered
-from clonos.core.values.elements import decode_elements
+from clonos.core.values.elements import cut_elements, decode_elements, join_elements
 
 
 class _Piece:
@@ -38,7 +38,7 @@ class _Piece:
         self.left -= count
         if start == 0 and self.left == 0:
             return self.batch
-        return self.batch[start : start + count] if self.kind is ElementKind.ROWS else self.batch.slice(start, count)
+        return cut_elements(self.kind, self.batch, start, count)
 
 
 class InputQueue:
@@ -101,22 +101,11 @@ class InputQueue:
             missing -= taken
             if not piece.left:
                 self._drop(piece)
-        return head.kind, parts[0] if len(parts) == 1 else _joined(head.kind, parts)
+        return head.kind, parts[0] if len(parts) == 1 else join_elements(head.kind, parts)
 
     def _drop(self, piece: _Piece) -> None:
         self.freed_bytes += piece.freed_bytes
         self.pieces.popleft()
-
-
-def _joined(kind: ElementKind, parts: list[Any]) -> Any:
-    if kind is ElementKind.ROWS:
-        rows: list[Any] = []
-        for part in parts:
-            rows += part
-        return rows
-    import pyarrow as pa
-
-    return pa.concat_batches(parts)
 
 
 def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[InputQueue]:

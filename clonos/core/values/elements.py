@@ -27,3 +27,34 @@ def decode_records(kind: ElementKind, payload: bytes | memoryview) -> list[Any]:
     records = decode_elements(kind, payload)
     rows: list[Any] = records if isinstance(records, list) else records.to_pylist()
     return rows
+
+
+def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> Any:
+    """``count`` of some decoded records, from the one at ``start`` on."""
+    match kind:
+        case ElementKind.ROWS:
+            return elements[start : start + count]
+        case ElementKind.COLUMNS:
+            return elements.slice(start, count)
+        case ElementKind.BARRIER | ElementKind.END:
+            raise AssertionError(kind)
+        case _:
+            assert_never(kind)
+
+
+def join_elements(kind: ElementKind, parts: list[Any]) -> Any:
+    """Decoded records of several batches as one batch."""
+    match kind:
+        case ElementKind.ROWS:
+            rows: list[Any] = []
+            for part in parts:
+                rows += part
+            return rows
+        case ElementKind.COLUMNS:
+            import pyarrow as pa
+
+            return pa.concat_batches(parts)
+        case ElementKind.BARRIER | ElementKind.END:
+            raise AssertionError(kind)
+        case _:
+            assert_never(kind)
