@@ -100,7 +100,8 @@ class Activation(NamedTuple):
     """What a thread starts from, as ``incarnation`` or (``is_shadow``) as a shadow of it, whose log comes bit by bit.
 
     ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where the snapshot says (all that keepers
-    had). ``outside_claim``: number of the first output that the outside does not have.
+    had). ``outside_claim``: number of the first output that the outside does not have. ``local_folder``: for temporary
+    files, named by the shell; empty in the simulated world.
     """
 
     incarnation: Incarnation
@@ -114,6 +115,7 @@ class Activation(NamedTuple):
     journal: bytes = b""
     is_shadow: bool = False
     outside_claim: int = 0
+    local_folder: str = ""
 
 
 class TaskStopped(BaseException):

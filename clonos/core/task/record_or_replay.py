@@ -6,6 +6,8 @@ While the log lasts, everything asked for is read from it; where it ends, the ta
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from clonos.core.log import determinants as d
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
@@ -46,45 +48,61 @@ class ServiceWhileOpening(JobError):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LogRules:
+    """How a task records: the same in every incarnation of a generation. ``key_space``: of its idempotency keys."""
+
+    task_name: str
+    key_space: str
+    has_effects: bool
+    clock_tick_ms: int = 0
+    is_logging: bool = True
+    calls_ahead_max: int = 1
+
+
+class Recovered(NamedTuple):
+    """The log that an incarnation follows, from ``offset_bytes`` on. ``instant_ns``: the last instant before it."""
+
+    log: bytes = b""
+    offset_bytes: int = 0
+    instant_ns: int = 0
+
+
+FRESH = Recovered()
+
+
 class TaskLog:
     """The causal log of one incarnation, and what its services are given (``clonos.core.ports.recorder.Recorder``)."""
 
     def __init__(
         self,
-        task_name: str,
+        rules: LogRules,
         port: TaskPort,
-        recovered: bytes,
-        offset_bytes: int,
-        instant_ns: int,
-        key_space: str,
-        has_effects: bool,
-        clock_tick_ms: int = 0,
-        is_logging: bool = True,
-        calls_ahead_max: int = 1,
+        recovered: Recovered = FRESH,
         await_more: Callable[[], None] | None = None,
     ) -> None:
         """``await_more``: of a shadow, whose log goes on where it ends; called until it has."""
-        self.task_name = task_name
-        self.instant_ns_last = instant_ns
+        self.task_name = rules.task_name
+        self.instant_ns_last = recovered.instant_ns
         self.is_opening = False  # user code is being opened: nothing may be drawn
         self.positions: Callable[[], dict[ChannelId, int]] = dict  # output positions where the current step began
         self._await_more = await_more
         self._port = port
-        self._reader: d.LogReader | None = d.LogReader(recovered, offset_bytes)
-        self._end_bytes = offset_bytes + len(recovered)  # of the log, what is buffered included
+        self._reader: d.LogReader | None = d.LogReader(recovered.log, recovered.offset_bytes)
+        self._end_bytes = recovered.offset_bytes + len(recovered.log)  # of the log, what is buffered included
         self._buffer = bytearray()
-        self._key_space = key_space
-        self._has_effects = has_effects
-        self._tick_ns = clock_tick_ms * 1_000_000
-        self._is_logging = is_logging
-        self._calls_ahead_max = calls_ahead_max
+        self._key_space = rules.key_space
+        self._has_effects = rules.has_effects
+        self._tick_ns = rules.clock_tick_ms * 1_000_000
+        self._is_logging = rules.is_logging
+        self._calls_ahead_max = rules.calls_ahead_max
         self._calls_ahead = 0  # outcomes of plain calls in the buffer
         self._calls_ahead_ns = 0  # when the first of them was asked for
         self._step_instant = False
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
-        self.open_calls = OpenCalls(port, key_space)
+        self.open_calls = OpenCalls(port, rules.key_space)
         self.calls: dict[str, int] | None = None  # of a source: how many each service has had since the job's start
 
     # ------------------------------------------------------------------ what the task does with it

@@ -29,7 +29,7 @@ from clonos.core.ports.task_port import (
 )
 from clonos.core.task.inputs import InputQueue, open_inputs
 from clonos.core.task.outputs import StepCollector, TaskOutputs
-from clonos.core.task.record_or_replay import TaskLog
+from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
@@ -47,7 +47,6 @@ class Task:
         port: TaskPort,
         activation: Activation,
         options: Options,
-        local_folder: str = "",
     ) -> None:
         self.plan, self.task, self.incarnation = plan, task, activation.incarnation
         self.chain, self.port, self.options = chain, port, options
@@ -85,26 +84,25 @@ class Task:
             incarnation=activation.incarnation,
             recorder=self.log,
             collector=self.collected,
-            local_folder=local_folder,
+            local_folder=activation.local_folder,
             inline_bytes_max=options.snapshot_inline_bytes,
             is_shadow=activation.is_shadow,
         )
 
     def _open_log(self, name: str, activation: Activation) -> TaskLog:
         vertex = self.plan.vertices[self.plan.vertex_of[self.task]]
-        return TaskLog(
+        rules = LogRules(
             name,
-            self.port,
-            activation.log,
-            activation.log_offset_bytes,
-            activation.snapshot.instant_ns if activation.snapshot else 0,
             f"{activation.job_id}/{activation.generation}/{name}",
             vertex.has_effects,
             self.options.clock_tick_ms,
             self.options.causal_logging,
             self.options.calls_ahead_max,
-            (lambda: self.take(self.port.receive(None))) if activation.is_shadow else None,
         )
+        instant_ns = activation.snapshot.instant_ns if activation.snapshot else 0
+        recovered = Recovered(activation.log, activation.log_offset_bytes, instant_ns)
+        await_more = (lambda: self.take(self.port.receive(None))) if activation.is_shadow else None
+        return TaskLog(rules, self.port, recovered, await_more)
 
     # ------------------------------------------------------------------ the life
 

@@ -112,9 +112,8 @@ class TaskThread:
                 self._task,
                 chain,
                 self,
-                activation,
+                activation._replace(local_folder=str(self._folder)),
                 self._image.options,
-                str(self._folder),
             )
             del activation
             self._running = task

@@ -15,7 +15,7 @@ from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import Command, Emission, TaskPort
-from clonos.core.task.record_or_replay import EffectUndeclared, TaskLog
+from clonos.core.task.record_or_replay import EffectUndeclared, LogRules, Recovered, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
@@ -129,7 +129,7 @@ class Story:
 def live_through(log: bytes, life: int, *, clock_tick_ms: int = 0, has_effects: bool = True) -> Story:
     """Some epochs of a life that begins with this log."""
     port = Port(life)
-    task_log = TaskLog("map/0", port, log, 0, 0, "job/0/map", has_effects, clock_tick_ms)
+    task_log = TaskLog(LogRules("map/0", "job/0/map", has_effects, clock_tick_ms), port, Recovered(log))
     story = Story()
     with running(task_log):
         for epoch in range(EPOCHS):
@@ -187,7 +187,7 @@ def test_c13_c14_wherever_the_log_ends_a_life_sees_what_is_logged_and_goes_on_fr
 def test_c14_a_read_keeps_its_key_in_every_life() -> None:
     keys: list[list[str]] = []
     for life in range(2):
-        task_log = TaskLog("map/0", Port(life), b"", 0, 0, "job/0/map", has_effects=False)
+        task_log = TaskLog(LogRules("map/0", "job/0/map", has_effects=False), Port(life))
         seen: list[str] = []
         for word in ("tea", "tea", "jam"):
             task_log.call("ask", word.encode(), seen.append)
