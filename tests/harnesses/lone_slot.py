@@ -10,8 +10,10 @@ from clonos.connectors import blackhole, values
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.slot.slot import Slot
+from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
+from clonos_standby.slot.surroundings import SlotSurroundings
 from tests.harnesses.recording_shell import RecordingShell
 
 LIMIT_S = 25.0
@@ -43,3 +45,8 @@ def small_image() -> JobImage:
 def lone_slot(image: JobImage) -> Slot:
     """It has no view."""
     return Slot(SlotId(1), image.plan, image.options, RecordingShell(image.plan))
+
+
+def lone_surroundings(image: JobImage, inbox: Inbox) -> SlotSurroundings:
+    """Of its threads."""
+    return SlotSurroundings(lone_slot(image), inbox, image, SlewedClock())

@@ -220,58 +220,51 @@ def _rebalance(task: TaskId, seat: Assignment, wish: ReplicationTargets, loads: 
     if seat.slot is None:
         return Assignment(None, living_standbys, living_keepers)
     own = domains[seat.slot]
-    standbys = _rebalance_backups(
-        seat.slot, own, living_standbys, wish.standbys, loads, (), lambda slot: ready.has_standby(slot, task)
-    )
-    keepers = _rebalance_backups(
-        seat.slot, own, living_keepers, wish.keepers, loads, standbys, lambda slot: ready.has_keeper(slot, task)
-    )
-    return Assignment(seat.slot, standbys, keepers)
+    wanted = _Riders(seat.slot, own, living_standbys, wish.standbys, (), lambda slot: ready.has_standby(slot, task))
+    standbys = _rebalance_backups(wanted, loads)
+    wanted = _Riders(seat.slot, own, living_keepers, wish.keepers, standbys, lambda slot: ready.has_keeper(slot, task))
+    return Assignment(seat.slot, standbys, _rebalance_backups(wanted, loads))
 
 
-def _rebalance_backups(
-    own_slot: SlotId,
-    own_domain: str,
-    living: tuple[SlotId, ...],
-    wanted: int,
-    loads: Loads,
-    preferred: tuple[SlotId, ...],
-    is_ready: Callable[[SlotId], bool],
-) -> tuple[SlotId, ...]:
-    domains = loads.domains
-    backups = list(living)
+class _Riders(NamedTuple):
+    """The standbys or the keepers of a task: who is there, and how many there shall be."""
+
+    own_slot: SlotId
+    own_domain: str
+    living: tuple[SlotId, ...]
+    wanted: int
+    preferred: tuple[SlotId, ...]
+    is_ready: Callable[[SlotId], bool]
+
+
+def _rebalance_backups(of: _Riders, loads: Loads) -> tuple[SlotId, ...]:
+    domains, is_ready = loads.domains, of.is_ready
+    backups = list(of.living)
 
     def sits_well(slot: SlotId) -> bool:
-        return domains[slot] != own_domain
+        return domains[slot] != of.own_domain
 
-    while sum(map(sits_well, backups)) < wanted:
-        has_enough = sum(slot != own_slot for slot in backups) >= wanted
-        found = _another(own_slot, own_domain, backups, loads, preferred, only_elsewhere=has_enough)
+    while sum(map(sits_well, backups)) < of.wanted:
+        has_enough = sum(slot != of.own_slot for slot in backups) >= of.wanted
+        found = _another(of, backups, loads, only_elsewhere=has_enough)
         if found is None:
             break
         backups.append(found)
-    if len(backups) <= wanted:
+    if len(backups) <= of.wanted:
         return tuple(backups)
     # Two phases: the old one goes only when the new one has all, so at no moment is there nobody.
-    best = sorted(backups, key=lambda slot: (not sits_well(slot), slot == own_slot, not is_ready(slot)))[:wanted]
+    best = sorted(backups, key=lambda slot: (not sits_well(slot), slot == of.own_slot, not is_ready(slot)))[: of.wanted]
     return tuple(slot for slot in backups if slot in best) if all(map(is_ready, best)) else tuple(backups)
 
 
-def _another(
-    own_slot: SlotId,
-    own_domain: str,
-    backups: list[SlotId],
-    loads: Loads,
-    preferred: tuple[SlotId, ...],
-    only_elsewhere: bool,
-) -> SlotId | None:
+def _another(of: _Riders, backups: list[SlotId], loads: Loads, only_elsewhere: bool) -> SlotId | None:
     """One more slot for a rider: on another host, in a domain that has none of it, in another one, in another slot."""
     domains = loads.domains
-    taken = (own_slot, *backups)
-    own, others = frozenset({own_domain}), frozenset(domains[slot] for slot in backups)
+    taken = (of.own_slot, *backups)
+    own, others = frozenset({of.own_domain}), frozenset(domains[slot] for slot in backups)
     avoided = [loads.beside(own | others), own | others, own]
     for avoid in avoided if only_elsewhere else (*avoided, frozenset[str]()):
-        for slot in preferred:
+        for slot in of.preferred:
             if slot not in taken and domains[slot] not in avoid:
                 loads.add_backup(slot)
                 return slot

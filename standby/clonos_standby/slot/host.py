@@ -52,6 +52,7 @@ from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.journal_thread import JournalThreads
 from clonos_standby.slot.log_forwarding import forwarded
 from clonos_standby.slot.outside_thread import OutsideThread
+from clonos_standby.slot.surroundings import SlotSurroundings
 from clonos_standby.slot.task_thread import TaskThread
 from clonos_standby.store_thread import SnapshotStore
 
@@ -108,7 +109,8 @@ class SlotHost:
             self._faults,
         )
         self._slot = Slot(slot_id, self._image.plan, self._options, self)
-        self._producers = JournalThreads(self._image, self._slot, self._inbox)
+        self._around = SlotSurroundings(self._slot, self._inbox, self._image, self._clock, self._faults)
+        self._producers = JournalThreads(self._around)
         store = CheckpointStore(launch_spec.store_url)
         self._snapshots = SnapshotStore(store, self._slot, self._inbox, self.new_mirror, self._faults)
 
@@ -234,9 +236,7 @@ class SlotHost:
     def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
         """A thread of its own."""
         folder = self._folder.path / f"task-{task}-{thread}"
-        started = TaskThread(
-            self._slot, self._inbox, self._image, self._clock, task, thread, activation, folder, self._faults
-        )
+        started = TaskThread(self._around, task, thread, activation, folder)
         self._tasks[task, thread] = started
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._threads.append(started.thread)
@@ -294,7 +294,7 @@ class SlotHost:
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
         identity = OutsideIdentity(job_id, plan.task_name(task), generation, incarnation)
-        outside = OutsideThread(sink, identity, restored_number, task, channel, self._slot, self._inbox, self._faults)
+        outside = OutsideThread(self._around, sink, identity, restored_number, task, channel)
         self._outsides[task, incarnation] = outside
         self._threads.append(outside.thread)
 

@@ -15,12 +15,10 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.operators.connector_contract import Feed, PushedSource
-from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import END_OF_JOURNAL
-from clonos_standby.inbox import Inbox
+from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
 
@@ -31,17 +29,17 @@ RECEIVE_WAIT_MS = 20
 class JournalThreads:
     """``Intakes`` for the slot's machine."""
 
-    def __init__(self, image: JobImage, slot: Slot, inbox: Inbox) -> None:
-        self._image, self._slot, self._inbox = image, slot, inbox
+    def __init__(self, around: SlotSurroundings) -> None:
+        self._around = around
         self._running: dict[tuple[TaskId, Incarnation], JournalThread] = {}
         self._ending: list[JournalThread] = []
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
         """A thread and a connection of its own."""
-        vertex = self._image.plan.vertex_of[task]
-        name = f"{self._image.plan.task_name(task)} {view_name(incarnation)}"
-        source = self._image.pushed[vertex]
-        opened = JournalThread(source, name, offset_bytes, task, incarnation, self._slot, self._inbox)
+        image = self._around.image
+        name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
+        source = image.pushed[image.plan.vertex_of[task]]
+        opened = JournalThread(self._around, source, name, offset_bytes, task, incarnation)
         self._running[task, incarnation] = opened
         opened.thread.start()
 
@@ -75,17 +73,16 @@ class JournalThread:
 
     def __init__(
         self,
+        around: SlotSurroundings,
         source: PushedSource[Any],
         name: str,
         offset_bytes: int,
         task: TaskId,
         incarnation: Incarnation,
-        slot: Slot,
-        inbox: Inbox,
     ) -> None:
         self._source, self._name = source, name
         self._task, self._incarnation = task, incarnation
-        self._slot, self._inbox = slot, inbox
+        self._slot, self._inbox = around.slot, around.inbox
         self._taken_bytes = offset_bytes
         self._kept_bytes = self._reported_bytes = offset_bytes
         self._is_held = self._is_ended = False

@@ -17,12 +17,11 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import FailurePlace, failure_of
-from clonos.core.slot.slot import Slot
 from clonos.core.values.elements import decode_records
 from clonos.core.wire.recovery_messages import InputRange, TaskFailed
-from clonos.io.process.fault_points import FaultPoint, FaultPoints
+from clonos.io.process.fault_points import FaultPoint
 from clonos.operators.connector_contract import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
-from clonos_standby.inbox import Inbox
+from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
 
@@ -49,19 +48,16 @@ class OutsideThread:
 
     def __init__(
         self,
+        around: SlotSurroundings,
         sink: ImmediateSink,
         identity: OutsideIdentity,
         restored_number: int,
         task: TaskId,
         channel: ChannelId,
-        slot: Slot,
-        inbox: Inbox,
-        faults: FaultPoints | None = None,
     ) -> None:
-        self._faults = faults
+        self._slot, self._inbox, self._faults = around.slot, around.inbox, around.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
-        self._slot, self._inbox = slot, inbox
         self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget what lies below
         self._put_back: _Write | int | None = None
         self._end = Event()

@@ -17,17 +17,14 @@ from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped
-from clonos.core.slot.slot import Slot
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
-from clonos.io.process.fault_points import FaultPoint, FaultPoints, of_shadow
+from clonos.io.process.fault_points import FaultPoint, of_shadow
 from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
-from clonos.io.system.wall_clock import SlewedClock
-from clonos.operators.job_image import JobImage
-from clonos_standby.inbox import Inbox
 from clonos_standby.slot.call_threads import CallThreads
+from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
 
@@ -39,18 +36,14 @@ class TaskThread:
 
     def __init__(
         self,
-        slot: Slot,
-        inbox: Inbox,
-        image: JobImage,
-        clock: SlewedClock,
+        around: SlotSurroundings,
         task: TaskId,
         thread: ThreadId,
         activation: Activation,
         folder: Path,
-        faults: FaultPoints | None = None,
     ) -> None:
-        self._faults = faults
-        self._slot, self._inbox, self._image, self._clock = slot, inbox, image, clock
+        self._slot, self._inbox, self._image = around.slot, around.inbox, around.image
+        self._clock, self._faults = around.clock, around.faults
         self._task, self._number, self._incarnation = task, thread, activation.incarnation
         self._activation: Activation | None = activation
         self._folder = folder
@@ -64,7 +57,7 @@ class TaskThread:
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # and has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
-        self.name = f"{image.plan.task_name(task)} {life}"
+        self.name = f"{around.image.plan.task_name(task)} {life}"
         self._calls = CallThreads(self.name)
         self._cost_clock: CostClock | None = None
         self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)

@@ -22,7 +22,7 @@ from clonos_services import clock
 from clonos_standby.slot import journal_thread
 from clonos_standby.slot.journal_thread import JournalThread, JournalThreads
 from tests.harnesses.hand_waits import HandEvent, Plan
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
 
@@ -65,7 +65,7 @@ class Bench:
         source = sockets.lines("127.0.0.1", server.getsockname()[1], acknowledge=True, line_bytes_max=100)
         graph.source(source).sink(blackhole())
         image = graph.compile(Options())
-        self.threads = JournalThreads(image, lone_slot(image), self.told)
+        self.threads = JournalThreads(lone_surroundings(image, self.told))
 
     def open(self, offset_bytes: int = 0) -> socket.socket:
         """Connects; the server's end, which has heard where to begin."""
@@ -108,7 +108,7 @@ class TimedSource:
 
 def test_a_connector_may_use_services_beside_its_task() -> None:
     source, told = TimedSource(), Told()
-    thread = JournalThread(source, "pushed/0", 0, *LIFE, lone_slot(small_image()), told)  # type: ignore[arg-type]
+    thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     with confined_services():
         thread.thread.start()
         assert told.next() == ("on_journal", END_OF_JOURNAL)
@@ -153,7 +153,7 @@ def test_the_end_comes_in_and_the_last_acknowledgement_goes_out(bench: Bench) ->
 def test_what_is_held_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, source, told = Plan(), TimedSource(), Told()
     monkeypatch.setattr(journal_thread, "Event", partial(HandEvent, plan))
-    thread = JournalThread(source, "pushed/0", 0, *LIFE, lone_slot(small_image()), told)  # type: ignore[arg-type]
+    thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     thread.hold(True)
     received_while_held: list[int] = []
 

@@ -18,7 +18,7 @@ from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, 
 from clonos_services import clock
 from clonos_standby.slot import outside_thread
 from clonos_standby.slot.outside_thread import OutsideThread
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
 
 
 class Ledger:
@@ -77,7 +77,7 @@ class Told(Mailbox):
 
 def begin(ledger: Ledger, told: Told) -> OutsideThread:
     identity = OutsideIdentity("job-1", "sink/0", 1, 7)
-    return OutsideThread(ledger, identity, 0, TaskId(0), ChannelId(4), lone_slot(small_image()), told)
+    return OutsideThread(lone_surroundings(small_image(), told), ledger, identity, 0, TaskId(0), ChannelId(4))
 
 
 def end(thread: OutsideThread) -> None:

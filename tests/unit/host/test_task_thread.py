@@ -11,11 +11,10 @@ import pytest
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.task_port import Activation, BudgetChanged, TaskStopped, Triggered
 from clonos.core.wire.recovery_messages import Recourse
-from clonos.io.system.wall_clock import SlewedClock
 from clonos_standby.slot import task_thread
 from clonos_standby.slot.task_thread import TaskThread
 from tests.harnesses.hand_waits import HandEvent, HandQueue, Plan
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_slot, small_image
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def _port(mailbox: Mailbox, folder: Path) -> TaskThread:
     image = small_image()
     activation = Activation(Incarnation(1), None, None, b"", 0, 1, False, "job-1")
     thread = TaskId(0), ThreadId(7)
-    return TaskThread(lone_slot(image), mailbox, image, SlewedClock(), *thread, activation, folder / "task")
+    return TaskThread(lone_surroundings(image, mailbox), *thread, activation, folder / "task")
 
 
 @pytest.fixture
