@@ -81,7 +81,7 @@ class Striking:
 
         False: the input has ended before.
         """
-        calm_from = -1
+        calm_from: int | None = None
         while True:
             status = self.handle.status()
             _note(recoveries, status)
@@ -89,8 +89,8 @@ class Striking:
                 return False
             is_whole = is_live(status) and all(map(self._has_standbys, status.tasks))
             if not is_whole or not self._is_spread(status) or not self.is_ready():
-                calm_from = -1
-            elif calm_from < 0:
+                calm_from = None
+            elif calm_from is None:
                 calm_from = status.checkpoint
             elif status.checkpoint >= calm_from + CALM_CHECKPOINTS:
                 return True

@@ -101,7 +101,7 @@ class _Shown:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.job_id = ""
-        self.checkpoint = -1
+        self.checkpoint: int | None = None  # the last one that was shown
         self.rows: list[Any] = []
 
 
@@ -140,7 +140,7 @@ class DriverSink:
         shown = self._shown
         with shown.lock:
             if not (resume and shown.job_id == job_id):
-                shown.job_id, shown.checkpoint = job_id, -1
+                shown.job_id, shown.checkpoint = job_id, None
                 shown.rows.clear()
 
     def writer(self) -> RowsWriter:
@@ -153,7 +153,7 @@ class DriverSink:
         with shown.lock:
             if shown.job_id != job_id:
                 raise InternalError(f"{self.name} was prepared for the job {shown.job_id!r}, not for {job_id!r}")
-            if checkpoint <= shown.checkpoint:
+            if shown.checkpoint is not None and checkpoint <= shown.checkpoint:
                 return
             found = sorted((_decode(part, self.name) for part in parts), key=_order)
             rows = [row for part in found for batch in part.batches for row in decode_rows(batch)]

@@ -60,7 +60,7 @@ class Kills:
     disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation changed
     _before: dict[str, TaskState] = field(default_factory=dict)
     _struck: frozenset[str] = frozenset()
-    _calm_from: int = -1  # the checkpoint completed when the job became whole
+    _calm_from: int | None = None  # the checkpoint completed when the job became whole
     _whole_wished_from_s: float = 0.0
 
     @property
@@ -78,14 +78,14 @@ class Kills:
 
     def _is_calm(self, status: Status) -> bool:
         if not is_live(status):
-            self._calm_from, self._whole_wished_from_s = -1, 0.0
+            self._calm_from, self._whole_wished_from_s = None, 0.0
             return False
         if not self._whole_wished_from_s:
             self._whole_wished_from_s = time.monotonic()
         is_whole = all(task.standbys for task in status.tasks)
         if not is_whole and time.monotonic() - self._whole_wished_from_s < PATIENCE_S:
             return False
-        if self._calm_from < 0:
+        if self._calm_from is None:
             self._calm_from = status.checkpoint
         return status.checkpoint >= self._calm_from + CALM_CHECKPOINTS
 
@@ -116,7 +116,7 @@ class Kills:
         healthy = len(self._before) - len(self._struck)
         told = f"recovered {', '.join(sorted(self._struck))}; {healthy} healthy tasks"
         told += " kept their processes and incarnations" if not self.disturbed else f", disturbed: {self.disturbed}"
-        self._struck, self._calm_from, self._whole_wished_from_s = frozenset(), -1, 0.0
+        self._struck, self._calm_from, self._whole_wished_from_s = frozenset(), None, 0.0
         return told
 
 

@@ -44,12 +44,12 @@ class Work:
     windows_ns: int = 0  # holds rows back until a processing-time window ends
     ports: tuple[int, ...] = ()  # outputs, each gets every row
     is_sink: bool = False  # transactional: collects rows for the checkpoint
-    poison: int = -1  # raises at this offset, in every incarnation
-    fails_once: int = -1  # raises at this offset, in the first one
+    poison: int | None = None  # raises at this offset, in every incarnation
+    fails_once: int | None = None  # raises at this offset, in the first one
     is_pushed: bool = False  # a source that cannot be re-read
     is_hot: bool = False  # its standbys follow it
-    fails_in_shadow: int = -1  # raises at this offset in its shadow only
-    padding: tuple[int, int] = (-1, 0)  # (offset, bytes): this row is one huge element from here on
+    fails_in_shadow: int | None = None  # raises at this offset in its shadow only
+    padding: tuple[int, int] | None = None  # (offset, bytes): this row is one huge element from here on
 
 
 class Disorder(AssertionError):
@@ -175,12 +175,12 @@ class FuzzChain:
 
     def _send(self, rows: list[Any]) -> None:
         stamped = []
-        padded, padding_bytes = self.work.padding
+        padding = self.work.padding
         for offset, story in rows:
             self.serial += 1
             stamp: Any = (self.context.vertex, self.context.index, self.serial)
-            if offset == padded:
-                stamp = (*stamp, b"x" * padding_bytes)
+            if padding is not None and offset == padding[0]:
+                stamp = (*stamp, b"x" * padding[1])
             stamped.append((offset, story, stamp))
         if self.work.is_sink:
             self.collected += stamped
