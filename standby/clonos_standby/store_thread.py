@@ -15,8 +15,9 @@ from typing import TypeVar
 
 from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, Snapshot, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
-from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
@@ -145,25 +146,27 @@ class SnapshotStore:
         if self._faults is not None:
             self._faults.reach(point, self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
 
-    def read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         """``Slot.on_objects_read`` tells the outcome."""
-        self._reader.put(lambda: self._read(token, names))
+        self._reader.put(lambda: self._read(purpose, names))
 
-    def _read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         objects = ((name, self._reader.persist(partial(self._store.read_object, name))) for name in names)
         try:
-            restored = restore_from(objects, self._new_mirror(TaskId(token[1])))
+            restored = restore_from(objects, self._new_mirror(purpose.task))
         except (EnvironmentFault, PeerError) as error:  # the latter: values that this process cannot read
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
-                self._inbox.put(self._slot.on_objects_read, token, None, str(error))
-            elif token[0] == "task":  # reading again does not help, and going back further is for people to decide
-                self._inbox.put(self._slot.on_failed, _unrestorable(token, error))
+                self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
+            elif isinstance(
+                purpose, TaskRead
+            ):  # reading again does not help, and going back further is for people to decide
+                self._inbox.put(self._slot.on_failed, _unrestorable(purpose, error))
             else:  # a standby that lags may ask for what a later checkpoint has made superfluous
                 logger.info("%s", error)
-                self._inbox.put(self._slot.on_objects_read, token, None, str(error))
+                self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
         else:
-            self._inbox.put(self._slot.on_objects_read, token, restored, "")
+            self._inbox.put(self._slot.on_objects_read, purpose, restored, "")
 
     def close(self) -> None:
         """Ends the threads."""
@@ -196,5 +199,5 @@ def _crash(error: BaseException) -> None:
     raise error
 
 
-def _unrestorable(token: tuple[str, int, int], error: EnvironmentFault | PeerError) -> TaskFailed:
-    return failure_of(TaskId(token[1]), Incarnation(token[2]), error, Recourse.STANDBY, with_traceback=False)
+def _unrestorable(purpose: TaskRead, error: EnvironmentFault | PeerError) -> TaskFailed:
+    return failure_of(purpose.task, purpose.incarnation, error, Recourse.STANDBY, with_traceback=False)

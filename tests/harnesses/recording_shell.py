@@ -20,7 +20,7 @@ from clonos.core.model.ids import (
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.slot_shell import ProducerConnections, SlotShell, SpillStore
+from clonos.core.ports.slot_shell import ProducerConnections, ReadPurpose, ShadowRead, SlotShell, SpillStore, TaskRead
 from clonos.core.ports.task_port import Activation, Command, Delivered, Journalled, TaskHandle
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
@@ -273,9 +273,13 @@ class RecordingShell(SlotShell):
         self.written[name] = snapshot
         self.said.append(f"write {name}")
 
-    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
-        kind, task, incarnation = token
-        self.said.append(f"read for the {kind} {self.words.life(task, incarnation)}: {' '.join(names)}")
+    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
+        if isinstance(purpose, ShadowRead):
+            whom = f"shadow of {self.words.task(purpose.task)}, session {purpose.session}"
+        else:
+            kind = "task" if isinstance(purpose, TaskRead) else "standby"
+            whom = f"{kind} {self.words.life(purpose.task, purpose.incarnation)}"
+        self.said.append(f"read for the {whom}: {' '.join(names)}")
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

@@ -29,6 +29,7 @@ from clonos.core.model.ids import (
     log_of,
 )
 from clonos.core.model.options import Options
+from clonos.core.ports.slot_shell import StandbyRead, TaskRead
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
@@ -372,7 +373,8 @@ class Dialogue:
             ]
             objects = [("", [encode_snapshot(snapshot)]) for snapshot in snapshots]
             restored = restore_from(objects, self.shell.new_mirror(task))
-        self.slot.on_objects_read((words[0], task, life), restored, "" if restored else "no such object")
+        purpose = TaskRead(task, life) if words[0] == "task" else StandbyRead(task, life)
+        self.slot.on_objects_read(purpose, restored, "" if restored else "no such object")
 
     def do_raised(self, words: list[str], given: Given) -> None:
         task, life = self.life(words[0])

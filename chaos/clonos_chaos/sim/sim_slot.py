@@ -11,6 +11,7 @@ from clonos.core.checkpoint.snapshot import Snapshot, encode_snapshot, restore_f
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
 from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Register
@@ -171,19 +172,19 @@ class SimSlot:
             self.run(self.slot.on_whole_written, name)
         whole.release()
 
-    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
-        self.clock.after(self._store_delay_ns(), self._read, token, names)
+    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
+        self.clock.after(self._store_delay_ns(), self._read, purpose, names)
 
-    def _read(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         store = self.world.store
         missing = [name for name in names if name not in store]
-        if missing and token[0] == "task" and not self.is_dead:
-            self.world.fail(f"snapshot {missing} of {token} is not in the store")
+        if missing and isinstance(purpose, TaskRead) and not self.is_dead:
+            self.world.fail(f"snapshot {missing} of {purpose} is not in the store")
         if missing or self.world.fails_in_store():
-            self.run(self.slot.on_objects_read, token, None, f"missing {missing}")
+            self.run(self.slot.on_objects_read, purpose, None, f"missing {missing}")
             return
-        restored = restore_from([(name, store[name]) for name in names], self.new_mirror(TaskId(token[1])))
-        self.run(self.slot.on_objects_read, token, restored, "")
+        restored = restore_from([(name, store[name]) for name in names], self.new_mirror(purpose.task))
+        self.run(self.slot.on_objects_read, purpose, restored, "")
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from clonos.core.model.element_kind import ElementKind
@@ -51,6 +52,33 @@ class ProducerConnections(Protocol):
         """The incarnation is over; closes its connection, if there is one."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRead:
+    """Snapshots are read for an incarnation that begins."""
+
+    task: TaskId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyRead:
+    """Snapshots are read for the mirror of a task whose present incarnation it is."""
+
+    task: TaskId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRead:
+    """Snapshots are read for a shadow, in this session."""
+
+    task: TaskId
+    session: int
+
+
+ReadPurpose = TaskRead | StandbyRead | ShadowRead
+
+
 class SlotShell(Protocol):
     """What a slot's pure machine asks of its process. Outcomes come back as calls of ``Slot.on_*``."""
 
@@ -94,9 +122,9 @@ class SlotShell(Protocol):
         """The same for all of the state at the barrier of a snapshot; nobody waits for it. ``on_whole_written(name)``
         when it is stored; if it cannot be, it is given up. ``whole`` is released in both cases."""
 
-    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         """Reads a chain of snapshots in the background, oldest first, into a new mirror;
-        ``on_objects_read(token, Restored | None, error)``."""
+        ``on_objects_read(purpose, Restored | None, error)``."""
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

@@ -16,7 +16,7 @@ from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, Thr
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import ReadPurpose, ShadowRead, SlotShell, StandbyRead, TaskRead
 from clonos.core.ports.task_port import Triggered
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
@@ -36,10 +36,6 @@ from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 EARLY_MESSAGES_MAX = 10_000
 """Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
-
-Token = tuple[str, int, int]
-"""What a read of the store is for: ("task", task, incarnation), ("standby", task, incarnation) or ("shadow", task,
-number of its session)."""
 
 
 class Slot(LocalEvents, Backups):
@@ -281,29 +277,29 @@ class Slot(LocalEvents, Backups):
             if standby.is_at(placement.restore):
                 hosted.restored(standby.applied, standby.mirror)
                 return
-        self.shell.read_objects(("task", hosted.task, hosted.incarnation), placement.objects)
+        self.shell.read_objects(TaskRead(hosted.task, hosted.incarnation), placement.objects)
 
-    def on_objects_read(self, token: Token, restored: RestoredState | None, error: str) -> None:
+    def on_objects_read(self, purpose: ReadPurpose, restored: RestoredState | None, error: str) -> None:
         """Snapshots have come from the store; if they could not be read, they are asked for again."""
-        kind, task, incarnation = token
-        if kind == "shadow":
-            shadow = self.shadows.get(TaskId(task))
-            if shadow is not None:
-                shadow.on_objects_read(incarnation, restored)
-        elif kind == "task":
-            hosted = self.life(TaskId(task), incarnation)
-            if hosted is None:
-                return
-            if restored is None:
-                self.shell.read_objects(token, hosted.placement.objects)
-                return
-            hosted.restored(*restored)
-        else:
-            standby = self.standbys.get(TaskId(task))
-            if standby is None or standby.incarnation != incarnation or restored is None:
-                return  # read again when the next checkpoint completes
-            if restored.snapshot.checkpoint > standby.checkpoint:
-                standby.adopt(restored)
+        match purpose:
+            case ShadowRead(task, session):
+                shadow = self.shadows.get(task)
+                if shadow is not None:
+                    shadow.on_objects_read(session, restored)
+            case TaskRead(task, incarnation):
+                hosted = self.life(task, incarnation)
+                if hosted is None:
+                    return
+                if restored is None:
+                    self.shell.read_objects(purpose, hosted.placement.objects)
+                    return
+                hosted.restored(*restored)
+            case StandbyRead(task, incarnation):
+                standby = self.standbys.get(task)
+                if standby is None or standby.incarnation != incarnation or restored is None:
+                    return  # read again when the next checkpoint completes
+                if restored.snapshot.checkpoint > standby.checkpoint:
+                    standby.adopt(restored)
         self.send_status_if_due()
 
     def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
@@ -320,7 +316,7 @@ class Slot(LocalEvents, Backups):
         for standby in self.standbys.values():
             missing = standby.complete(completed.checkpoint)
             if missing:
-                self.shell.read_objects(("standby", standby.task, standby.incarnation), missing)
+                self.shell.read_objects(StandbyRead(standby.task, standby.incarnation), missing)
         for shadow in self.shadows.values():
             shadow.on_completed(completed)
         self.pressure.check()

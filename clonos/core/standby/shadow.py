@@ -21,6 +21,7 @@ from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
+from clonos.core.ports.slot_shell import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.wire.control_messages import Completed, Placement
 from clonos.core.wire.log_delta import Delta
@@ -115,8 +116,7 @@ class Shadow:
     def _read_when_stored(self) -> None:
         if self.base and self.handle is None and not self.is_reading and self.base in self._objects:
             self.is_reading = True
-            token = ("shadow", self.task, self.session)
-            self.shell.read_objects(token, self._objects[self.base])
+            self.shell.read_objects(ShadowRead(self.task, self.session), self._objects[self.base])
 
     def on_objects_read(self, session: int, restored: RestoredState | None) -> None:
         """The state at the barrier where the session began."""

@@ -24,7 +24,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
-from clonos.core.ports.slot_shell import ProducerConnections, SpillStore
+from clonos.core.ports.slot_shell import ProducerConnections, ReadPurpose, SpillStore
 from clonos.core.ports.task_port import Activation, TaskHandle
 from clonos.core.slot.slot import Slot
 from clonos.core.values import get_ready_for_columns
@@ -281,9 +281,9 @@ class SlotHost:
         """Where nobody waits for it."""
         self._snapshots.write_whole(name, snapshot, whole)
 
-    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         """In the background."""
-        self._snapshots.read(token, names)
+        self._snapshots.read(purpose, names)
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

@@ -22,6 +22,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import LogDiverged, LogMalformed, MessageMalformed
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.model.plan import Plan
+from clonos.core.ports.slot_shell import ReadPurpose
 from clonos.core.ports.task_port import Activation, Command, TaskHandle
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.admission import check_for_coordinator
@@ -108,7 +109,7 @@ class _Shell(RecordingShell):
     def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
         pass
 
-    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         pass
 
     def write_outside(

@@ -6,6 +6,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.ports.slot_shell import ReadPurpose
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
@@ -31,7 +32,7 @@ class Shell(RecordingShell):
             assert slot == LEADER
             self.asked.append(message)
 
-    def read_objects(self, token: tuple[str, int, int], names: tuple[str, ...]) -> None:
+    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         self.read.append(names)
 
 

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
+from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.ports.slot_shell import StandbyRead, TaskRead
 from clonos.core.values import column_of
 from clonos.core.wire.recovery_messages import Recourse
 from clonos.io.store.envelope import seal_pieces
@@ -24,6 +26,8 @@ from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
 from tests.harnesses.lone_slot import lone_slot, small_image
 from tests.unit.host.test_outside_thread import Told
+
+TASK_READ, STANDBY_READ = TaskRead(TaskId(0), Incarnation(1)), StandbyRead(TaskId(0), Incarnation(1))
 
 
 class FlakyFiles(LocalFiles):
@@ -109,9 +113,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_is_written_is_read(desk: Desk) -> None:
     desk.threads.write("a/0", snapshot(1), None)
     assert desk.told.next() == ("on_snapshot_written", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
-    desk.threads.read(("standby", 0, 1), ("a/0", "a/0"))
+    desk.threads.read(STANDBY_READ, ("a/0", "a/0"))
     name, (token, restored, error) = desk.told.next()
-    assert (name, token, error) == ("on_objects_read", ("standby", 0, 1), "")
+    assert (name, token, error) == ("on_objects_read", STANDBY_READ, "")
     assert restored == RestoredState(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
 
 
@@ -120,7 +124,7 @@ def test_a_store_that_fails_for_a_while_is_tried_again(desk: Desk) -> None:
     desk.threads.write("a/0", snapshot(1), None)
     assert desk.told.next()[1][2] == ""
     desk.files.failures = store_thread.ATTEMPTS_MAX - 1
-    desk.threads.read(("task", 0, 1), ("a/0",))
+    desk.threads.read(TASK_READ, ("a/0",))
     assert desk.told.next()[1][1].mirror == Story([b"all"])
 
 
@@ -131,7 +135,7 @@ def test_a_store_that_fails_for_longer_is_an_event(desk: Desk) -> None:
     assert (name, encoded) == ("on_snapshot_written", b"")
     assert "it is flaky" in error
     desk.files.failures = store_thread.ATTEMPTS_MAX
-    desk.threads.read(("task", 0, 1), ("a/0",))
+    desk.threads.read(TASK_READ, ("a/0",))
     name, (_, snapshots, error) = desk.told.next()
     assert (name, snapshots) == ("on_objects_read", None)
     assert "it is flaky" in error
@@ -145,12 +149,12 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
         desk.store.delete_objects(["a/0"])
     else:
         desk.files.write("objects/a/0", desk.files.read("objects/a/0")[:-1])
-    desk.threads.read(("task", 0, 1), ("a/0",))
+    desk.threads.read(TASK_READ, ("a/0",))
     name, (failed,) = desk.told.next()
     assert name == "on_failed"
     assert failed.recourse is Recourse.STANDBY
     assert "objects/a/0" in failed.error
-    desk.threads.read(("standby", 0, 1), ("a/0",))
+    desk.threads.read(STANDBY_READ, ("a/0",))
     assert desk.told.next()[0] == "on_objects_read"
 
 
@@ -160,7 +164,7 @@ def test_state_that_this_process_cannot_read_fails_its_task_instead_of_the_proce
     changes = encode_piece((Section("a", column_of([]), column_of(["key"]), unknown),), is_full=True)
     desk.files.write("objects/a/0", b"".join(seal_pieces([encode_snapshot(replace(snapshot(1), changes=changes))])))
     threads = SnapshotStore(desk.store, lone_slot(small_image()), desk.told, lambda _: StateImage())
-    threads.read(("task", 0, 1), ("a/0",))
+    threads.read(TaskRead(TaskId(0), Incarnation(1)), ("a/0",))
     name, (failed,) = desk.told.next()
     threads.close()
     assert (name, failed.recourse) == ("on_failed", Recourse.STANDBY)
@@ -183,7 +187,7 @@ def test_pieces_that_are_made_later_are_part_of_the_object_and_released_when_it_
     desk.threads.write("a/0", snapshot(1), more)
     assert desk.told.next()[1][1] == standby_payload([encode_snapshot(snapshot(1)), b"1", b"2"])
     assert more.is_released
-    desk.threads.read(("task", 0, 1), ("a/0",))
+    desk.threads.read(TASK_READ, ("a/0",))
     assert desk.told.next()[1][1].mirror == Story([b"all", b"1", b"2"])
 
 
@@ -206,7 +210,7 @@ def test_a_whole_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
     desk.threads.write_whole("a/0", replace(snapshot(1), changes=b""), whole)
     assert desk.told.next() == ("on_whole_written", ("a/0",))
     assert whole.is_released
-    desk.threads.read(("task", 0, 1), ("a/0",))
+    desk.threads.read(TASK_READ, ("a/0",))
     assert desk.told.next()[1][1].mirror == Story([b"1", b"2"])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
+from clonos.core.ports.slot_shell import TaskRead
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.slot import Slot
@@ -34,7 +35,7 @@ LATE: dict[str, Tell] = {
     "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),
     "outside fenced": lambda slot, *life: slot.on_outside_fenced(*life, 7, 7),
     "outside confirmed": lambda slot, *life: slot.on_outside_confirmed(*life, 7),
-    "objects read": lambda slot, task, life: slot.on_objects_read(("task", task, life), None, "missing"),
+    "objects read": lambda slot, task, life: slot.on_objects_read(TaskRead(task, life), None, "missing"),
     "snapshot written": lambda slot, task, life: slot.on_snapshot_written(_object(task, life), b"x", ""),
     "snapshot not written": lambda slot, task, life: slot.on_snapshot_written(_object(task, life), b"", "full"),
     "whole state written": lambda slot, task, life: slot.on_whole_written(_object(task, life)),
