@@ -5,7 +5,7 @@
       1 2 4 <- view 1.2 generation 1.1
           source/0 1.2 in 1 from 0, standbys 2
 
-Messages that go to several slots stand on one line. ``play`` runs the commands of a text and writes it anew.
+Messages that go to several slots stand on one line.
 """
 
 from __future__ import annotations
@@ -150,16 +150,3 @@ class Dialogue:
                 return f"failed ({fault}): {reason}"
             case _:
                 return str(effect)
-
-
-def play(text: str) -> str:
-    """The text with what its commands lead to now; lines that begin with # and empty ones stay as they are."""
-    dialogue = Dialogue()
-    found: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            found.append(line)
-            found += [f"  {said}" for said in dialogue.run(line[2:])]
-        elif not line.startswith("  "):
-            found.append(line)
-    return "\n".join(found) + "\n"

@@ -393,16 +393,3 @@ class Dialogue:
         """A heartbeat; ``tick after_ms=30000``: a long time later."""
         self.shell.now += int(given.get("after_ms", 100)) * 1_000_000
         self.slot.on_tick(self.shell.now)
-
-
-def play(text: str) -> str:
-    """The text with what its commands lead to now; comments and empty lines stay as they are."""
-    dialogue = Dialogue()
-    found: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            found.append(line)
-            found += [f"  {said}" for said in dialogue.run(line[2:])]
-        elif not line.startswith("  "):
-            found.append(line)
-    return "\n".join(found) + "\n"

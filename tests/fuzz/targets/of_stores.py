@@ -51,7 +51,7 @@ SNAPSHOTS = [
         TaskId(1),
         Incarnation(1 << 32 | 1),
         CheckpointId(number),
-        CheckpointId(number - 1 if number > 2 else -1),
+        CheckpointId(number - 1) if number > 2 else None,
         ((ChannelId(0), 17), (ChannelId(1), 4)),
         ((ChannelId(5), 21),),
         (ChannelId(1),),

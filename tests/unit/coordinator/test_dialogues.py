@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harnesses.coordinator_dialogue import play
+from tests.harnesses.coordinator_dialogue import Dialogue
+from tests.harnesses.golden_trace import play
 
 TRACES = sorted(Path(__file__).with_name("traces").glob("*.txt"))
 TRACES_COUNT = 9
@@ -18,7 +19,7 @@ TRACES_COUNT = 9
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
 def test_a_dialogue_is_as_it_was_reviewed(trace: Path, compare_trace: Callable[..., None]) -> None:
-    compare_trace(trace, play)
+    compare_trace(trace, lambda text: play(text, Dialogue()))
 
 
 def test_no_dialogue_has_been_lost() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harnesses.slot_dialogue import play
+from tests.harnesses.golden_trace import play
+from tests.harnesses.slot_dialogue import Dialogue
 
 TRACES = sorted((Path(__file__).parents[3] / "traces").glob("slot_*.txt"))
 TRACES_COUNT = 29
@@ -18,7 +19,7 @@ TRACES_COUNT = 29
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
 def test_a_dialogue_with_a_slot_is_as_it_was_reviewed(trace: Path, compare_trace: Callable[..., None]) -> None:
-    compare_trace(trace, play)
+    compare_trace(trace, lambda text: play(text, Dialogue()))
 
 
 def test_no_dialogue_with_a_slot_has_been_lost() -> None:

@@ -1,0 +1,24 @@
+"""Golden traces: a text of commands, each with what it led to, written anew from a dialogue."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Dialogue(Protocol):
+    """What runs one command of a trace and gives the lines that it led to."""
+
+    def run(self, command: str) -> list[str]:
+        """Runs ``command``, the text behind ``"> "``."""
+
+
+def play(text: str, dialogue: Dialogue) -> str:
+    """Runs the commands of ``text`` and writes below each what it leads to now. Comments and empty lines stay."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("> "):
+            found.append(line)
+            found += [f"  {said}" for said in dialogue.run(line[2:])]
+        elif not line.startswith("  "):
+            found.append(line)
+    return "\n".join(found) + "\n"
