@@ -1,0 +1,61 @@
+"""Names and prose use the terms of the field: no private word in an identifier, a document, a comment or a message."""
+
+import re
+import tomllib
+
+import pytest
+
+from tests.tidy.source import ROOT, sources, texts
+
+pytestmark = pytest.mark.static
+
+TABLE = tomllib.loads((ROOT / "tests" / "tidy" / "words.toml").read_text("utf-8"))
+PENDING: tuple[str, ...] = tuple(TABLE["pending"])
+IDENTIFIERS: dict[str, str] = TABLE["identifiers"]
+PHRASES = {re.compile(phrase): instead for phrase, instead in TABLE["phrases"].items()}
+ABOUT_WORDS = ("tests/tidy/words.toml", "tests/tidy/test_words.py")
+"""They list the words."""
+PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+
+
+def _is_pending(path: str) -> bool:
+    return path in ABOUT_WORDS or any(path == each or path.startswith(f"{each}/") for each in PENDING)
+
+
+def private_words(identifier: str) -> list[str]:
+    """The words of an identifier that only this project uses."""
+    return [part for part in (found.lower() for found in PART.findall(identifier)) if part in IDENTIFIERS]
+
+
+def test_an_identifier_is_cut_into_words() -> None:
+    assert private_words("SendingHeirs") == ["sending"]
+    assert private_words("on_kept_to") == ["kept"]
+    assert private_words("restated_kit") == []
+
+
+def test_an_identifier_has_no_private_word() -> None:
+    found = [
+        f"{source.path}:{line} {name}: use {IDENTIFIERS[word]}"
+        for source in sources()
+        if not _is_pending(source.path)
+        for line, name in source.identifiers()
+        for word in private_words(name)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_text_has_a_private_phrase() -> None:
+    found = [
+        f"{path}:{number} {match.group()}: {instead}"
+        for path, text in texts()
+        if not _is_pending(path)
+        for number, line in enumerate(text.splitlines(), 1)
+        for phrase, instead in PHRASES.items()
+        if (match := phrase.search(line))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_pending_place_still_has_a_private_word() -> None:
+    places = {path for path, _ in texts()}
+    assert [each for each in PENDING if not any(path == each or path.startswith(f"{each}/") for path in places)] == []
