@@ -59,7 +59,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
     deltas: tuple[Delta, ...]
 
 
-class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
+class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channel_handshake"):
     """Receiver to sender of a channel: opens a session, grants credit, states the claim.
 
     ``claim``: sequence number up to which it has received or its own log has steps. ``credit_bytes``: granted since

@@ -68,7 +68,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     final: bool
 
 
-class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
+class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):
     """Slot to coordinator: a peer's connection broke (``is_gone``) or it has been silent beyond the lease."""
 
     slot: SlotId

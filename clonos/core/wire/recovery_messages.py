@@ -17,7 +17,7 @@ from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
-class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="question"):
+class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="log_request"):
     """A recovering task to the slot of each holder: asks for its own log, and for the replicas that it should hold.
 
     ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by
@@ -31,7 +31,7 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="question"):
     is_keeper: bool
 
 
-class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
+class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="log_reply"):
     """Holder to recovering task: what it has of the logs asked for, each from where it begins."""
 
     task: TaskId
@@ -125,7 +125,7 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     recourse: Recourse
 
 
-class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="approaching"):
+class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="announce_step"):
     """Slot to coordinator: a cautious task is about to take this element, of which its process may die.
 
     Without a channel it is a record of a source. The task waits for ``AnnounceAck``; repeated until it comes.
@@ -137,7 +137,7 @@ class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="approachin
     first_seq: Count
 
 
-class AnnounceAck(msgspec.Struct, frozen=True, array_like=True, tag="noted"):
+class AnnounceAck(msgspec.Struct, frozen=True, array_like=True, tag="announce_ack"):
     """Coordinator to a slot: it knows what ``AnnounceStep`` says. A repeated question gets the same answer."""
 
     task: TaskId

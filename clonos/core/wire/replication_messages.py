@@ -13,7 +13,7 @@ from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
-class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
+class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="append_log"):
     """A task with effects outside to its keeper: deltas of its own log and of every log that it holds.
 
     ``is_whole``: they are all that the keeper lacks of all that the task holds. ``journal_start_bytes``: what lies
@@ -29,7 +29,7 @@ class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     ordinal: Count = 0
 
 
-class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
+class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="append_ack"):
     """Keeper to its task: how far it holds each log. Sent on each ``AppendLog`` and at the heartbeat.
 
     ``is_ready``: it has had a whole ``AppendLog`` of this incarnation. Otherwise ``lengths`` is all that it has:

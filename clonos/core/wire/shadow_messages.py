@@ -9,7 +9,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, 
 from clonos.core.wire.log_delta import Count, Delta
 
 
-class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
+class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="feed_shadow"):
     """A task's slot to that of a hot standby: what the task has decided and taken in, in one order.
 
     ``deltas``: what this session has not carried of its own log, as far as it is through with the step, and of every
@@ -31,7 +31,7 @@ class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
     deltas: tuple[Delta, ...]
 
 
-class FeedAck(msgspec.Struct, frozen=True, array_like=True, tag="following"):
+class FeedAck(msgspec.Struct, frozen=True, array_like=True, tag="feed_ack"):
     """A hot standby's slot to that of its task: a session that has not begun shall begin at the next barrier.
 
     ``worked_bytes``: what the standby's shadow has worked off in it, a running total. Repeated at the heartbeat.

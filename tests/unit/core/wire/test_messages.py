@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from contextlib import suppress
 from enum import Enum
 from typing import Any, get_args
@@ -84,6 +85,11 @@ def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300))
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_tag_of_a_message_is_its_class_in_snake_case(kind: type[Message]) -> None:
+    assert kind.__struct_config__.tag == re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
 def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> None:
     with suppress(MessageMalformed):
         codec.decode_message(data, "slot 7")
