@@ -83,13 +83,13 @@ def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
     assert len({kind.__struct_config__.tag for kind in KINDS}) == len(KINDS)
 
 
-@settings(deadline=None)
-@given(st.binary(max_size=300))
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_tag_of_a_message_is_its_class_in_snake_case(kind: type[Message]) -> None:
     assert kind.__struct_config__.tag == re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
+@settings(deadline=None)
+@given(st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> None:
     with suppress(MessageMalformed):
         codec.decode_message(data, "slot 7")
