@@ -38,8 +38,8 @@ from clonos_chaos.swarm.world import World
 @scene("31 sink dies behind a complete checkpoint")
 def _sink_dies_behind_a_checkpoint(seed: int) -> World:
     waiting = Aim("aligned", nothing, _has_unreleased_output)
-    late = lost("kept", both(about("sink/0"), after(waiting)), times=5)
-    keepers_are_silent = lost("kept", both(about("sink/0"), before(waiting)), nth=8, times=1_000)
+    late = lost("append_ack", both(about("sink/0"), after(waiting)), times=5)
+    keepers_are_silent = lost("append_ack", both(about("sink/0"), before(waiting)), nth=8, times=1_000)
     return stage(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),

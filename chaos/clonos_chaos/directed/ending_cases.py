@@ -171,7 +171,7 @@ for _when in _CALL_POINTS:
 
 @scene("47 task dies while its keeper has not heard of INTENT")
 def _keeper_has_not_heard(seed: int) -> World:
-    late = lost("keep", about("a/0"), nth=10, times=3)
+    late = lost("append_log", about("a/0"), nth=10, times=3)
     return stage(seed, line(PLAIN, EFFECTS, RICH), [late, Aim("called", kills_it, both(about("a/0"), after(late)))])
 
 

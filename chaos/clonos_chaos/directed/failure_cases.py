@@ -110,7 +110,7 @@ def _downstream_of_gathering(seed: int) -> World:
         line(RICH, RICH, RICH),
         [
             Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
-            Aim("question delivered", kills("b/0"), upstream_gathers),
+            Aim("log_request delivered", kills("b/0"), upstream_gathers),
         ],
     )
 
@@ -143,7 +143,7 @@ def _linked(kept: int, **settings: int) -> Scene:
 
     def make(seed: int) -> World:
         kill = Aim("batch delivered", kills_domain_of("a/0"), along("a/0", "b/1"), nth=5)
-        late = lost("keep", both(about("source/0"), before(kill)), nth=kept + 1, times=1_000)
+        late = lost("append_log", both(about("source/0"), before(kill)), nth=kept + 1, times=1_000)
         options = {"replicas": 1, "checkpoint_every_ms": 300}
         return stage(seed, _pairs, [late, kill], options, {"domains": 2, **settings})
 
@@ -171,9 +171,9 @@ def _keeper_of_both_is_let_go(seed: int) -> World:
         first = world.oracle.views[0].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
         return asked == ("source/0", "sink/0", True) and reached.receiver == first
 
-    kill = Aim("kept delivered", kills_domain_of("sink/0"), about("sink/0"), nth=5)
-    late = lost("keep", both(about("source/0"), before(kill)), nth=2, times=1_000)
-    deaf = lost("question", both(is_to_the_first_keeper, after(kill)), times=1_000)
+    kill = Aim("append_ack delivered", kills_domain_of("sink/0"), about("sink/0"), nth=5)
+    late = lost("append_log", both(about("source/0"), before(kill)), nth=2, times=1_000)
+    deaf = lost("log_request", both(is_to_the_first_keeper, after(kill)), times=1_000)
     options = {"replicas": 1, "checkpoint_every_ms": 300}
     return stage(seed, _lanes, [late, kill, deaf], options, {"domains": 2})
 
@@ -192,9 +192,9 @@ def _keeper_of_both_dies_first(seed: int) -> World:
     def is_of_another_one(world: World, reached: PointReached) -> bool:
         return reached.name_in(world) == "sink/0" and reached.sender != keeper(world, 0)
 
-    alone = Aim("kept delivered", keeper_dies, about("sink/0"), nth=5)
-    both_die = Aim("kept delivered", kills_domain_of("sink/0"), both(after(alone), is_of_another_one))
-    late = lost("keep", both(about("source/0"), before(both_die)), nth=2, times=1_000)
+    alone = Aim("append_ack delivered", keeper_dies, about("sink/0"), nth=5)
+    both_die = Aim("append_ack delivered", kills_domain_of("sink/0"), both(after(alone), is_of_another_one))
+    late = lost("append_log", both(about("source/0"), before(both_die)), nth=2, times=1_000)
     options = {"replicas": 1, "checkpoint_every_ms": 2_000, "standbys": 0, "heartbeat_ms": 20}
     settings = {"domains": 2, "spare_slots": 4, "step_ns_max": 150 * MILLISECOND_NS}
     return stage(seed, _lanes, [late, alone, both_die], options, settings)
@@ -225,11 +225,11 @@ def _sink_with_its_old_keeper(seed: int) -> World:
         world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
 
     first = Aim("outside written", domain_dies, nth=6)
-    late = lost("keep", both(after(first), is_to_the_new_one), times=3)
+    late = lost("append_log", both(after(first), is_to_the_new_one), times=3)
     return stage(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
-        [first, late, Aim("kept delivered", both_die, both(after(late), is_of_the_new_one))],
+        [first, late, Aim("append_ack delivered", both_die, both(after(late), is_of_the_new_one))],
         options={"standbys": 0},
         settings={"domains": 2, "spare_slots": 3, "fresh_slot_ns_max": 800 * MILLISECOND_NS},
         records=300,
@@ -385,6 +385,6 @@ def _holder_dies(seed: int) -> World:
         line(RICH, RICH, RICH),
         [
             Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
-            Aim("question sent", kills("b/0"), received_by("b/0")),
+            Aim("log_request sent", kills("b/0"), received_by("b/0")),
         ],
     )

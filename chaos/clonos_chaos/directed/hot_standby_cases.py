@@ -145,7 +145,11 @@ def _lossy(seed: int) -> World:
     return stage(
         seed,
         line(RICH, HOT, RICH),
-        [lost("follow", about("a/0"), nth=20), lost("follow", about("a/0"), nth=60, times=3), _hit("a/0", nth=40)],
+        [
+            lost("feed_shadow", about("a/0"), nth=20),
+            lost("feed_shadow", about("a/0"), nth=60, times=3),
+            _hit("a/0", nth=40),
+        ],
         records=RECORDS,
     )
 

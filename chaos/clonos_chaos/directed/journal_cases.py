@@ -75,8 +75,8 @@ SURVIVED: dict[str, JournalScene] = {
     f"{whom} dies when {what}": _at(point, strike, nth)
     for what, point, nth in (
         ("bytes have come in", "taken in", 9),
-        ("they are on their way to the keeper", "keep sent", 9),
-        ("the keeper has them", "keep delivered", 9),
+        ("they are on their way to the keeper", "append_log sent", 9),
+        ("the keeper has them", "append_log delivered", 9),
         ("the pusher is told", "acknowledged", 9),
         ("records are read", "emission", 9),
         ("a barrier leaves", "aligned", 1),
@@ -117,7 +117,7 @@ SURVIVED["the source dies, and then its successor with the one keeper that had m
         seed,
         goes_back,
         [
-            lost("keep", both(about(SOURCE), _to_one_that_lags), nth=8, times=1_000_000),
+            lost("append_log", both(about(SOURCE), _to_one_that_lags), nth=8, times=1_000_000),
             Aim("taken in", in_turn((0, kills_it), (150, kills_it)), about(SOURCE), 9),
         ],
         options={**SLOW_CHECKPOINTS, "keepers": 2},

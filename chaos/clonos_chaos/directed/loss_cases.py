@@ -86,7 +86,7 @@ def _log_is_lost_in_a_diamond(seed: int) -> World:
 
 @scene("37 sink dies while its keeper has not heard")
 def _keeper_has_not_heard(seed: int) -> World:
-    late = lost("keep", about("sink/0"), nth=10, times=3)
+    late = lost("append_log", about("sink/0"), nth=10, times=3)
     return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [late, Aim("outside written", kills("sink/0"), after(late))])
 
 
@@ -119,8 +119,8 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
 
         return where
 
-    causes = lost("keep", bears(False, True), nth=2)
-    kill = Aim("keep delivered", kills("a/0", "sink/0"), both(bears(True, False), after(causes)))
+    causes = lost("append_log", bears(False, True), nth=2)
+    kill = Aim("append_log delivered", kills("a/0", "sink/0"), both(bears(True, False), after(causes)))
     return stage(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
@@ -156,7 +156,10 @@ def _sink_during_keeper_change(seed: int) -> World:
 # ------------------------------------------------------------------ 38, 39: lost control messages
 
 
-CONTROL_WORDS = ("question", "answer", "view", "trigger", "snapshotted", "completed", "keep", "kept", "slot_status")
+CONTROL_WORDS = (
+    *("log_request", "log_reply", "append_log", "append_ack"),
+    *("view", "trigger", "snapshotted", "completed", "slot_status"),
+)
 
 
 def _loses_control(word: str) -> Scene:
@@ -182,7 +185,7 @@ def _lost_statements(seed: int) -> World:
     return stage(
         seed,
         line(RICH, RICH, RICH),
-        [kill, lost("statement", both(after(kill), by_receiver_of("b/0")), times=4)],
+        [kill, lost("channel_handshake", both(after(kill), by_receiver_of("b/0")), times=4)],
     )
 
 
@@ -227,7 +230,7 @@ def _questions_are_lost_without_views(seed: int) -> World:
         line(RICH, RICH, RICH, sink=TRANSACTIONAL),
         [
             Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6),
-            lost("question", lambda world, reached: True, times=2),
+            lost("log_request", lambda world, reached: True, times=2),
             lost("register", lambda world, reached: world.oracle.view.number > 0 and world.ending is None, times=1_000),
         ],
         options={"standbys": 0},
@@ -320,7 +323,7 @@ def _two_ask_each_other(seed: int) -> World:
         line(RICH, RICH, RICH, RICH),
         [
             Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=16),
-            Aim("question delivered", nothing, holder_recovers),
+            Aim("log_request delivered", nothing, holder_recovers),
         ],
         options={"standbys": 0},
         settings={"store_ns_max": 60 * MILLISECOND_NS},
@@ -337,7 +340,9 @@ def _second_death(seed: int) -> World:
 
     first = Aim("batch delivered", kills("b/0"), along("b/0", "c/0"), nth=6)
     second = Aim(
-        "statement delivered", kills("a/0", "c/0", "sink/0"), both(along("a/0", "b/0"), is_stated_by_the_successor)
+        "channel_handshake delivered",
+        kills("a/0", "c/0", "sink/0"),
+        both(along("a/0", "b/0"), is_stated_by_the_successor),
     )
     return stage(seed, line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL), [first, second])
 
@@ -384,8 +389,8 @@ def _lost_credit(seed: int) -> World:
         seed,
         line(RICH, RICH, RICH),
         [
-            lost("statement", along("source/0", "a/0"), nth=4, times=2),
-            Aim("statement sent", cuts("source/0", "a/0", 5), along("source/0", "a/0"), nth=4),
+            lost("channel_handshake", along("source/0", "a/0"), nth=4, times=2),
+            Aim("channel_handshake sent", cuts("source/0", "a/0", 5), along("source/0", "a/0"), nth=4),
             Aim("batch delivered", kills("b/0"), about("a/0"), nth=12),
         ],
         options={"credit_window_bytes": 1},

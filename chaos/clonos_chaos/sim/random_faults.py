@@ -97,7 +97,7 @@ class Faults:
             strike = partial(self._strike_drawn, number, "false_suspicion")
             self.aims.append(
                 Aim(
-                    "kept delivered",
+                    "append_ack delivered",
                     lambda _, reached: strike(reached.task),
                     lambda _, reached: reached.task in world.outsides,
                     nth=rng.randint(1, 6),

@@ -27,10 +27,10 @@ POINTS = tuple(point for point in FaultPoint if point not in _REAL_ONLY)
 DRAWN: tuple[str, ...] = (
     *(FaultPoint.SNAPSHOT_WRITTEN, FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN),
     *(FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.INTENT, FaultPoint.OUTSIDE_WRITTEN, FaultPoint.VIEW_ISSUED),
-    *("batch delivered", "barrier delivered", "barrier sent", "end delivered", "answer delivered"),
-    *("standby_update delivered", "kept delivered", "keep delivered"),
+    *("batch delivered", "barrier delivered", "barrier sent", "end delivered", "log_reply delivered"),
+    *("standby_update delivered", "append_ack delivered", "append_log delivered"),
     *(FaultPoint.ALIGNED, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.COMPLETE, FaultPoint.OUTSIDE_OPENED),
-    *("question delivered", FaultPoint.END_OF_STREAM),
+    *("log_request delivered", FaultPoint.END_OF_STREAM),
 )
 
 

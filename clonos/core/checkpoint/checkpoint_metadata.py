@@ -1,7 +1,7 @@
-"""The metadata of a completed checkpoint: what the store's chain keeps, and all that a resume starts from.
+"""Metadata of a completed checkpoint: an entry of the store's chain, from which a resume starts (protocol 5 and 9).
 
-Pure data. A checkpoint is complete when its metadata is durable; entries are created only if absent, so that of two
-coordinators one learns that it is coordinator no longer.
+A checkpoint is complete when its metadata is durable. An entry is created only if absent, so a coordinator that was
+replaced finds the entry's number taken and learns that it has been replaced.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from clonos.core.wire.decoding import DECODE_ERRORS, ObjectName
 from clonos.core.wire.log_delta import NUMBER, Count
 
 METADATA_FORMAT = 1
-"""Format number of these bytes: an older one is read, a newer one is refused by name."""
+"""Format number of the metadata. Older formats are read, newer ones are refused with an error that names the format."""
 
 
 class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One task in a checkpoint.
+    """Entry of one task in a checkpoint.
 
-    ``snapshot``: the number that its snapshot was made for: the checkpoint's, or a lower one of a final state.
-    ``objects``: the chain to restore from, oldest (full) first; empty at the job's start. ``prepared``: (checkpoint,
-    part) of a transactional sink that no earlier checkpoint has committed.
+    ``snapshot`` is the checkpoint that its snapshot was taken for: this one, or an earlier one for a final state.
+    ``objects`` is the chain to restore from, oldest (full) first, and empty at the job's start. ``prepared`` lists
+    (checkpoint, part) of a transactional sink that no earlier checkpoint has committed.
     """
 
     task: TaskId
-    incarnation: Incarnation  # whose acknowledgement counted; 0 at the job's start
+    incarnation: Incarnation  # incarnation that acknowledged the checkpoint; 0 at the job's start
     snapshot: CheckpointId
     objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
@@ -39,14 +39,16 @@ class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VertexParts(msgspec.Struct, frozen=True, array_like=True):
-    """What a transactional sink's ``commit`` gets: the new parts of all tasks of a vertex, by task, oldest first."""
+    """Argument of a transactional sink's ``commit``: the new parts of all tasks of a vertex, ordered by task, oldest
+    first.
+    """
 
     vertex: int
     parts: tuple[bytes, ...]
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """A completed checkpoint. ``highest_checkpoint``: the highest number that was used when it was written."""
+    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written."""
 
     format: int
     job_id: str
@@ -60,16 +62,16 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """True when every task had reached the end of its stream: nothing is left to do but to commit."""
+        """Whether every task had reached the end of its stream, so that only the commit is left to do."""
         return all(entry.final for entry in self.tasks)
 
     def objects(self) -> frozenset[str]:
-        """Names of all objects that it needs."""
+        """Returns the names of all objects that the checkpoint needs."""
         return frozenset(name for entry in self.tasks for name in entry.objects)
 
 
 class MetadataMalformed(EnvironmentFault):
-    """An entry of the store's chain is no metadata of a checkpoint."""
+    """Error for an entry of the store's chain that is no valid metadata."""
 
     name: str
     reason: str
@@ -82,7 +84,7 @@ class MetadataMalformed(EnvironmentFault):
 
 
 class PlanChanged(JobError):
-    """The stored checkpoint belongs to another plan."""
+    """Error for a stored checkpoint that belongs to another plan."""
 
     job_name: str
     checkpoint: int
@@ -91,14 +93,14 @@ class PlanChanged(JobError):
 
     def __str__(self) -> str:
         return (
-            f"job {self.job_name} cannot resume from checkpoint {self.checkpoint}: it was made by plan {self.stored},"
-            f" this is plan {self.current}. Steps, names or parallelism have changed: resume with the job as it was,"
+            f"job {self.job_name} cannot resume from checkpoint {self.checkpoint}: plan {self.stored} wrote it, and"
+            f" this is plan {self.current}. Steps, names or parallelism have changed: resume with the original job,"
             " or start afresh with --overwrite."
         )
 
 
 def plan_fingerprint(plan: Plan) -> str:
-    """32 hex digits, the same in every process, that change with all that stored state or numbers depend on."""
+    """Returns 32 hex digits that are equal in every process and change with everything that stored state depends on."""
     shape = (
         plan.max_parallelism,
         [(v.name, v.parallelism, v.is_source, v.has_effects, v.is_transactional) for v in plan.vertices],
@@ -108,7 +110,7 @@ def plan_fingerprint(plan: Plan) -> str:
 
 
 def metadata_of_start(plan: Plan, job_id: str, term: int) -> CheckpointMetadata:
-    """Checkpoint 0, the job's start: complete without having been written."""
+    """Returns the metadata of checkpoint 0, the job's start, which is complete without being written."""
     return CheckpointMetadata(
         format=METADATA_FORMAT,
         job_id=job_id,
@@ -123,14 +125,17 @@ def metadata_of_start(plan: Plan, job_id: str, term: int) -> CheckpointMetadata:
 
 
 def check_resumable(plan: Plan, metadata: CheckpointMetadata) -> None:
-    """Raises ``PlanChanged`` when the checkpoint is not one of this plan."""
+    """Checks that a checkpoint belongs to this plan.
+
+    Raises: PlanChanged, if it belongs to another one.
+    """
     current = plan_fingerprint(plan)
     if metadata.plan_fingerprint != current or len(metadata.tasks) != len(plan.tasks):
         raise PlanChanged(plan.job_name, metadata.checkpoint, metadata.plan_fingerprint, current)
 
 
 def parts_by_vertex(plan: Plan, metadata: CheckpointMetadata) -> tuple[VertexParts, ...]:
-    """What this checkpoint has to commit; vertices without a new part are left out."""
+    """Returns the parts that this checkpoint commits, for the vertices that have new ones."""
     found: dict[int, list[bytes]] = {}
     for entry in metadata.tasks:
         for _, part in entry.prepared:
@@ -146,9 +151,12 @@ encode_metadata = _encoder.encode
 
 
 def decode_metadata(data: bytes | memoryview, name: str) -> CheckpointMetadata:
-    """The metadata in ``data``; ``name`` is that of the entry, for the error ``MetadataMalformed``."""
+    """Returns the metadata in ``data``; ``name`` is the name of the entry, for the error.
+
+    Raises: MetadataMalformed, if the bytes are no valid metadata or have a newer format.
+    """
     try:
-        # The format comes first: a newer one may have fields that this schema would call malformed.
+        # Check the format first: fields of a newer format may look malformed to this schema.
         found = msgspec.msgpack.decode(_format_decoder.decode(data).get("format", msgspec.Raw(b"\xc0")))
         if isinstance(found, int) and found > METADATA_FORMAT:
             raise MetadataMalformed(name, f"format {found} is newer than {METADATA_FORMAT}: update clonos")

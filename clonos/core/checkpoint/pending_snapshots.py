@@ -1,4 +1,4 @@
-"""Snapshots of one incarnation on their way to a completed checkpoint."""
+"""Pending snapshots of one incarnation, from the barrier to the completed checkpoint: the task's side (protocol 5)."""
 
 from __future__ import annotations
 
@@ -14,62 +14,67 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 
 
 class PendingSnapshot(NamedTuple):
-    """A snapshot whose checkpoint is not over."""
+    """Snapshot of a checkpoint that has not completed yet."""
 
     snapshot: Snapshot
     objects: tuple[str, ...]
-    confirmed_seq: int  # the outside must have confirmed its output below before it counts
+    confirmed_seq: int  # the external system must confirm all output below before the snapshot counts
 
     @property
     def update(self) -> StandbyUpdate:
-        """What standbys are told when it is durable."""
+        """Message to the standbys once the snapshot is durable."""
         taken = self.snapshot
         return StandbyUpdate(taken.task, taken.incarnation, taken.checkpoint, taken.previous, self.objects)
 
 
 class PendingSnapshots:
-    """Which snapshots are stored, acknowledged, and superseded."""
+    """Bookkeeping of an incarnation's snapshots: which are being written, durable, and superseded."""
 
-    __slots__ = ("_behind_whole", "_parts", "_whole", "objects", "unsettled", "unwritten")
+    __slots__ = ("_parts", "_since_whole", "_whole", "objects", "unsettled", "unwritten")
 
     def __init__(self, objects: tuple[str, ...]) -> None:
-        self.objects = objects  # the chain that the next snapshot builds on
+        self.objects = objects  # chain that the next snapshot builds on
         self.unsettled: list[PendingSnapshot] = []
         self.unwritten: dict[str, tuple[Snapshot, Pieces | None]] = {}
-        self._whole = ""  # the object that a new chain is to begin with, once it is stored
-        self._behind_whole: tuple[str, ...] = ()
+        self._whole = ""  # full object with which a new chain begins once it is durable
+        self._since_whole: tuple[str, ...] = ()
         self._parts: list[tuple[CheckpointId, bytes]] = []
 
     def take(self, snapshot: Snapshot, parts: tuple[bytes, ...], confirmed_seq: int, more: Pieces | None = None) -> str:
-        """A barrier's snapshot; the name of the object to write."""
+        """Adds the snapshot of a barrier and returns the name of the object to write."""
         kind = "final" if snapshot.final else "full" if snapshot.previous is None else "delta"
         name = _name_of(snapshot, kind)
         self.objects = (name,) if snapshot.previous is None else (*self.objects, name)
-        self._behind_whole = (*self._behind_whole, name)
+        self._since_whole = (*self._since_whole, name)
         self.unwritten[name] = (snapshot, more)
-        settled = structs.replace(snapshot, changes=b"", position=b"")  # only its positions are asked for
-        self.unsettled.append(PendingSnapshot(settled, self.objects, confirmed_seq))
+        positions = structs.replace(snapshot, changes=b"", position=b"")  # completion needs its positions only
+        self.unsettled.append(PendingSnapshot(positions, self.objects, confirmed_seq))
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name
 
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
-        """All of the state at the barrier of the snapshot that was taken last is to be stored too: under which name,
-        and what stands in front of it."""
-        self._whole, self._behind_whole = _name_of(snapshot, "full"), ()
+        """Begins to store the whole state at the barrier of the last snapshot. Returns the name of the object and its
+        head.
+        """
+        self._whole, self._since_whole = _name_of(snapshot, "full"), ()
         return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
 
     def whole_written(self, name: str) -> None:
-        """It is durable: what comes next builds on it. Earlier snapshots keep the chain that they were told with."""
+        """Notes that the whole state is durable, so that later snapshots build on it. Earlier ones keep the chain that
+        they were reported with.
+        """
         if name == self._whole:
-            self.objects = (name, *self._behind_whole)
+            self.objects = (name, *self._since_whole)
 
     def written(self, name: str) -> PendingSnapshot | None:
-        """An object is durable."""
+        """Notes that an object is durable, and returns its pending snapshot."""
         self.unwritten.pop(name, None)
         return next((entry for entry in self.unsettled if entry.objects[-1] == name), None)
 
     def acknowledgements(self, task: TaskId, incarnation: Incarnation, confirmed_seq: int) -> list[Snapshotted]:
-        """Every snapshot that counts by now; repeated until its checkpoint is over."""
+        """Returns the acknowledgement of every snapshot that counts, to be repeated until its checkpoint has
+        completed.
+        """
         return [
             Snapshotted(
                 task,
@@ -85,7 +90,9 @@ class PendingSnapshots:
         ]
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
-        """A checkpoint is complete: the snapshot that counted for it, if any; what lies before its positions may go."""
+        """Removes the snapshots of a completed checkpoint. Returns the one that counted for it: logs before its
+        positions may be truncated.
+        """
         over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
         if not over:
             return None

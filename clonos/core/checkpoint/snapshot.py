@@ -1,4 +1,4 @@
-"""The snapshot of a task at a barrier, as one object of the checkpoint store."""
+"""Snapshot of a task at a barrier, stored as one object of the checkpoint store (protocol 5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SNAPSHOT_FORMAT = 1
 
 
 class SnapshotMalformed(EnvironmentFault):
-    """An object of the store is no snapshot."""
+    """Error for an object of the store that is no valid snapshot."""
 
     name: str
     reason: str
@@ -33,14 +33,14 @@ class SnapshotMalformed(EnvironmentFault):
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """All that a new incarnation needs besides the causal log.
+    """State from which a new incarnation starts, together with the causal log.
 
-    ``inputs``: per input channel the number of the first element behind the barrier; ``outputs``: per output channel
-    the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
-    snapshot of ``previous``; without one it is full. ``chain_length``: objects that restore it; of one that was
-    restored, as many as it took, since one that was to begin a new chain may never have been stored.
-    ``records_in``: what the task has taken in since the job's start. ``calls``: how often a source's task has called
-    each service. ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
+    ``inputs`` has, per input channel, the number of the first element after the barrier; ``outputs``, per output
+    channel, the number of the next element after it. ``ended`` lists the input channels at end of stream. ``changes``
+    builds on the snapshot of ``previous`` and is full without one. ``chain_length`` is the number of objects that
+    restore it, including those of a chain that was restored, because the start of a new chain may never have been
+    stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
+    per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
     """
 
     format: int
@@ -63,11 +63,13 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 STANDBY_BYTES_MAX = 256 << 20
-"""A longer snapshot is not sent to standbys: they fetch it from the store, when its checkpoint is complete."""
+"""Maximum size of a snapshot that is sent to standbys. They fetch a larger one from the store when its checkpoint
+completes.
+"""
 
 
 class RestoredState(NamedTuple):
-    """What a chain of snapshots adds up to: the last of them, without its changes, and the state."""
+    """Result of restoring a chain of snapshots: the last one, without its changes, and the state."""
 
     snapshot: Snapshot
     mirror: Mirror
@@ -82,8 +84,10 @@ encode_snapshot = _encoder.encode
 
 
 def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mirror: Mirror) -> RestoredState:
-    """Brings a chain of objects, oldest first, into an empty mirror. Each: its name and its pieces, of which the first
-    is a snapshot and the others are further changes."""
+    """Applies a chain of objects, oldest first, to an empty mirror.
+
+    Each object is a name and its pieces: first a snapshot, then further changes.
+    """
     snapshot: Snapshot | None = None
     chain_length = 0
     for name, pieces in objects:
@@ -99,12 +103,17 @@ def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mi
 
 
 def standby_payload(pieces: Sequence[bytes]) -> bytes:
-    """The pieces of a snapshot as they travel to a standby; none and empty: it has to fetch them."""
+    """Returns the pieces of a snapshot as sent to a standby. Without pieces it is empty, and the standby fetches
+    them.
+    """
     return _encoder.encode(pieces) if pieces else b""
 
 
 def pieces_of_payload(payload: bytes | memoryview, name: str) -> tuple[bytes, ...]:
-    """What ``standby_payload`` was given."""
+    """Returns the pieces that ``standby_payload`` was given.
+
+    Raises: SnapshotMalformed, if the payload is no list of pieces.
+    """
     try:
         return _pieces_decoder.decode(payload)
     except DECODE_ERRORS as error:
@@ -112,7 +121,10 @@ def pieces_of_payload(payload: bytes | memoryview, name: str) -> tuple[bytes, ..
 
 
 def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
-    """The snapshot in ``data``; the store has checked its checksum already."""
+    """Returns the snapshot in ``data``, whose checksum the store has verified.
+
+    Raises: SnapshotMalformed, if the bytes are no snapshot or have a newer format.
+    """
     try:
         snapshot = _decoder.decode(data)
     except DECODE_ERRORS as error:

@@ -1,1 +1,1 @@
-"""Causal logs: their entries, their bytes, and who holds copies (protocol 2 and 3)."""
+"""Causal logs: their entries, their bytes, and the copies that other tasks and keepers hold (protocol 2 and 3)."""

@@ -1,12 +1,12 @@
-"""The outcome of a call, as the log carries it: a value, or an exception that is raised again.
+"""Outcome of a call as the log carries it: a value, or an exception that replay raises again (protocol 2).
 
 Rules:
 
-- Live and replay see the same object: also the life that made the call gets what was decoded from the bytes.
-- What an exception becomes is decided when it is recorded. It is rebuilt as its own class if that class is declared
-  (``declare_exception``), Python's own or this library's, and gives an equal exception from plain arguments; else it
-  becomes ``RecordedError``. Decoding imports nothing, and bytes of a peer get no other class called.
-- Every outcome can be recorded: a value that the codec cannot carry, or one beyond the limit, becomes an exception.
+- Live and replay see the same object: the incarnation that made the call also gets what is decoded from the bytes.
+- The form of an exception is decided when it is recorded. It is rebuilt as its own class if that class is declared
+  (``declare_exception``), Python's or this library's, and plain arguments make an equal exception; otherwise it becomes
+  a ``RecordedError``. Decoding imports nothing, and bytes of a peer cannot call any other class.
+- Every outcome can be recorded: a value without an encoding, or beyond the limit, becomes an exception.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _declared: dict[tuple[str, str], type[Exception]] = {}
 
 
 class RecordedError(EnvironmentFault):
-    """A call raised an exception that cannot travel in the log; this one stands for it, live and in replay."""
+    """Exception that stands for a service's exception that cannot be rebuilt, both live and in replay."""
 
     service: str
     type_name: str
@@ -42,68 +42,73 @@ class RecordedError(EnvironmentFault):
     def __str__(self) -> str:
         return (
             f"{self.service} raised {self.type_name}: {self.text}."
-            " To catch it as its own class, raise one that is built from plain values and declare it with"
+            " To catch its own class, raise an exception that is built from plain values and declare it with"
             " @service(raises=...)."
         )
 
 
 class CallInDoubt(EnvironmentFault):
-    """An earlier life died between announcing a call with an effect and learning how it ended."""
+    """Error for a call with an external effect whose outcome is unknown, because the process died during it."""
 
     service: str
     key: str
 
     def __str__(self) -> str:
         return (
-            f"nobody knows whether the call of {self.service} with the key {self.key} took place: the process died"
-            " while it ran. Give the call reconcile=, which asks the outside by this key, or say that it may be"
-            " repeated (idempotent=True)."
+            f"it is unknown whether the call of {self.service} with the key {self.key} took place: the process died"
+            " during it. Give the call reconcile=, which asks the external system for this key, or declare that it may"
+            " be repeated (idempotent=True)."
         )
 
 
 class CallNeverHappened(EnvironmentFault):
-    """What ``reconcile`` raises to say that the outside knows nothing of a call in doubt: it is made, under its key."""
+    """Signal from ``reconcile`` that the external system does not know a call in doubt. The call is made, with its
+    key.
+    """
 
     text: str = ""
 
 
 class ReturnedError(JobError):
-    """A service returned what no outcome can carry."""
+    """Error for a service that returned a value without an encoding."""
 
     problem: str
 
     def __str__(self) -> str:
-        return f"what the call returned cannot be recorded: {self.problem} Return plain values (docs/quick-start.md)."
+        return (
+            f"the value that the call returned cannot be recorded: {self.problem}"
+            " Return plain values (docs/quick-start.md)."
+        )
 
 
 class OutcomeTooLarge(JobError):
-    """A call returned more than one entry of the log may carry."""
+    """Error for a call that returned more bytes than an entry of the log may have."""
 
     actual_bytes: int
     limit_bytes: int
 
     def __str__(self) -> str:
         return (
-            f"the call returned {self.actual_bytes} bytes, at most {self.limit_bytes} can be recorded,"
-            " because every process downstream keeps a copy. Return only what the job needs of it."
+            f"the call returned {self.actual_bytes} bytes, and the limit is {self.limit_bytes},"
+            " because every process downstream keeps a copy. Return only the part that the job needs."
         )
 
 
 class OutcomeUnreadable(JobError):
-    """A recorded exception has a class that this process does not know."""
+    """Error for a recorded exception of a class that this process does not know."""
 
     service: str
     class_name: str
 
     def __str__(self) -> str:
         return (
-            f"{self.service} raised {self.class_name} in an earlier life, but this class is not declared here, so that"
-            " replay cannot raise it. Declare it with @service(raises=...): then every slot has it."
+            f"{self.service} raised {self.class_name} in an earlier incarnation, but this class is not declared here,"
+            " so replay cannot raise it. Declare it with @service(raises=...): then every slot has it."
         )
 
 
 class OutcomeMalformed(PeerError):
-    """Bytes of a log's CALL entry are no outcome."""
+    """Error for bytes of a ``CALL`` or ``COMPLETION`` entry that are no valid outcome."""
 
     reason: str
 
@@ -112,17 +117,19 @@ class OutcomeMalformed(PeerError):
 
 
 def declare_exception(exception_class: type[Exception]) -> None:
-    """From now on exceptions of this class are rebuilt. Only Python's own and this library's need no declaration."""
+    """Lets exceptions of this class be rebuilt. Python's and this library's exceptions need no declaration."""
     _declared[exception_class.__module__, exception_class.__qualname__] = exception_class
 
 
 def encode_outcome(service: str, outcome: object) -> bytes:
-    """The bytes of what a call of ``service`` returned, or of the ``Exception`` that it raised. Never raises."""
+    """Returns the bytes of the value that a call of ``service`` returned, or of the exception that it raised. Never
+    raises.
+    """
     if isinstance(outcome, Exception):
         return _encode_exception(service, outcome)
     try:
         encoded = _VALUE + encode_value(outcome)
-    except Exception as problem:  # noqa: BLE001  the call took place: whatever the codec says is its outcome
+    except Exception as problem:  # noqa: BLE001  the call took place, so the codec's error becomes its outcome
         return _encode_exception(service, ReturnedError(_shortened(str(problem))))
     if len(encoded) > OUTCOME_BYTES_MAX:
         return _encode_exception(service, OutcomeTooLarge(len(encoded), OUTCOME_BYTES_MAX))
@@ -130,9 +137,11 @@ def encode_outcome(service: str, outcome: object) -> bytes:
 
 
 def decode_outcome(encoded: bytes) -> object:
-    """Returns the value, or raises the exception, that the bytes stand for.
+    """Returns the value, or raises the exception, that was recorded.
 
-    Live, call it outside the ``except`` that caught the original: replay has no ``__context__`` to show.
+    Live, call it outside the ``except`` block of the original exception, because replay has no ``__context__`` to show.
+
+    Raises: OutcomeMalformed, if the bytes are no outcome.
     """
     kind, rest = encoded[:1], encoded[1:]
     if kind == _VALUE:
@@ -157,19 +166,19 @@ def _encode_exception(service: str, exception: Exception) -> bytes:
 
 
 def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
-    """The plain arguments from which its class, found by name, makes an equal exception; None if there are none."""
+    """Returns plain arguments from which the exception's class makes an equal exception, or None if there are none."""
     found = _class_called(type(exception).__module__, type(exception).__qualname__)
     if found is not type(exception):
         return None
     try:
-        reduced = exception.__reduce__()  # some classes take other arguments than ``args``, OSError for one
+        reduced = exception.__reduce__()  # the arguments of some classes differ from ``args``, for example OSError's
         if not isinstance(reduced, tuple) or reduced[0] is not found:
             return None
         arguments = decode_value(encode_value(reduced[1]))
         assert isinstance(arguments, tuple)
         rebuilt = found(*arguments)
         is_equal = (str(rebuilt), _attributes(rebuilt)) == (str(exception), _attributes(exception))
-    except Exception:  # noqa: BLE001  code of the user's class, or of the codec, refuses: it cannot travel
+    except Exception:  # noqa: BLE001  code of the user's class, or the codec, refused
         return None
     return arguments if is_equal else None
 
@@ -181,13 +190,15 @@ def _decode_rebuilt(rest: bytes) -> Exception:
         return OutcomeUnreadable(service, f"{module}.{name}")
     try:
         rebuilt = found(*arguments)
-    except Exception as problem:  # noqa: BLE001  code of the class; it had taken them when it was recorded
+    except Exception as problem:  # noqa: BLE001  code of the class, which took these arguments when it was recorded
         return OutcomeMalformed(f"{module}.{name} takes other arguments ({type(problem).__name__})")
     return _with_notes(rebuilt, notes)
 
 
 def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
-    """The exception class of this name, if it may be rebuilt and its module is loaded. Runs no code of the module."""
+    """Returns the exception class of this name, if it may be rebuilt and its module is loaded. Runs no code of the
+    module.
+    """
     if (module, qualified_name) in _declared:
         return _declared[module, qualified_name]
     if module.partition(".")[0] not in _LIBRARIES:
@@ -216,8 +227,8 @@ def _attributes(exception: Exception) -> dict[str, object]:
 def _text_of(exception: Exception) -> str:
     try:
         return str(exception)
-    except Exception as problem:  # noqa: BLE001  a __str__ of the user's
-        return f"(its text cannot be had: {type(problem).__name__})"
+    except Exception as problem:  # noqa: BLE001  the user's __str__
+        return f"(its __str__ raised {type(problem).__name__})"
 
 
 def _notes_of(exception: Exception) -> list[str]:
@@ -242,7 +253,7 @@ def _with_notes(exception: Exception, notes: list[str]) -> Exception:
 
 
 def _shortened(text: str) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()  # the codec takes no lone surrogates
+    text = text.encode("utf-8", "backslashreplace").decode()  # the codec refuses lone surrogates
     if len(text) <= TEXT_CHARACTERS_MAX:
         return text
     return f"{text[:TEXT_CHARACTERS_MAX]}... ({len(text)} characters)"

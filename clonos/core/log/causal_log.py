@@ -1,7 +1,7 @@
-"""Causal logs: the byte string of a task's determinants, and the replicas of others' that a holder has.
+"""Causal logs of a holder: its own log and the replicas of other tasks' logs (protocol 3).
 
-Offsets are absolute: bytes since the job's start. What lies before the last completed checkpoint is dropped. All copies
-of one log are prefixes of it, so bytes that differ where two copies overlap are a divergence, and fatal.
+Offsets are absolute, in bytes since the job's start. Bytes before the last completed checkpoint are dropped. All copies
+of a log are prefixes of it, so a difference in overlapping bytes is a divergence, which is fatal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clonos.core.wire.log_delta import Delta, Length
 
 
 class Replica:
-    """A copy of a log from ``start_bytes`` on."""
+    """Copy of a log from the offset ``start_bytes`` on."""
 
     __slots__ = ("data", "start_bytes")
 
@@ -24,14 +24,17 @@ class Replica:
 
     @property
     def end_bytes(self) -> int:
-        """Offset of the next byte."""
+        """Offset of the next byte to append."""
         return self.start_bytes + len(self.data)
 
 
 def check_overlap(
     log: LogId, one_start: int, one: bytes | bytearray, other_start: int, other: bytes | bytearray
 ) -> None:
-    """Raises ``LogDiverged`` at the first byte in which two copies of a log differ."""
+    """Compares the overlapping bytes of two copies of a log.
+
+    Raises: LogDiverged, with the offset of the first byte that differs.
+    """
     first = max(one_start, other_start)
     last = min(one_start + len(one), other_start + len(other))
     if first >= last:
@@ -44,7 +47,7 @@ def check_overlap(
 
 
 class CausalLogs:
-    """What one task, or one keeper, holds: its own log, its journal, and replicas of others' logs."""
+    """Logs that a task or a keeper holds: its own log, its journal, and replicas of other tasks' logs."""
 
     __slots__ = ("replicas", "size_bytes")
 
@@ -53,30 +56,30 @@ class CausalLogs:
         self.size_bytes = 0
 
     def begin(self, log: LogId, offset_bytes: int, data: bytes = b"") -> None:
-        """The log begins at ``offset_bytes`` here, with ``data`` adopted as it is."""
+        """Begins the copy of a log at ``offset_bytes`` with ``data`` as its first bytes."""
         assert log not in self.replicas, log
         self.replicas[log] = Replica(offset_bytes, data)
         self.size_bytes += len(data)
 
     def append(self, log: LogId, data: bytes) -> None:
-        """The owner goes on writing."""
+        """Appends bytes that the log's owner wrote."""
         self.replicas[log].data += data
         self.size_bytes += len(data)
 
     def end_bytes(self, log: LogId) -> int:
-        """End of the copy of a log; 0 if there is none."""
+        """Returns the end of the copy of a log, 0 if there is none."""
         replica = self.replicas.get(log)
         return 0 if replica is None else replica.start_bytes + len(replica.data)
 
     def has_gap(self, delta: Delta) -> bool:
-        """Whether bytes are missing between what is held and ``delta``."""
+        """Returns whether bytes are missing between the copy held here and ``delta``."""
         replica = self.replicas.get(delta.log)
         if delta.restart:
             return False
         return replica is None or delta.offset_bytes > replica.start_bytes + len(replica.data)
 
     def receive(self, delta: Delta) -> bool:
-        """Appends what is new in ``delta``; whether anything was. The caller has asked ``has_gap``."""
+        """Appends the new bytes of ``delta`` and returns whether there were any. The caller has checked ``has_gap``."""
         replica = self.replicas.get(delta.log)
         if replica is None:
             self.begin(delta.log, delta.offset_bytes, delta.data)
@@ -99,7 +102,7 @@ class CausalLogs:
         return True
 
     def truncate(self, log: LogId, offset_bytes: int) -> None:
-        """Drops what lies before ``offset_bytes``: a checkpoint that covers it is complete."""
+        """Drops the bytes before ``offset_bytes``, which a completed checkpoint covers."""
         replica = self.replicas.get(log)
         if replica is None or offset_bytes <= replica.start_bytes:
             return
@@ -109,14 +112,14 @@ class CausalLogs:
         replica.start_bytes = offset_bytes
 
     def delta(self, log: LogId, from_bytes: int) -> Delta:
-        """What a peer that holds the log up to ``from_bytes`` lacks."""
+        """Returns what a peer lacks that holds the log up to ``from_bytes``."""
         replica = self.replicas[log]
         if from_bytes <= replica.start_bytes:
             return Delta(log, replica.start_bytes, True, bytes(replica.data))
         return Delta(log, from_bytes, False, bytes(replica.data[from_bytes - replica.start_bytes :]))
 
     def take_unshipped(self, dirty: dict[LogId, None], shipped: dict[LogId, int]) -> list[Delta]:
-        """Of the logs that have grown, ``dirty``, what a peer has not been shipped; counts as shipped from now on."""
+        """Returns what a peer lacks of the logs in ``dirty``, which have grown, and marks it as shipped."""
         found = []
         for log in dirty:
             end, sent = self.end_bytes(log), shipped.get(log, -1)
@@ -127,9 +130,9 @@ class CausalLogs:
         return found
 
     def lengths(self) -> tuple[Length, ...]:
-        """End of every copy, by log."""
+        """Returns the end of every copy, ordered by log."""
         return tuple([Length(log, self.replicas[log].end_bytes) for log in sorted(self.replicas)])
 
     def deltas(self, logs: Iterable[LogId]) -> tuple[Delta, ...]:
-        """All that is held of each of ``logs``."""
+        """Returns everything held of each of ``logs``."""
         return tuple(self.delta(log, 0) for log in logs if log in self.replicas)

@@ -1,7 +1,7 @@
-"""Determinants: the record of each nondeterministic choice of a task, as bytes of its causal log.
+"""Determinants: entries of a causal log, each for one nondeterministic choice of a task (protocol 2).
 
-An entry is a tag byte and varints. A ``STEP`` is the commonest: its tag holds the input itself, so that it costs three
-bytes for a batch of a thousand records. Entries are never altered once written.
+An entry is a tag byte followed by varints. The tag of a ``STEP``, the most frequent entry, contains the input itself,
+so a step of 1,000 records takes three bytes. Written entries are never altered.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Final
 
 from clonos.core.model.errors import LogMalformed
 
-READ: Final = 1  # (split, n): a source takes n records
+READ: Final = 1  # (split, n): a source reads n records
 END: Final = 2  # a source decides that its input has ended
-CLOCK: Final = 3  # (delta_ns): user code or a window reads the time; delta to the task's last instant
-SEED: Final = 4  # (16 bytes): an epoch begins
-INTENT: Final = 5  # (digest of the request): before a call that has an effect outside
+CLOCK: Final = 3  # (delta_ns): user code or a window reads the clock; difference to the task's last timestamp
+SEED: Final = 4  # (16 bytes): randomness is used for the first time in an epoch
+INTENT: Final = 5  # (digest of the request): written before a call with an external effect
 CALL: Final = 6  # (outcome): a call returned or raised
-TIMER: Final = 7  # (delta_ns): processing time advances between two steps; due timers fire
+TIMER: Final = 7  # (delta_ns): processing time advances between two steps, and due timers fire
 TRIGGER: Final = 8  # (checkpoint): a source puts a barrier into its stream
-COMPLETION: Final = 9  # (id, outcome): an asynchronous result is handed to user code
-ROUTED: Final = 10  # (description): an exception of user code went to the error output
-SPLITS: Final = 11  # (description): a source learns of splits
+COMPLETION: Final = 9  # (id, outcome): the outcome of an asynchronous call is handed to user code
+ROUTED: Final = 10  # (description): an exception of user code is routed to the error output
+SPLITS: Final = 11  # (description): a source learns of new splits
 STEP: Final = 0x80  # 0x80 | input for inputs below 127, else 0xFF and the input as varint; then n
 
 NAMES: Final = {
@@ -43,7 +43,7 @@ _INLINE_INPUTS: Final = 127
 
 
 def varint(value: int) -> bytes:
-    """``value`` >= 0 in groups of seven bits, the lowest first."""
+    """Encodes ``value`` >= 0 in groups of seven bits, lowest first."""
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
@@ -57,30 +57,30 @@ def varint(value: int) -> bytes:
 
 
 def step(input_index: int, count: int) -> bytes:
-    """The task processes the next ``count`` elements of its ``input_index``-th input."""
+    """Encodes that the task processes the next ``count`` elements of its ``input_index``-th input."""
     if input_index < _INLINE_INPUTS:
         return bytes((STEP | input_index,)) + varint(count)
     return b"\xff" + varint(input_index) + varint(count)
 
 
 def numbers(tag: int, *values: int) -> bytes:
-    """An entry of numbers alone: READ, END, CLOCK, TIMER, TRIGGER."""
+    """Encodes an entry that has numbers only: READ, END, CLOCK, TIMER, TRIGGER."""
     return bytes((tag,)) + b"".join(map(varint, values))
 
 
 def seed(bits: bytes) -> bytes:
-    """The seed of an epoch."""
+    """Encodes the seed of an epoch."""
     assert len(bits) == SEED_BYTES, bits
     return bytes((SEED,)) + bits
 
 
 def blob(tag: int, data: bytes) -> bytes:
-    """An entry of bytes: INTENT, CALL, ROUTED, SPLITS."""
+    """Encodes an entry of bytes: INTENT, CALL, ROUTED, SPLITS."""
     return bytes((tag,)) + varint(len(data)) + data
 
 
 def completion(number: int, outcome: bytes) -> bytes:
-    """The outcome of an asynchronous call is handed to user code."""
+    """Encodes that the outcome of an asynchronous call is handed to user code."""
     return bytes((COMPLETION,)) + varint(number) + varint(len(outcome)) + outcome
 
 
@@ -89,7 +89,9 @@ _ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER})
 _BLOBS: Final = frozenset({INTENT, CALL, ROUTED, SPLITS})
 
 Entry = tuple[int, int, int, bytes]
-"""(tag, first number or input, second number or count, bytes); what a tag has not is 0 or empty."""
+"""Entry as (tag, first number or input, second number or count, bytes), with 0 or empty for parts that the tag
+lacks.
+"""
 
 
 def _is_step(tag: int) -> bool:
@@ -97,7 +99,7 @@ def _is_step(tag: int) -> bool:
 
 
 class LogReader:
-    """Reads the entries of a log one after another. ``base_bytes`` is the absolute offset of its first byte."""
+    """Reader of the entries of a log, in their order. ``base_bytes`` is the absolute offset of the first byte."""
 
     __slots__ = ("_ahead", "_base", "_data", "_position")
 
@@ -114,23 +116,23 @@ class LogReader:
 
     @property
     def at_end(self) -> bool:
-        """True when no entry is left."""
+        """Whether no entry is left."""
         return self._position >= len(self._data)
 
     def extend(self, data: bytes) -> None:
-        """Further whole entries at the end."""
+        """Appends further whole entries."""
         self._data = self._data[self._position :] + data
         self._base += self._position
         self._position = 0
         self._ahead = None
 
     def peek(self) -> Entry:
-        """The next entry, which stays."""
+        """Returns the next entry without taking it."""
         return self._look()[0]
 
     @property
     def begins_with_whole_step(self) -> bool:
-        """Whether the next entry is a step in which nothing was drawn, as the one behind it shows."""
+        """Whether the next entry is a complete step without further entries, because another step follows it."""
         data, position = self._data, self._position
         if position >= len(data) or not _is_step(data[position]):
             return False
@@ -138,7 +140,7 @@ class LogReader:
         return end < len(data) and _is_step(data[end])
 
     def next(self) -> Entry:
-        """The next entry, taken."""
+        """Takes and returns the next entry."""
         entry, end = self._look()
         self._ahead = None
         self._position = end
@@ -154,7 +156,7 @@ class LogReader:
         data = self._data
         while True:
             if at >= len(data):
-                raise LogMalformed(self._base + at, "it ends within a number")
+                raise LogMalformed(self._base + at, "it ends inside a number")
             byte = data[at]
             at += 1
             value |= (byte & 0x7F) << shift
@@ -198,12 +200,15 @@ class LogReader:
 
     def _bytes(self, at: int, size: int) -> bytes:
         if at + size > len(self._data):
-            raise LogMalformed(self._base + at, f"it ends within {size} bytes")
+            raise LogMalformed(self._base + at, f"it ends inside a field of {size} bytes")
         return self._data[at : at + size]
 
 
 def claims_of(log: bytes, inputs_count: int) -> list[int]:
-    """Per input, how many elements the steps of ``log`` cover: what its owner has certainly received."""
+    """Returns, per input, how many elements the steps of ``log`` cover, which its owner has therefore received.
+
+    Raises: LogMalformed, if a step names an input that does not exist.
+    """
     covered = [0] * inputs_count
     reader = LogReader(log)
     while not reader.at_end:

@@ -1,12 +1,12 @@
-"""Coverage: how far each log that a task holds is held in enough failure domains, so that it need not ride any further.
+"""Replication coverage: how far each log is held in enough failure domains to stop sharing it (protocol 3).
 
-With ``replicas=f`` a log is *covered* up to an offset once f + 1 domains are known to hold it: the task's own, that of
-the task which it came from, and those of the task's keepers that have acknowledged it. Domains count, never tasks nor
-processes: what sits together dies together. What is covered stays so: a death in between counts as one of the f until
-its successors hold again what it held.
+With ``replicas=f`` a log is *covered* up to an offset once f + 1 domains are known to hold it: the task's own domain,
+the domain of the task that it came from, and the domains of the task's keepers that have acknowledged it. Domains
+count, not tasks or processes, because a domain fails as a whole. Covered bytes stay covered: a domain that dies counts
+as one of the f until its successors hold again what it held.
 
-The owner leaves out what its keepers hold. Whoever passes a log on leaves nothing out of the middle: a copy begins
-where a completed checkpoint does, or where the owner's keepers hold all before. So the pieces that f deaths leave join.
+The owner leaves out what its keepers hold. A task that passes a log on leaves out nothing in the middle: a copy begins
+at a completed checkpoint, or where the owner's keepers hold everything before. So the pieces left by f deaths join.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Coverage:
-    """What one incarnation knows."""
+    """Coverage of the logs that one incarnation holds, as far as it knows."""
 
     __slots__ = ("covered", "domain", "domains", "givers", "own_log", "replicas", "slot", "uncovered")
 
@@ -33,27 +33,29 @@ class Coverage:
         self.own_log, self.slot, self.replicas = log_of(task), slot, replicas
         self.domain = ""
         self.domains: dict[SlotId, str] = {}
-        self.covered: dict[LogId, int] = {}  # per log, up to where; it only grows
-        self.uncovered: dict[LogId, None] = {}  # logs that go on behind it: these ride, and go to keepers
-        self.givers: dict[LogId, str] = {}  # where all bytes of an uncovered log came from, if from one domain
+        self.covered: dict[LogId, int] = {}  # end of the covered part of each log; it only grows
+        self.uncovered: dict[
+            LogId, None
+        ] = {}  # logs with bytes that are not covered: these are shared and sent to keepers
+        self.givers: dict[LogId, str] = {}  # domain from which all bytes of an uncovered log came, if it was one domain
 
     @staticmethod
     def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
-        """Where sharing stops; None where it goes on."""
+        """Returns the coverage of a task if sharing stops in this plan, else None."""
         return None if plan.replicas is None else Coverage(task, slot, plan.replicas)
 
     def apply_view(self, view: View) -> None:
-        """A view says what dies together."""
+        """Learns the domains of all slots from a view."""
         self.domains = {address.slot: address.domain for address in view.slots}
         self.domain = self.domains.get(self.slot, "")
 
     def grew(self, log: LogId) -> None:
-        """A log has grown here: nobody else is known to have it."""
+        """Notes that a log has grown here, so that no other domain is known to hold its end."""
         self.givers.pop(log, None)
         self.uncovered[log] = None
 
     def came(self, log: LogId, sender: SlotId | None, end_bytes: int) -> None:
-        """A log has grown up to here by what a task in another slot holds too."""
+        """Notes that a log has grown up to ``end_bytes`` by a message from another task, which holds the same bytes."""
         giver = self.domain if sender is None else self.domains.get(sender, self.domain)
         if giver != self.domain and self.replicas <= 1:
             self._cover(log, end_bytes)
@@ -68,11 +70,11 @@ class Coverage:
         self.covered[log] = max(end_bytes, self.covered.get(log, 0))
 
     def acknowledged(self, links: Iterable[KeeperLink], logs: CausalLogs) -> None:
-        """Keepers have said what they hold."""
+        """Updates the covered parts by what keepers have acknowledged."""
         ready = [link for link in links if link.is_ready]
         for log in list(self.uncovered):
             taken = {self.domain, self.givers.get(log, self.domain)}
-            held: dict[str, int] = {}  # per domain, the furthest
+            held: dict[str, int] = {}  # furthest offset per domain
             for link in ready:
                 domain = self.domains.get(link.slot, self.domain)
                 if domain not in taken:
@@ -84,7 +86,7 @@ class Coverage:
                 del self.uncovered[log]
 
     def deltas(self, shipped: dict[LogId, int], logs: CausalLogs) -> tuple[Delta, ...]:
-        """What a session has not carried of what is not covered; counts as carried from now on."""
+        """Returns the uncovered bytes that a session has not carried, and marks them as shipped."""
         found = []
         for log in self.uncovered:
             end, sent = logs.end_bytes(log), shipped.get(log, -1)

@@ -1,1 +1,1 @@
-"""What a job is to the core: identities, options, the plan, and the errors."""
+"""Model of a job that every part of the core shares: ids, options, the plan and the error classes."""

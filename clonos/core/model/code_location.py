@@ -1,4 +1,4 @@
-"""Places in code as people read them: by module, since files lie elsewhere on another host."""
+"""Code locations for tracebacks, by module name because file paths differ between hosts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from types import TracebackType
 
 
 def place_of(traceback: TracebackType) -> str:
-    """``module:line in function`` of one entry of a traceback; the file's name where the module has none of its own."""
+    """Returns ``module:line in function`` for one entry of a traceback, with the file name instead of the module in a
+    script.
+    """
     frame = traceback.tb_frame
     module = frame.f_globals.get("__name__")
     if not isinstance(module, str) or module == "__main__":

@@ -1,4 +1,6 @@
-"""What a channel carries. mypy finds each place that a further kind concerns: they all end in ``assert_never``."""
+"""Kinds of elements that a channel carries. Each place that a new kind concerns ends in ``assert_never``, so mypy finds
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,15 @@ from typing import assert_never
 
 
 class ElementKind(Enum):
-    """Kind of the elements of a batch."""
+    """Kind of all elements of a batch."""
 
     ROWS = 0  # records as Python values
     COLUMNS = 1  # records as an Arrow RecordBatch
     BARRIER = 2
-    END = 3  # of the stream
+    END = 3  # end of the stream
 
-    is_data: bool  # records, any number in one batch
-    is_control: bool  # of the protocol, always alone in a batch
+    is_data: bool  # records; a batch has one or more
+    is_control: bool  # a protocol element; always alone in its batch
 
 
 def _is_data(kind: ElementKind) -> bool:
@@ -28,6 +30,6 @@ def _is_data(kind: ElementKind) -> bool:
             assert_never(kind)
 
 
-for _kind in ElementKind:  # once, since this is asked for every batch
+for _kind in ElementKind:  # computed once, because every batch reads it
     _kind.is_data = _is_data(_kind)
     _kind.is_control = not _kind.is_data

@@ -1,4 +1,4 @@
-"""Errors of the house: the class says whose fault it is, the message says what, where and what to do.
+"""Error classes of the library: the class says whose fault an error is, the message says what, where and what to do.
 
 An error declares its fields as a dataclass does and writes ``__str__``:
 
@@ -8,7 +8,7 @@ An error declares its fields as a dataclass does and writes ``__str__``:
         def __str__(self) -> str:
             return f"port {self.port} is taken: choose another one."
 
-All fields are handed to ``Exception``, so that an error survives pickling, on its way from an executor.
+All fields are passed to ``Exception``, so that an error survives pickling on its way from an executor.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, ClassVar, dataclass_transform
 
 
 class Blame(StrEnum):
-    """Whose fault an error is."""
+    """Party at fault for an error."""
 
-    JOB = "job"  # the user's: code, options, plan or input
-    PEER = "peer"  # another process has sent what it must not send
-    ENVIRONMENT = "environment"  # a machine, a disk, a network, a store or an installation
+    JOB = "job"  # the user's code, options, plan or input
+    PEER = "peer"  # another process, which broke the protocol
+    ENVIRONMENT = "environment"  # machine, disk, network, store or installation
     LIBRARY = "library"
 
 
@@ -32,10 +32,10 @@ _ANYHOW = Parameter.POSITIONAL_OR_KEYWORD
 
 @dataclass_transform(eq_default=False)
 class ClonosError(Exception):
-    """Anything that this library raises on purpose."""
+    """Base of every error that this library raises on purpose."""
 
     blame: ClassVar[Blame] = Blame.LIBRARY
-    _fields: ClassVar[Signature] = Signature()  # those of the bases first
+    _fields: ClassVar[Signature] = Signature()  # fields of the base classes first
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -56,25 +56,27 @@ def _take_fields(self: ClonosError, *values: Any, **named: Any) -> None:
 
 
 class JobError(ClonosError):
-    """The user's job is at fault: its code, its options, its plan, its input."""
+    """Error of the user's job: its code, options, plan or input."""
 
     blame = Blame.JOB
 
 
 class PeerError(ClonosError):
-    """Another process sent what it must not send."""
+    """Error of another process, which sent a message or bytes that break the protocol."""
 
     blame = Blame.PEER
 
 
 class EnvironmentFault(ClonosError):
-    """The machine, the disk, the network, the store or an installation is at fault."""
+    """Error of the environment: machine, disk, network, store or installation."""
 
     blame = Blame.ENVIRONMENT
 
 
 class ExtraMissing(EnvironmentFault):
-    """A part of the library was asked for whose libraries are not installed. ``extra``: what pip installs them by."""
+    """Error for a feature whose libraries are not installed. ``extra`` is the name of the pip extra that installs
+    them.
+    """
 
     what: str
     module: str
@@ -85,11 +87,11 @@ class ExtraMissing(EnvironmentFault):
 
 
 class InternalError(ClonosError):
-    """A bug of this library: please report it, with the whole message."""
+    """Bug of this library. Users should report it with the whole message."""
 
 
 class ReplayDiverged(JobError):
-    """A replayed operator asked for another kind of determinant than the one it had logged."""
+    """Error for an operator that, in replay, asked for another kind of determinant than the log has at this place."""
 
     task: str
     position: int
@@ -106,7 +108,7 @@ class ReplayDiverged(JobError):
 
 
 class LogDiverged(InternalError):
-    """Two copies of one causal log differ where they overlap."""
+    """Error for two copies of one causal log that differ where they overlap."""
 
     log: str
     offset_bytes: int
@@ -114,12 +116,12 @@ class LogDiverged(InternalError):
     def __str__(self) -> str:
         return (
             f"two copies of {self.log} differ at byte {self.offset_bytes}."
-            " Two incarnations have written one log: this is a bug of the runtime, please report it."
+            " Two incarnations wrote to one log: this is a bug of the runtime, please report it."
         )
 
 
 class MessageMalformed(PeerError):
-    """Bytes from a peer are no message of this protocol."""
+    """Error for bytes from a peer that are no valid message of this protocol."""
 
     peer: str
     reason: str
@@ -129,7 +131,7 @@ class MessageMalformed(PeerError):
 
 
 class LogMalformed(PeerError):
-    """Bytes of a causal log are no determinants."""
+    """Error for bytes of a causal log that are no valid determinants."""
 
     position: int
     reason: str
@@ -139,5 +141,7 @@ class LogMalformed(PeerError):
 
 
 def blame_of(error: BaseException) -> Blame:
-    """Whose fault an error is; one that is not the library's comes from the user's code."""
+    """Returns the party at fault for an error. Errors of other libraries count as the job's, because user code raised
+    them.
+    """
     return error.blame if isinstance(error, ClonosError) else Blame.JOB

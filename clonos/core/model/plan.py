@@ -1,6 +1,6 @@
-"""The physical plan: vertices, tasks, channels, and who holds whose causal log.
+"""Physical plan of a job: vertices, edges, tasks, channels, and which task holds whose causal log.
 
-Pure data, equal in every process. The functions that a vertex runs travel beside it, never inside.
+A plan is pure data and equal in every process. The functions of the vertices travel beside it.
 """
 
 from __future__ import annotations
@@ -15,43 +15,48 @@ from clonos.core.model.ids import ChannelId, LogId, TaskId, log_of
 
 
 class Partitioning(StrEnum):
-    """How an edge spreads the elements of one task over the tasks of the next vertex."""
+    """Rule by which an edge distributes the elements of one task over the tasks of the next vertex."""
 
-    FORWARD = "forward"  # i -> i, equal parallelism
+    FORWARD = "forward"  # task i to task i; both vertices have the same parallelism
     HASH = "hash"  # by key group
-    REBALANCE = "rebalance"  # element k of a task goes to receiver k mod n
+    REBALANCE = "rebalance"  # element k of a task goes to task k mod n
     BROADCAST = "broadcast"  # every element to every task
-    OUTSIDE = "outside"  # to an immediate sink's outside: one channel a task
+    OUTSIDE = "outside"  # to the external system of an immediate sink: one channel per task
 
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """One operator, or a chain of fused operators."""
+    """Operator, or chain of fused operators, of the job graph."""
 
-    name: str  # unique in the job, stable between versions of it: state is found by it
+    name: str  # unique in the job and stable between its versions, because state is stored under it
     parallelism: int
     is_source: bool = False
-    has_effects: bool = False  # acts on the outside before a checkpoint completes: needs a keeper
-    is_transactional: bool = False  # prepares output that the completed checkpoint commits
-    is_journalled: bool = False  # a source that cannot be re-read: what it takes is kept before it is read
-    is_watching: bool = False  # a source that finds further splits while it runs: it ends only when it is stopped
-    is_hot: bool = False  # its standbys follow it step by step
+    has_effects: bool = False  # acts on an external system before a checkpoint completes, so its tasks need keepers
+    is_transactional: bool = False  # prepares output, which is committed when the checkpoint completes
+    is_journalled: bool = (
+        False  # a source that cannot be read again: its input is replicated in a journal before it is read
+    )
+    is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
+    is_hot: bool = False  # its standbys run a shadow
 
     @property
     def may_be_hot(self) -> bool:
-        """Whether nothing that a life of it does leaves the job, or comes from where nobody can ask again."""
+        """Whether its tasks may have shadows: nothing leaves the job from them, and no source of theirs needs a
+        journal.
+        """
         return not (self.has_effects or self.is_transactional or self.is_journalled)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """All channels between two vertices; ``port`` is the output of the source vertex's chain that feeds it.
+    """Edge of the job graph: every channel between two vertices.
 
-    ``giver``: the step whose results it carries, for what is said of them.
+    ``port`` is the output of the source vertex's chain that feeds the edge. ``giver`` is the step whose results it
+    carries, for messages.
     """
 
     source: int
-    target: int | None  # None: it leaves the job
+    target: int | None  # None: the edge leaves the job
     partitioning: Partitioning
     port: int
     giver: str = ""
@@ -61,41 +66,41 @@ class Edge:
 
     @property
     def target_vertex(self) -> int:
-        """The vertex that an edge inside the job leads to."""
+        """Index of the target vertex of an edge inside the job."""
         assert self.target is not None, self
         return self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The FIFO from ``sender`` to ``receiver``; ``edge`` is an index into ``Plan.edges``."""
+    """FIFO from the task ``sender`` to the task ``receiver``; ``edge`` is an index into ``Plan.edges``."""
 
     id: ChannelId
     edge: int
     sender: TaskId
-    receiver: TaskId | None  # None: it leaves the job
+    receiver: TaskId | None  # None: the channel leaves the job
 
     @property
     def receiving_task(self) -> TaskId:
-        """The receiver of a channel inside the job."""
+        """Receiver of a channel inside the job."""
         assert self.receiver is not None, self
         return self.receiver
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A job as tasks and channels. Vertices stand in topological order, tasks in the order of their vertices."""
+    """Job as tasks and channels. Vertices are in topological order, tasks in the order of their vertices."""
 
     job_name: str
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
     max_parallelism: int = 128
     sharing_depth: int | None = None  # hops downstream; None is full
-    replicas: int | None = None  # sharing stops once so many domains besides the own one hold a log; None: never
+    replicas: int | None = None  # other domains that must hold a log before sharing of it stops; None: it never stops
 
     @cached_property
     def first_task(self) -> tuple[int, ...]:
-        """Per vertex, the number of its first task."""
+        """First task of each vertex."""
         firsts, total = [], 0
         for vertex in self.vertices:
             firsts.append(total)
@@ -104,25 +109,25 @@ class Plan:
 
     @cached_property
     def tasks(self) -> tuple[TaskId, ...]:
-        """All tasks, ascending."""
+        """Tasks, ascending."""
         return tuple(TaskId(i) for i in range(sum(v.parallelism for v in self.vertices)))
 
     @cached_property
     def vertex_of(self) -> tuple[int, ...]:
-        """Per task, the index of its vertex."""
+        """Index of the vertex of each task."""
         return tuple(i for i, v in enumerate(self.vertices) for _ in range(v.parallelism))
 
     def index_of(self, task: TaskId) -> int:
-        """A task's index within its vertex."""
+        """Returns the index of a task within its vertex."""
         return task - self.first_task[self.vertex_of[task]]
 
     def task_name(self, task: int) -> str:
-        """A task as people read it: ``count/1``."""
+        """Returns the name of a task for messages: ``count/1``."""
         return f"{self.vertices[self.vertex_of[task]].name}/{self.index_of(TaskId(task))}"
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
-        """All channels: by edge, then sender, then receiver."""
+        """Channels, ordered by edge, then sender, then receiver."""
         found: list[Channel] = []
 
         def add(edge: int, sender: int, receiver: int | None) -> None:
@@ -147,7 +152,7 @@ class Plan:
 
     @cached_property
     def inputs(self) -> tuple[tuple[Channel, ...], ...]:
-        """Per task, the channels that it receives, ascending."""
+        """Input channels of each task, ascending."""
         found: list[list[Channel]] = [[] for _ in self.tasks]
         for channel in self.channels:
             if channel.receiver is not None:
@@ -156,7 +161,7 @@ class Plan:
 
     @cached_property
     def outputs(self) -> tuple[tuple[Channel, ...], ...]:
-        """Per task, the channels that it sends, ascending; those to the outside too."""
+        """Output channels of each task, ascending, including those that leave the job."""
         found: list[list[Channel]] = [[] for _ in self.tasks]
         for channel in self.channels:
             found[channel.sender].append(channel)
@@ -164,7 +169,9 @@ class Plan:
 
     @cached_property
     def distances(self) -> tuple[dict[TaskId, int], ...]:
-        """Per task, every task downstream of it with the hops of the shortest path. Itself at 0."""
+        """Tasks downstream of each task with their distance: the number of hops on the shortest path, 0 for the task
+        itself.
+        """
         found = []
         for task in self.tasks:
             reached = {task: 0}
@@ -179,7 +186,9 @@ class Plan:
         return tuple(found)
 
     def _next_tasks(self, task: TaskId, spread: set[int]) -> Iterator[TaskId]:
-        """Who gets from it; over an edge from every task to every task only once, for then ``spread`` has it."""
+        """Yields the receivers of a task. An edge that connects all tasks with all is followed once only; ``spread``
+        remembers it.
+        """
         vertex = self.vertex_of[task]
         for number in self._edges_from[vertex]:
             edge = self.edges[number]
@@ -191,7 +200,7 @@ class Plan:
 
     @cached_property
     def _edges_from(self) -> tuple[tuple[int, ...], ...]:
-        """Per vertex, the edges to other vertices."""
+        """Edges inside the job that leave each vertex."""
         inner = [(number, edge) for number, edge in enumerate(self.edges) if edge.target is not None]
         return tuple(tuple(n for n, edge in inner if edge.source == vertex) for vertex in range(len(self.vertices)))
 
@@ -200,12 +209,12 @@ class Plan:
 
     @cached_property
     def feeding(self) -> frozenset[TaskId]:
-        """Tasks that send to other tasks: somebody depends on their logs."""
+        """Tasks that send to other tasks, which therefore depend on their logs."""
         return frozenset(channel.sender for channel in self.channels if channel.receiver is not None)
 
     @cached_property
     def holders(self) -> tuple[tuple[TaskId, ...], ...]:
-        """Per task, the other tasks that hold a replica of its log, ascending."""
+        """Other tasks that hold a replica of each task's log, ascending."""
         return tuple(
             tuple(sorted(t for t, hops in reached.items() if t != task and self._within_depth(hops)))
             for task, reached in enumerate(self.distances)
@@ -213,7 +222,7 @@ class Plan:
 
     @cached_property
     def held(self) -> tuple[tuple[LogId, ...], ...]:
-        """Per task, the logs of other tasks that it holds, ascending."""
+        """Logs of other tasks that each task holds, ascending."""
         found: list[list[LogId]] = [[] for _ in self.tasks]
         for owner, holders in enumerate(self.holders):
             for holder in holders:
@@ -221,12 +230,16 @@ class Plan:
         return tuple(tuple(logs) for logs in found)
 
     def asked_for(self, task: TaskId) -> tuple[LogId, ...]:
-        """The logs that its successor asks for: its own, and those that it holds unless their owners send them anew."""
+        """Returns the logs that a successor of the task requests: its own, and with unlimited sharing also those that
+        it should hold.
+
+        With ``replicas=f`` the owners of the other logs send them again.
+        """
         return (log_of(task),) if self.replicas is not None else (log_of(task), *self.held[task])
 
     @cached_property
     def shared_on(self) -> tuple[tuple[LogId, ...], ...]:
-        """Per channel, the logs that travel on it: those that the sender has and the receiver shall hold."""
+        """Logs that travel on each channel: logs that the sender has and the receiver should hold."""
         found: list[tuple[LogId, ...]] = []
         for channel in self.channels:
             has = {log_of(channel.sender), *self.held[channel.sender]}
@@ -241,14 +254,14 @@ class Plan:
 
     @cached_property
     def kept(self) -> tuple[TaskId, ...]:
-        """Tasks with effects outside or with a journal, which need a keeper, ascending."""
+        """Tasks that need a keeper because they have external effects or a journal, ascending."""
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects or self.is_journalled(t))
 
     @cached_property
     def hot(self) -> frozenset[TaskId]:
-        """Tasks whose standbys follow hot."""
+        """Tasks whose standbys run a shadow."""
         return frozenset(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_hot)
 
     def is_journalled(self, task: TaskId) -> bool:
-        """Whether a task is a source that cannot be re-read."""
+        """Returns whether a task is a source that cannot be read again."""
         return self.vertices[self.vertex_of[task]].is_journalled

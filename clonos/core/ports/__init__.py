@@ -1,1 +1,1 @@
-"""The ports of the core: what tasks, slots and operators are to it."""
+"""Ports of the core: protocols that connect it to task threads, slot processes and operators."""

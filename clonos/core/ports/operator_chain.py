@@ -1,7 +1,7 @@
-"""What the core asks of a vertex's chain of operators, and what it offers it.
+"""Port between a task and the chain of operators of its vertex. ``clonos.operators`` implements the chain.
 
-A chain is created anew for each incarnation. It is a deterministic function of the calls below and of what it gets
-from the ``Recorder``: it never looks at a clock, a queue or a view. Implemented by ``clonos.operators``.
+A chain is created for each incarnation. It is a deterministic function of the calls below and of what the ``Recorder``
+returns: it reads no clock, queue or view.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class Collector(Protocol):
-    """Where a chain puts its output; gathered over a step, partitioned and encoded at its end."""
+    """Receiver of a chain's output: gathers it during a step, partitions and encodes it at the end of the step."""
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
-        """Rows for every edge on ``port``; ``keys``, one a row, where an edge partitions by hash."""
+        """Adds rows to every edge on ``port``, with one key per row if an edge partitions by hash."""
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
-        """A ``pyarrow.RecordBatch`` for every edge on ``port``."""
+        """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``."""
 
     def prepared(self, part: bytes) -> None:
-        """A transactional sink, in ``snapshot`` only: what the completed checkpoint shall commit."""
+        """Adds a part that the completed checkpoint will commit. For transactional sinks, in ``snapshot`` only."""
 
     def routed_error(self, description: bytes) -> bool:
-        """Records that an exception of user code was routed to the error output (a determinant of its own)."""
+        """Records, as a determinant, that an exception of user code was routed to the error output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainContext:
-    """Handed to ``Chain.open``."""
+    """Context of a chain, passed to ``Chain.open``."""
 
     task_name: str
     vertex: int
@@ -45,42 +45,46 @@ class ChainContext:
     incarnation: int
     recorder: Recorder
     collector: Collector
-    local_folder: str  # for temporary files of this incarnation; empty in the simulated world
-    inline_bytes_max: int = 4 << 20  # what a barrier makes bytes itself
-    is_shadow: bool = False  # it does again in a standby's slot what its task has done
+    local_folder: str  # folder for temporary files of this incarnation; empty in the simulated world
+    inline_bytes_max: int = 4 << 20  # changes up to this size are encoded at the barrier, larger ones afterwards
+    is_shadow: bool = False  # the chain belongs to a shadow, which repeats its task's work in a standby's slot
 
 
 class Mirror(Protocol):
-    """A passive image of a chain's state: what a standby keeps current and a new incarnation starts from."""
+    """Image of a chain's state, which a standby keeps current and from which a new incarnation starts."""
 
     def apply(self, changes: bytes | memoryview) -> None:
-        """Brings in one snapshot's changes, piece by piece, in order; the first one is full."""
+        """Applies one piece of a snapshot's changes. Pieces come in order, and the first snapshot is full."""
 
 
 class Pieces(Protocol):
-    """State at a barrier that becomes bytes later, in another thread, while the chain goes on."""
+    """State at a barrier that another thread encodes later, while the chain goes on."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Each can be given to a ``Mirror``; the same ones each time. ClonosError: something in it cannot be kept."""
+        """Yields pieces for ``Mirror.apply``, the same ones each time.
+
+        Raises: ClonosError, if a part of the state has no encoding.
+        """
 
     def release(self) -> None:
-        """Nobody iterates any more."""
+        """Releases the state, because no iteration follows."""
 
 
 class ReadyPieces(tuple[bytes, ...]):
-    """Pieces that are bytes already."""
+    """Pieces that are already encoded."""
 
     __slots__ = ()
 
     def release(self) -> None:
-        """There is nothing to be released."""
+        """Does nothing, because there is nothing to release."""
 
 
 class ChainSnapshot(NamedTuple):
-    """State at a barrier. ``changes``: of the keyed state since the last call (or all of it, where ``full`` was asked).
+    """State at a barrier. ``changes`` is the keyed state changed since the last call, or all of it if ``full`` was
+    requested.
 
-    ``position``: the small rest, always whole: source positions, window cursors. Both bytes are opaque to the core.
-    ``more``: further pieces of the changes, where there are so many that the task does not wait for their bytes.
+    ``position`` is the small remaining state, always complete: source positions and window cursors. Both are opaque to
+    the core. ``more`` has further pieces of the changes if encoding them would delay the task.
     """
 
     changes: bytes
@@ -89,96 +93,109 @@ class ChainSnapshot(NamedTuple):
 
 
 class NothingToRead(Enum):
-    """What a source answers that has no record to give."""
+    """Reply of a source that has no record to return."""
 
-    NOW = auto()  # more may come
+    NOW = auto()  # more may come later
     ALL_READ = auto()
 
 
 class Chain(Protocol):
-    """One vertex's fused operators in one incarnation of one task."""
+    """Fused operators of one vertex in one incarnation of a task."""
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
-        """Restores and opens. ``mirror`` and ``position`` are None at the job's start. The mirror is its own now."""
+        """Restores the state and opens the operators. The chain owns ``mirror``; it and ``position`` are None at the
+        job's start.
+        """
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
-        """One step's elements of an input edge; ``port`` is that edge's position among the vertex's input edges."""
+        """Processes one step's rows of an input edge; ``port`` is the index of that edge among the vertex's input
+        edges.
+        """
 
     def process_columns(self, port: int, batch: Any) -> None:
-        """The same for a ``pyarrow.RecordBatch``."""
+        """Processes one step's ``pyarrow.RecordBatch`` of an input edge."""
 
     def fire_timers(self, instant_ns: int) -> None:
-        """Fires every processing-time timer that is due at ``instant_ns``, in the order (time, registration)."""
+        """Fires every processing-time timer that is due at ``instant_ns``, ordered by (time, registration)."""
 
     def next_timer_ns(self) -> int | None:
-        """When the earliest timer is due; None without one."""
+        """Returns when the earliest timer is due, or None without timers."""
 
     def end_of_input(self) -> None:
-        """All inputs have ended: emit what windows still hold. Called again where that asked for asynchronous calls,
-        when they are complete."""
+        """Emits what windows still hold, because all inputs have ended. Called again when asynchronous calls that it
+        requested are complete.
+        """
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
-        """State at the barrier of ``checkpoint`` (0 at the end of the stream too has its own number)."""
+        """Returns the state at the barrier of ``checkpoint``, or at the end of the stream, which has a number of its
+        own.
+        """
 
     def whole_state(self) -> Pieces | None:
-        """All of the keyed state as of ``snapshot``, which was called just before. None: not now."""
+        """Returns all of the keyed state as of ``snapshot``, which was called just before, or None if that is not
+        possible now.
+        """
 
     def close(self) -> None:
-        """The incarnation ends, for whatever reason; releases files and connections."""
+        """Closes files and connections, because the incarnation has ended for any reason."""
 
     # --- sources only
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """What could be read now, at most ``records_max`` records: (split, n).
+        """Returns (split, n): a split and how many records can be read from it now, at most ``records_max``.
 
-        Changes nothing but a read-ahead buffer; what is taken is decided by ``read``."""
+        Changes only a read-ahead buffer; ``read`` takes the records.
+        """
 
     def read(self, split: int, count: int) -> None:
-        """Takes exactly ``count`` records of ``split`` and runs them through the chain; the same at every replay."""
+        """Takes exactly ``count`` records of ``split`` and processes them, the same ones at every replay."""
 
 
 class JournalledChain(Chain, Protocol):
-    """The chain of a source that cannot be re-read: it has one split, its journal, and reads what it was fed.
+    """Chain of a source that cannot be read again. Its only split is its journal, and it reads what ``feed`` gave it.
 
-    Its ``position`` has what is fed and not read yet.
+    Its ``position`` contains the bytes that were fed and not read yet.
     """
 
     def feed(self, data: bytes) -> bool:
-        """The next bytes of the journal, whole records. False: the journal has ended with them, or earlier."""
+        """Adds the next bytes of the journal, whole records. Returns False if the journal has ended with or before
+        them.
+        """
 
     def unread_bytes(self) -> int:
-        """How much of what was fed is not read."""
+        """Returns how many of the fed bytes are not read yet."""
 
 
 class WatchingChain(Chain, Protocol):
-    """The chain of a source that finds further splits while it runs."""
+    """Chain of a source that finds further splits while it runs."""
 
     def look(self, now_ns: int) -> bytes:
-        """Describes splits that are new and this task's; empty: none, or it is too early to look again. Changes
-        nothing else."""
+        """Returns a description of new splits of this task, empty if there are none or it is too early. Changes no
+        other state.
+        """
 
     def learn(self, splits: bytes) -> None:
-        """From now on the splits that ``look`` has described, in this or an earlier life, are read too."""
+        """Adds the splits that ``look`` described, in this or an earlier incarnation."""
 
 
 class CallingChain(Chain, Protocol):
-    """A chain that asks for asynchronous calls (``Recorder.submit``)."""
+    """Chain that makes asynchronous calls (``Recorder.submit``)."""
 
     def complete(self, number: int, outcome: bytes) -> None:
-        """The outcome of one of them, as ``outcomes.encode_outcome``."""
+        """Processes the outcome of a call, encoded by ``call_outcomes.encode_outcome``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAt:
-    """Where user code raised inside a step, as far as the chain knows; attached by ``StepFailed``."""
+    """Place in a step where user code raised, as far as the chain knows; attached by ``StepFailed``."""
 
     step: str
-    index: int | None  # of the record within the step's input, if it is known
+    index: int | None  # index of the record in the step's input, None if unknown
     record: str
 
 
 class StepFailed(Exception):
-    """Raised by a chain when user code raised: wraps the original as ``__cause__``."""
+    """Exception that a chain raises when user code raised. The original exception is its ``__cause__``."""
 
     def __init__(self, at: FailedAt) -> None:
         super().__init__(at)

@@ -1,19 +1,19 @@
-"""What a running task offers the causal services, and how they find it.
+"""Port between the causal services and the running task: its recorder, and how services find it.
 
-The contract between ``clonos_services`` above and the task below. Rules:
+Rules for ``clonos_services`` above and the task below:
 
-- One object is one incarnation of one task and is never used for another: the services hang on it what lives as long
-  (the streams of an epoch), by weak reference, so a slotted class names ``__weakref__``.
+- A recorder belongs to one incarnation of one task. Services attach to it, by weak reference, what lives as long as the
+  incarnation, such as the random streams of an epoch. So a class with slots needs ``__weakref__``.
 - It is bound (``bind`` or ``running``) in the context in which user code runs, and in no other thread.
-- User code sees the same whether the log is being replayed or written. Only ``live`` tells, for services whose
-  effect nobody in the job sees: the logger.
+- User code sees the same in replay and live. Only ``live`` tells them apart, for services whose effect nothing in the
+  job observes: the logger.
 
-The coarse clock (option ``clock_tick_ms``). Reading the clock then costs no entry, so no entry may be made by the
-read: a step that has read one tick and died unlogged would read another in the next life. The task looks at its clock
-where a step begins, before the ``STEP`` or ``READ``, and records ``CLOCK`` there when ``tick_due_ns`` names a new tick
-(a ``TIMER`` carries its own instant). A read returns the last instant, without an entry; replay takes a ``CLOCK`` that
-stands before a step at the same place. ``exact`` reads are recorded where they are made, as ever, and later ticks are
-above them.
+The coarse clock (option ``clock_tick_ms``): reading it writes no entry, and so must not depend on when it is read. A
+step that read a tick and died before its log was shipped would otherwise read another tick in replay. Therefore the
+task reads its clock at the beginning of a step, before the ``STEP`` or ``READ``, and records ``CLOCK`` there when
+``tick_due_ns`` names a new tick (a ``TIMER`` carries its own timestamp). Reads return the last timestamp, and replay
+takes the ``CLOCK`` before the step at the same place. ``exact`` reads are recorded where they happen, and later ticks
+are above them.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from clonos.core.model.errors import JobError
 
 
 class Recorder(Protocol):
-    """What the running task offers the causal services; the only door to the causal log."""
+    """Interface of the running task to the causal services, the only access to its causal log."""
 
     @property
     def live(self) -> bool:
-        """False while the causal log is being replayed."""
+        """Whether new determinants are recorded; False while the causal log is replayed."""
 
     @property
     def epoch(self) -> int:
-        """The label of the current epoch. Luck starts anew with each."""
+        """Label of the current epoch. Random streams restart with each epoch."""
 
     def instant_ns(self, exact: bool) -> int:
-        """CLOCK: wall clock, ns since the Unix epoch. It never runs backwards; one instant a step unless ``exact``."""
+        """Returns the wall clock in ns since the Unix epoch (CLOCK). It never runs backwards and changes once per step
+        unless ``exact``.
+        """
 
     def seed(self) -> bytes:
-        """SEED of the current epoch: 16 bytes, the same however often it is asked for."""
+        """Returns the 16 bytes of the current epoch's SEED, the same at each call."""
 
     def call(
         self,
@@ -53,36 +55,42 @@ class Recorder(Protocol):
         effect: bool = False,
         in_doubt: Callable[[str], object] | None = None,
     ) -> object:
-        """One recorded call of the outside; the task's thread waits for it.
+        """Makes one recorded call of an external service, for which the task's thread waits.
 
-        Replay: the recorded outcome is returned or raised, nothing is called. Live: ``perform(idempotency_key)`` is
-        called; its value or ``Exception`` goes through ``outcomes.encode_outcome`` into CALL, and what
-        ``outcomes.decode_outcome`` makes of these bytes is returned or raised, so that both lives see the same.
+        In replay it returns or raises the recorded outcome and calls nothing. Live it calls
+        ``perform(idempotency_key)``, records the value or ``Exception`` as CALL, and returns or raises what decoding
+        these bytes gives, so that both see the same object.
 
-        ``service``: names the call in the log and in messages. ``request``: a digest, part of the key and never logged
-        in clear. ``effect``: the outside is changed; INTENT, the keeper's acknowledgement, then ``perform``; a task
-        whose step does not declare ``effects=True`` raises a ``JobError``. ``in_doubt``: called with the key instead of
-        ``perform`` where an INTENT without outcome was found, that is when an earlier life died during the call;
-        ``perform`` again for what is idempotent. None: ``outcomes.CallInDoubt`` is the outcome.
+        ``service`` names the call in the log and in messages. ``request`` is a digest, part of the key and never logged
+        in clear. ``effect``: the call changes the external system, so INTENT and the keepers' acknowledgement come
+        before ``perform``. ``in_doubt`` is called with the key, in place of ``perform``, if the log ends with an INTENT
+        without outcome because an earlier incarnation died during the call. Pass ``perform`` again for idempotent
+        calls; without it the outcome is ``CallInDoubt``.
+
+        Raises: JobError, if ``effect`` is set in a step that does not declare ``effects=True``.
         """
 
 
 class CallingRecorder(Recorder, Protocol):
-    """A recorder that takes asynchronous calls too, for operators that make them."""
+    """Recorder for operators that make asynchronous calls."""
 
     def limit_calls(self, capacity: int) -> None:
-        """At most about so many asynchronous calls are to be open: the task takes no more input than there is room."""
+        """Limits the number of open asynchronous calls to about ``capacity``: the task takes no more input than there
+        is room for.
+        """
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
-        """Asks for an asynchronous call, which no thread waits for: ``perform(idempotency_key)`` is made beside the
-        task, once it is live, and its outcome comes back by ``CallingChain.complete``, in the recorded order.
+        """Requests an asynchronous call: ``perform(idempotency_key)`` runs beside the task once it is live.
 
-        ``number``: of its own in the task's life since the job's start, and of this request in every incarnation.
+        Its outcome arrives through ``CallingChain.complete``, in recorded order. ``number`` is unique in the task since
+        the job's start and identifies the same request in every incarnation.
         """
 
 
 class _Inside:
-    """A call of the outside that is being made; calls inside it have keys of their own, the same at every repeat."""
+    """External call that is being made. Calls inside it have keys derived from its key, the same at every
+    repetition.
+    """
 
     __slots__ = ("key", "made")
 
@@ -95,22 +103,22 @@ _bound: ContextVar[Recorder | None] = ContextVar("clonos_recorder", default=None
 _inside: ContextVar[_Inside | None] = ContextVar("clonos_inside_call", default=None)
 
 current: Callable[[], Recorder | None] = _bound.get
-"""The recorder of the task whose code runs here; None where no task runs: services are then the real thing."""
+"""Returns the recorder of the task whose code runs here, None outside tasks, where services use the real world."""
 
 
 def bind(recorder: Recorder) -> Token[Recorder | None]:
-    """For a thread or greenlet that runs one task for all its life."""
+    """Binds a recorder in a thread or greenlet that runs one task for all its life."""
     return _bound.set(recorder)
 
 
 def unbind(token: Token[Recorder | None]) -> None:
-    """Undoes ``bind``."""
+    """Reverts ``bind``."""
     _bound.reset(token)
 
 
 @contextmanager
 def running(recorder: Recorder) -> Iterator[None]:
-    """The services used inside belong to this task."""
+    """Binds a recorder for the duration of a ``with`` block."""
     token = _bound.set(recorder)
     try:
         yield
@@ -119,10 +127,10 @@ def running(recorder: Recorder) -> Iterator[None]:
 
 
 class Suspended:
-    """Around a call of the outside: its outcome covers what it does, so services inside are the real thing.
+    """Context of an external call: services used inside are not recorded, because the call's outcome covers them.
 
-    Otherwise a service used by a service would be logged before the call that replay asks for first. ``key``: the
-    call's idempotency key. Without one: around a thread that runs a connector's code beside the task.
+    Otherwise a service used by a service would be logged before the call that replay expects first. ``key`` is the
+    call's idempotency key; it is empty around a thread that runs a connector's code beside the task.
     """
 
     __slots__ = ("_bound", "_inside", "_key")
@@ -140,7 +148,9 @@ class Suspended:
 
 
 def key_inside() -> str:
-    """The idempotency key of the next call that a call of the outside makes; empty where none is being made."""
+    """Returns the idempotency key of the next call that the current external call makes; empty if none is being
+    made.
+    """
     inside = _inside.get()
     if inside is None or not inside.key:
         return ""
@@ -149,13 +159,13 @@ def key_inside() -> str:
 
 
 class ServiceOutsideTask(JobError):
-    """User code used a causal service where the task cannot record it, most likely in a thread of its own."""
+    """Error for a causal service used where the task cannot record it, most likely in a thread of the user's."""
 
     service: str
 
     def __str__(self) -> str:
         return (
-            f"{self.service} was used in a slot, but not by the thread of its task: what it gives could not be"
+            f"{self.service} was used in a slot, but not by the thread of a task: its result could not be"
             " recorded, and would differ after a failure. Use causal services in the functions of a step, not in"
             " threads, executors or at import of a module."
         )
@@ -166,9 +176,9 @@ _confined = False
 
 @contextmanager
 def confined_services() -> Iterator[None]:
-    """Around the life of a slot's process: a service raises where no task runs and no call of the outside is made.
+    """Makes services raise outside tasks and external calls, for the life of a slot's process.
 
-    Without it a thread that user code starts would silently get the real clock, randomness and outside.
+    Otherwise a thread that user code starts would use the real clock, randomness and services unnoticed.
     """
     global _confined
     before, _confined = _confined, True
@@ -179,15 +189,20 @@ def confined_services() -> Iterator[None]:
 
 
 def check_outside(service: str) -> None:
-    """Called by a service that found no task and is about to be the real thing."""
+    """Checks that a service may use the real world; services call it when they find no task.
+
+    Raises: ServiceOutsideTask, if services are confined here and no external call is being made.
+    """
     if _confined and _inside.get() is None:
         raise ServiceOutsideTask(service)
 
 
 def tick_due_ns(last_ns: int, live_ns: int, tick_ns: int) -> int | None:
-    """The tick to record before the next step of a task with a coarse clock; None if the last instant still holds.
+    """Returns the tick that a task with a coarse clock records before its next step, or None if the last one still
+    holds.
 
-    ``last_ns``: the task's last instant, 0 if it has none yet. ``live_ns``: now. Ticks are multiples of ``tick_ns``.
+    ``last_ns`` is the task's last timestamp, 0 without one; ``live_ns`` is the current time. Ticks are multiples of
+    ``tick_ns``.
     """
     due_ns = live_ns - live_ns % tick_ns
     return due_ns if due_ns > last_ns else None

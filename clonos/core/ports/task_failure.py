@@ -1,4 +1,4 @@
-"""What a slot reports to the coordinator about a failed incarnation: who is at fault, where, and the text."""
+"""Report of a failed incarnation from its slot to the coordinator: who is at fault, where, and the text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRACEBACK_CHARACTERS_MAX = 100_000
 
 
 class FailurePlace(NamedTuple):
-    """Where user code failed, as far as it is known."""
+    """Place where user code failed, as far as it is known."""
 
     at: InputRange | None = None
     step: str = ""
@@ -35,7 +35,11 @@ def failure_of(
     *,
     with_traceback: bool = True,
 ) -> TaskFailed:
-    """``recourse``: by default none for an error whose class says that the job, a peer or the library is at fault."""
+    """Returns the report of a failure.
+
+    ``recourse`` is by default NONE for an error whose class puts the fault on the job, a peer or the library, else
+    RETRY.
+    """
     blame = blame_of(error)
     if recourse is None:
         is_ours = isinstance(error, ClonosError) and blame is not Blame.ENVIRONMENT

@@ -1,4 +1,4 @@
-"""The port between a slot's machine and the thread of one task: what goes in, what comes out."""
+"""Port between a slot's machine and the thread of one task: commands in, emissions out."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     channel: ChannelId
     kind: ElementKind
     count: int
-    checkpoint: CheckpointId  # of a barrier, else 0
+    checkpoint: CheckpointId  # checkpoint of a barrier, else 0
     payload: bytes
 
 
 class Emission(NamedTuple):
-    """Task to slot, once a step or in mid-step: the log grows first, then what depends on it leaves.
+    """Task to slot, at the end of a step or in its middle. The log grows before the outputs that depend on it leave.
 
-    ``consumed``: (channel, next sequence number, bytes freed). ``snapshot``: at a barrier or at the end of the stream.
-    ``more``: further pieces of its changes. ``whole``: all of the state at the same barrier, where a chain of snapshots
-    has become long: the next one begins with it.
+    ``consumed`` lists (channel, next sequence number, bytes freed). ``snapshot`` is set at a barrier or the end of the
+    stream, ``more`` has further pieces of its changes. ``whole`` is the whole state at the same barrier, with which a
+    new chain of snapshots begins.
     """
 
     log: bytes
@@ -39,14 +39,14 @@ class Emission(NamedTuple):
     snapshot: Snapshot | None = None
     prepared: tuple[bytes, ...] = ()
     records_in: int = 0
-    journal_read_bytes: int = 0  # offset up to which a source has read its journal
-    cost_bytes: int = 0  # of what it adds to the channel that gets most, as credit counts
+    journal_read_bytes: int = 0  # end of the part of its journal that a source has read
+    cost_bytes: int = 0  # credit used on the channel that receives most, as credit counts
     more: Pieces | None = None
     whole: Pieces | None = None
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """Slot to task: elements of an input channel. The first ``skip`` of them were delivered before."""
+    """Slot to task: elements of an input channel, the first ``skip`` of which were delivered before."""
 
     channel: ChannelId
     kind: ElementKind
@@ -64,21 +64,24 @@ class Triggered(NamedTuple):
 
 
 class Journalled(NamedTuple):
-    """Slot to a source task: the next bytes of its journal, maybe none. Every keeper holds them and all before."""
+    """Slot to a source task: the next bytes of its journal, possibly none. Every keeper holds them and all earlier
+    bytes.
+    """
 
     data: bytes
 
 
 class Finished(NamedTuple):
-    """Shell to task: the outside has answered an asynchronous call; ``outcome`` as ``outcomes.encode_outcome``."""
+    """Shell to task: outcome of an asynchronous call, encoded by ``call_outcomes.encode_outcome``."""
 
     number: int
     outcome: bytes
 
 
 class ReplayExtended(NamedTuple):
-    """Slot to a shadow: its task's log goes on. ``is_all``: the task is dead, this is the end of its log, and the
-    shadow is the next incarnation."""
+    """Slot to a shadow: further bytes of its task's log. ``is_all``: the task has died, these are the last bytes of its
+    log, and the shadow becomes the next incarnation.
+    """
 
     log: bytes
     is_all: bool = False
@@ -86,22 +89,22 @@ class ReplayExtended(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """Slot to task: this incarnation is over; nothing it does counts any more."""
+    """Slot to task: this incarnation has ended, and nothing that it does counts any more."""
 
 
 class BudgetChanged(NamedTuple):
-    """Shell to task: there may be room for a step again."""
+    """Shell to task: the output budget may have room for a step again."""
 
 
 Command = Delivered | Triggered | Journalled | Finished | ReplayExtended | Stopped | BudgetChanged
 
 
 class Activation(NamedTuple):
-    """What a thread starts from, as ``incarnation`` or (``is_shadow``) as a shadow of it, whose log comes bit by bit.
+    """Start of a thread that runs ``incarnation``, or (``is_shadow``) a shadow of it, whose log grows while it runs.
 
-    ``log`` begins at ``log_offset_bytes`` (all that holders had), ``journal`` where the snapshot says (all that keepers
-    had). ``outside_claim``: number of the first output that the outside does not have. ``local_folder``: for temporary
-    files, named by the shell; empty in the simulated world.
+    ``log`` begins at ``log_offset_bytes`` and is all that holders had. ``journal`` begins where the snapshot says and
+    is all that keepers had. ``outside_claim`` is the number of the first output that the external system does not have.
+    ``local_folder`` is for temporary files; the shell names it, and it is empty in the simulated world.
     """
 
     incarnation: Incarnation
@@ -119,62 +122,82 @@ class Activation(NamedTuple):
 
 
 class TaskStopped(BaseException):
-    """Raised inside a task's thread when its incarnation is over. Not an Exception: user code must not catch it."""
+    """Raised inside a task's thread when its incarnation has ended. It is no Exception, so that user code does not
+    catch it.
+    """
 
 
 class TaskPort(Protocol):
-    """The task thread's side. Everything a task does to the world goes through here."""
+    """Port of a task thread, through which all of its effects go."""
 
     def receive(self, until_ns: int | None) -> Command | None:
-        """The next command; waits for one until the instant ``until_ns`` (None: for ever; 0: does not wait).
-        Raises ``TaskStopped`` once the incarnation is over."""
+        """Returns the next command, or None if none came by the timestamp ``until_ns`` (None: no limit; 0: does not
+        wait).
+
+        Raises: TaskStopped, once the incarnation has ended.
+        """
 
     def emit(self, emission: Emission) -> None:
-        """Hands over without waiting."""
+        """Hands over an emission without waiting."""
 
     def budget_bytes(self) -> int:
-        """How much the next step may add to a channel, as credit counts. No step where it is 0 or less:
-        ``BudgetChanged`` comes when there is room again."""
+        """Returns how many bytes of credit the next step may use. With 0 or less no step may run until
+        ``BudgetChanged``.
+        """
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
-        """Replay waits until all elements below ``next_seq`` are there: grant credit until then."""
+        """Requests credit for all elements below ``next_seq``, for which replay waits."""
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
-        """The log has ended at these output positions: returns when new determinants may be recorded; blocks while a
-        receiver's claim is unknown; raises ``TaskStopped`` when the log is lost."""
+        """Blocks until new determinants may be recorded, where the log ends at these output positions.
+
+        It waits until every receiver has said what it has received.
+
+        Raises: TaskStopped, if the log is lost.
+        """
 
     def await_replicated(self, log_end_bytes: int) -> None:
-        """Blocks until the keepers hold the log (and what this task holds) up to here."""
+        """Blocks until the keepers hold this task's log up to ``log_end_bytes``, and the other logs that it holds."""
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
-        """Blocks until the coordinator knows which element a cautious task is about to take (None: a record
-        of a source)."""
+        """Blocks until the coordinator knows which element a task in single-step mode takes next. ``channel`` None: a
+        record of a source.
+        """
 
     def open_journal(self) -> None:
-        """A source is live, and its journal has no end yet: take in more. It comes as ``Journalled``."""
+        """Requests more input for the journal of a live source. It arrives as ``Journalled``."""
 
     def lose_journal(self) -> NoReturn:
-        """The log reads what the journal does not have: the slot reports it as lost. Raises ``TaskStopped``."""
+        """Reports the journal as lost, because the log reads bytes that it does not have.
+
+        Raises: TaskStopped, always.
+        """
 
     def now_ns(self) -> int:
-        """Wall clock as ns since the Unix epoch; slewed, never backwards within one process."""
+        """Returns the wall clock in ns since the Unix epoch, slewed so that it never runs backwards within a
+        process.
+        """
 
     def cost_clock_ns(self) -> int:
-        """A clock to measure the cost of steps with; constant in the simulated world."""
+        """Returns a clock for measuring the cost of steps, constant in the simulated world."""
 
     def entropy(self, count: int) -> bytes:
-        """True randomness, or the world's seed."""
+        """Returns ``count`` random bytes, derived from the world's seed in the simulated world."""
 
     def perform(self, function: Any, key: str) -> object:
-        """Runs a call to the outside (``function(key)``) for a causal service; the simulated world may take its
-        (virtual) time for it, or end the incarnation before or after."""
+        """Runs an external call, ``function(key)``, for a causal service.
+
+        The simulated world may let virtual time pass, or end the incarnation before or after.
+        """
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
-        """Runs ``function(key)`` beside the task; its outcome comes as ``Finished``, unless the incarnation is over."""
+        """Starts ``function(key)`` beside the task. Its outcome comes as ``Finished`` unless the incarnation ends
+        before.
+        """
 
 
 class TaskHandle(Protocol):
-    """A started incarnation's thread (or greenlet), as its slot sees it."""
+    """Handle of a started incarnation's thread or greenlet, for its slot."""
 
     def put(self, command: Command) -> None:
-        """Queues a command; never blocks."""
+        """Queues a command without blocking."""

@@ -1,1 +1,1 @@
-"""One incarnation of a task: its steps, its inputs and outputs, and record or replay (protocol 2 and 6)."""
+"""Task: one incarnation with its steps, inputs, outputs and its log, which it records or replays (protocol 2 and 6)."""

@@ -1,4 +1,4 @@
-"""The report about a task whose thread raised."""
+"""Report of a task whose thread raised: the step, the record and the input range (protocol 6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clonos.core.ports.task_failure import FailurePlace, failure_of
 
 
 def describe_failure(task: Task, error: BaseException) -> TaskFailed:
-    """What the coordinator is told when a task's thread raised."""
+    """Returns the report to the coordinator about a task whose thread raised ``error``."""
     found = error.at if isinstance(error, StepFailed) else None
     cause = error.__cause__ or error if found else error
     at = task.at

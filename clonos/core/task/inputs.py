@@ -1,4 +1,4 @@
-"""A task's input queues: elements that wait to be processed."""
+"""Input queues of a task: delivered elements that wait to be processed (protocol 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clonos.core.values.elements import cut_elements, decode_elements, join_elem
 
 
 class _Piece:
-    """A delivered chunk; decoded when the first of it is taken."""
+    """Delivered batch, decoded when its first element is taken."""
 
     __slots__ = ("batch", "checkpoint", "freed_bytes", "kind", "left", "payload", "skip")
 
@@ -29,7 +29,7 @@ class _Piece:
         self.batch: Any = None
 
     def take(self, count: int) -> Any:
-        """The next ``count`` elements, as a list or a RecordBatch."""
+        """Takes the next ``count`` elements, as a list or a RecordBatch."""
         if self.batch is None:
             self.batch = decode_elements(self.kind, self.payload)
             self.payload = b""
@@ -42,30 +42,30 @@ class _Piece:
 
 
 class InputQueue:
-    """Elements of one input channel, in order, waiting."""
+    """Queue of one input channel, in the order of its elements."""
 
     __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "next_seq", "pieces", "port")
 
     def __init__(self, channel: Channel, port: int, next_seq: int, has_ended: bool) -> None:
         self.channel = channel.id
-        self.port = port  # which input edge of the vertex it belongs to
+        self.port = port  # index of its edge among the input edges of the vertex
         self.next_seq = next_seq  # number of the next element to process
         self.has_ended = has_ended
-        self.blocked_by: CheckpointId | None = None  # the barrier that waits for the other channels
+        self.blocked_by: CheckpointId | None = None  # barrier at its head, which waits for the other channels
         self.freed_bytes = 0
         self.pieces: deque[_Piece] = deque()
 
     def put(self, delivered: Delivered) -> None:
-        """Queues what the slot has accepted."""
+        """Queues a batch that the slot has accepted."""
         self.pieces.append(_Piece(delivered))
 
     @property
     def waiting_count(self) -> int:
-        """How many elements are there, of whatever kind."""
+        """Number of elements in the queue, of any kind."""
         return sum(piece.left for piece in self.pieces)
 
     def run_length(self, limit: int) -> int:
-        """How many elements of one kind are there at the head, at most ``limit``."""
+        """Returns how many elements of one kind are at the head of the queue, at most ``limit``."""
         total, kind = 0, None
         for piece in self.pieces:
             if kind is not None and kind is not piece.kind:
@@ -79,14 +79,18 @@ class InputQueue:
         return total
 
     def take_freed(self) -> tuple[ChannelId, int, int] | None:
-        """(channel, number of the next element, bytes) if something was worked off since the last call."""
+        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call, else
+        None.
+        """
         if not self.freed_bytes:
             return None
         freed_bytes, self.freed_bytes = self.freed_bytes, 0
         return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[ElementKind, Any]:
-        """The next ``count`` elements as one contiguous batch, with their kind; for a barrier its checkpoint."""
+        """Takes the next ``count`` elements as one contiguous batch. Returns their kind and the batch; for a barrier,
+        its checkpoint.
+        """
         head = self.pieces[0]
         self.next_seq += count
         if head.kind.is_control:
@@ -109,7 +113,7 @@ class InputQueue:
 
 
 def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[InputQueue]:
-    """The queues of a task's input channels, ascending, at the positions restored."""
+    """Returns the queues of a task's input channels, ascending, at the restored positions."""
     restored = dict(snapshot.inputs) if snapshot else {}
     ended = set(snapshot.ended) if snapshot else set()
     vertex = plan.vertex_of[task]

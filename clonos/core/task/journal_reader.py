@@ -1,4 +1,4 @@
-"""The task's end of a journal: what its chain has been fed, and what it has read."""
+"""Reader of a journal in its task: what the chain was fed and what it has read (protocol 7)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from clonos.core.ports.task_port import TaskPort
 
 
 class JournalReader:
-    """The task's end: what its chain has been fed, and what it has read of it."""
+    """Reader of one incarnation's journal, between the port and the chain."""
 
     __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes", "is_released")
 
     def __init__(self, chain: JournalledChain, port: TaskPort, offset_bytes: int) -> None:
         self._chain, self._port = chain, port
-        self.end_bytes = offset_bytes  # of what the chain has been fed
-        self.is_released = True  # a live task may read it
+        self.end_bytes = offset_bytes  # end of what the chain was fed
+        self.is_released = True  # whether a live task may read what was fed
         self._is_wanted = True
 
     @property
@@ -23,24 +23,24 @@ class JournalReader:
         return self.end_bytes - self._chain.unread_bytes()
 
     def recover(self, data: bytes) -> None:
-        """This was found, for replay: not every keeper may have it."""
+        """Feeds the gathered journal, for replay only, because some keepers may lack a part of it."""
         self.feed(data)
         self.is_released = not data
 
     def feed(self, data: bytes) -> None:
-        """More has been kept, and all that was found."""
+        """Feeds the next bytes, which every keeper holds together with everything gathered."""
         self._is_wanted &= self._chain.feed(data)
         self.end_bytes += len(data)
         self.is_released = True
 
     def require(self, count: int) -> None:
-        """Replay is going to read so many records: they are there, or the journal is lost."""
+        """Checks that replay finds the next ``count`` records. Otherwise it reports the journal as lost."""
         found = self._chain.poll(count)
         if isinstance(found, NothingToRead) or found[1] < count:
             self._port.lose_journal()
 
     def open(self) -> None:
-        """The task is live: the journal goes on, unless it has ended. Asked for once."""
+        """Requests more input once the task is live, unless the journal has ended. Requests once only."""
         if self._is_wanted:
             self._is_wanted = False
             self._port.open_journal()

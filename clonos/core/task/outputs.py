@@ -1,4 +1,4 @@
-"""A task's output: what a step gathers until it is partitioned and encoded."""
+"""Output of a task: gathered during a step, then partitioned and encoded (protocol 2)."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from clonos.core.values.keys import Router
 RECORD_CHARACTERS_MAX = 500
 
 
-def _culprit(rows: list[Any], error: ValueUnsupported) -> str:
-    """The row that cannot travel, as text; ``error.path`` begins with its place."""
+def _unsupported_row(rows: list[Any], error: ValueUnsupported) -> str:
+    """Returns the text of the row that has no encoding, whose index is in ``error.path``."""
     found = re.match(r"rows\[(\d+)\]", error.path)
     if found is None:
         return ""
     try:
         return repr(rows[int(found[1])])[:RECORD_CHARACTERS_MAX]
-    except Exception as raised:  # noqa: BLE001  a __repr__ of the user's
+    except Exception as raised:  # noqa: BLE001  the user's __repr__
         return f"<its repr raised {type(raised).__name__}>"
 
 
 class OutputPort:
-    """One edge of the plan at its sending task: gathers a step's output, then partitions and encodes it."""
+    """Output on one edge of the plan at its sending task: gathers a step's rows, then partitions and encodes them."""
 
     __slots__ = ("_claim", "_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
 
     def __init__(
         self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int, claim: int = 0
     ) -> None:
-        """``claim``: what lies before this number is there already and is only counted."""
+        """Takes the positions of the channels. Output below ``claim`` was received already and is only counted."""
         self.partitioning = partitioning = edge.partitioning
         self._giver = edge.giver
         self.channels: list[ChannelId] = [channel.id for channel in channels]
@@ -63,7 +63,7 @@ class OutputPort:
             self._add([rows])
 
     def _rebalanced(self, rows: list[Any]) -> list[list[Any]]:
-        """Element k of this task goes to receiver k mod n: a function of the output positions alone."""
+        """Sends element k of this task to receiver k mod n, a function of the output positions alone."""
         width = len(self.channels)
         gathered = sum(map(len, self._gathered)) if self._gathered else 0
         start = (sum(self.next_seqs) + gathered) % width
@@ -77,7 +77,7 @@ class OutputPort:
                 gathered += part
 
     def columns(self, batch: Any, keys: Sequence[Any] | None) -> None:
-        """Adds a RecordBatch, which stays a batch of its own."""
+        """Adds a RecordBatch, which stays a separate batch."""
         self._encode_gathered()
         width = len(self.channels)
         if self.partitioning is Partitioning.BROADCAST or width == 1:
@@ -112,7 +112,7 @@ class OutputPort:
         try:
             return encode_rows(rows)
         except ValueUnsupported as error:
-            raise StepFailed(FailedAt(self._giver, None, _culprit(rows, error))) from error
+            raise StepFailed(FailedAt(self._giver, None, _unsupported_row(rows, error))) from error
 
     def _put(self, target: int, kind: ElementKind, count: int, payload: bytes) -> None:
         everywhere = self.partitioning is Partitioning.BROADCAST
@@ -121,7 +121,7 @@ class OutputPort:
             self.next_seqs[index] += count
 
     def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
-        """A barrier or the end of the stream, to every receiver; the outside gets none."""
+        """Adds a barrier or the end of the stream for every receiver, but not for an external system."""
         self._encode_gathered()
         if self.partitioning is Partitioning.OUTSIDE:
             return
@@ -130,95 +130,95 @@ class OutputPort:
             self.next_seqs[index] += 1
 
     def drain(self) -> list[Output]:
-        """The step's output, encoded."""
+        """Returns the encoded output of the step."""
         self._encode_gathered()
         outputs, self._outputs = self._outputs, []
         return outputs
 
 
 class TaskOutputs:
-    """All outlets of one incarnation, and the output positions where its current step began."""
+    """Output ports of one incarnation, and the output positions at the beginning of its current step."""
 
-    __slots__ = ("_by_port", "_outlets", "_positions", "are_columnar")
+    __slots__ = ("_by_port", "_ports", "_positions", "are_columnar")
 
     def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, outside_claim: int = 0) -> None:
         restored = dict(snapshot.outputs) if snapshot else {}
         by_edge: dict[int, list[Channel]] = {}
         for channel in plan.outputs[task]:
             by_edge.setdefault(channel.edge, []).append(channel)
-        self._outlets: list[OutputPort] = []
+        self._ports: list[OutputPort] = []
         self._by_port: dict[int, list[OutputPort]] = {}
         for number, channels in by_edge.items():
             edge = plan.edges[number]
             next_seqs = [restored.get(channel.id, 0) for channel in channels]
             claim = outside_claim if edge.partitioning is Partitioning.OUTSIDE else 0
-            outlet = OutputPort(edge, channels, next_seqs, plan.max_parallelism, claim)
-            self._outlets.append(outlet)
-            self._by_port.setdefault(edge.port, []).append(outlet)
+            output_port = OutputPort(edge, channels, next_seqs, plan.max_parallelism, claim)
+            self._ports.append(output_port)
+            self._by_port.setdefault(edge.port, []).append(output_port)
         self._positions: dict[ChannelId, int] = {}
-        self.are_columnar = False  # some have been
+        self.are_columnar = False  # whether any output was columns
         self._remember()
 
     def _remember(self) -> None:
-        for outlet in self._outlets:
-            self._positions.update(zip(outlet.channels, outlet.next_seqs, strict=True))
+        for port in self._ports:
+            self._positions.update(zip(port.channels, port.next_seqs, strict=True))
 
     def positions(self) -> dict[ChannelId, int]:
-        """Per channel, the number of the next element, as of the last ``drain``."""
+        """Returns, per channel, the number of the next element as of the last ``drain``."""
         return dict(self._positions)
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None) -> None:
-        """Rows for every edge on ``port``."""
-        for outlet in self._by_port.get(port, ()):
-            outlet.rows(rows, keys)
+        """Adds rows to every edge on ``port``."""
+        for output_port in self._by_port.get(port, ()):
+            output_port.rows(rows, keys)
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None) -> None:
-        """A RecordBatch for every edge on ``port``."""
+        """Adds a RecordBatch to every edge on ``port``."""
         self.are_columnar = True
-        for outlet in self._by_port.get(port, ()):
-            outlet.columns(batch, keys)
+        for output_port in self._by_port.get(port, ()):
+            output_port.columns(batch, keys)
 
     def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
-        """A barrier or the end of the stream, on every edge."""
-        for outlet in self._outlets:
-            outlet.control(kind, checkpoint)
+        """Adds a barrier or the end of the stream on every edge."""
+        for port in self._ports:
+            port.control(kind, checkpoint)
 
     def drain(self) -> tuple[Output, ...]:
-        """The step's output, encoded; the next step begins behind it."""
-        outputs = [output for outlet in self._outlets for output in outlet.drain()]
+        """Returns the encoded output of the step, and begins the next step's positions after it."""
+        outputs = [output for port in self._ports for output in port.drain()]
         if outputs:
             self._remember()
         return tuple(outputs)
 
 
 class StepCollector:
-    """What user code gives in a step (``clonos.core.ports.operator_chain.Collector``)."""
+    """Collector of what user code emits in a step (``clonos.core.ports.operator_chain.Collector``)."""
 
     def __init__(self, outputs: TaskOutputs, log: TaskLog) -> None:
         self._outputs, self._log = outputs, log
         self._parts: list[bytes] = []
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
-        """Rows for every edge on ``port``."""
+        """Adds rows to every edge on ``port``."""
         self._outputs.rows(port, rows, keys)
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
-        """A RecordBatch for every edge on ``port``."""
+        """Adds a RecordBatch to every edge on ``port``."""
         self._outputs.columns(port, batch, keys)
 
     def prepared(self, part: bytes) -> None:
-        """What the completed checkpoint shall commit."""
+        """Adds a part that the completed checkpoint will commit."""
         self._parts.append(part)
 
     def routed_error(self, description: bytes) -> bool:
-        """An exception went to the error output; replay must see it at the same place."""
+        """Records that an exception was routed to the error output, so that replay routes it at the same place."""
         entry = self._log.follow(d.ROUTED)
         if entry is None:
             self._log.append(d.blob(d.ROUTED, description))
         return True
 
     def parts(self) -> tuple[bytes, ...]:
-        """What was prepared since the last call."""
+        """Returns the parts prepared since the last call."""
         found = tuple(self._parts)
         self._parts.clear()
         return found

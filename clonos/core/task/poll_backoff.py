@@ -1,48 +1,53 @@
-"""When a source waits between two reads: one that lives from hand to mouth gives crumbs.
+"""Poll backoff of a source whose reads return few records: waits so that the next one returns more (protocol 2).
 
-What there is at once is little then, and each read costs every process behind it a message, and a successor a step: at
-half of the maximal load they used all processors, and a successor's replay took three times as long as the work that it
-repeated. Such a source has had nothing to read before, or gives much less than it once did; and it gives more after
-a while. One that gives no more for being waited for, or all that is asked, has enough: it is not waited for.
+Many small reads are expensive: each costs a message in every process downstream and a step in replay. At half of the
+maximal load they used all processors, and a successor's replay took three times as long as the work that it repeated.
+
+Backing off begins when the source found nothing to read, or when its reads return much less than its largest read did.
+It ends when a pause does not double what a read returns, or when a read returns as much as it may.
 """
 
 from __future__ import annotations
 
 STEPS = 40
+"""Pause after a small read, in multiples of the cost of its step; at most ``NS_MAX``."""
+
 NS_MAX = 4_000_000
-"""A step that takes less than it may is followed by the next one after so many times what it cost, at most so late."""
+"""Maximum pause after a small read."""
 
 SMALL_READ = 4
-"""A read gives a crumb when another has given more than so many times as much."""
+"""Divisor that makes a read small: it returns less than 1/4 of the largest read."""
 
 SMALL_READS_MAX = 8
-"""So many in a row are no end of a piece."""
+"""Small reads in a row before the source backs off. A shorter run may only be the end of a file's block."""
 
 READS_BETWEEN_TRIALS = 64
-"""Then one is not waited for, to see what it gives."""
+"""Reads between two trial reads without a pause, which measure again what a read returns without waiting."""
 
 
 class PollBackoff:
-    """Of one incarnation. Nothing of it is logged: how much was read, is."""
+    """Poll backoff of one incarnation. It is not logged, because the log has the number of records of each read."""
 
-    __slots__ = ("_small_reads", "_has_waited", "_is_on", "_most", "_reads", "_without", "until_ns")
+    __slots__ = ("_small_reads", "_has_waited", "_is_on", "_most", "_reads", "_unpaused_count", "until_ns")
 
     def __init__(self) -> None:
         self.until_ns = 0
         self._is_on = False
-        self._most = 0  # records of a read
-        self._small_reads = 0  # in a row
-        self._has_waited = False  # before the read that comes next
-        self._without = 0  # records of the last read that was not waited for
-        self._reads = 0  # since one was not
+        self._most = 0  # records of the largest read
+        self._small_reads = 0  # small reads in a row
+        self._has_waited = False  # whether the source pauses before the next read
+        self._unpaused_count = 0  # records of the last read without a pause
+        self._reads = 0  # reads since then
 
     def found_nothing(self) -> None:
-        """There was nothing to read, and more to come."""
+        """Backs off because there was nothing to read, and more may come."""
         if not self._is_on:
-            self._is_on, self._without, self._reads = True, 0, 0
+            self._is_on, self._unpaused_count, self._reads = True, 0, 0
 
-    def gave(self, count: int, limit: int, now_ns: int, cost_ns: int) -> None:
-        """A step that began at ``now_ns`` has taken so many records where it could have taken ``limit``."""
+    def measure(self, count: int, limit: int, now_ns: int, cost_ns: int) -> None:
+        """Notes that a step begun at ``now_ns`` returned ``count`` of at most ``limit`` records, and sets
+        ``until_ns``.
+        """
         if not self._is_on:
             self._most = max(self._most, count)
             self._small_reads = self._small_reads + 1 if count < limit and count * SMALL_READ < self._most else 0
@@ -50,8 +55,8 @@ class PollBackoff:
             if not self._is_on:
                 return
         if not self._has_waited:
-            self._without, self._reads = count, 0
-        elif count < 2 * self._without or count >= limit:
+            self._unpaused_count, self._reads = count, 0
+        elif count < 2 * self._unpaused_count or count >= limit:
             self._is_on, self._most, self._small_reads = False, count, 0
             return
         self._reads += 1

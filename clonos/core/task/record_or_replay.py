@@ -1,6 +1,7 @@
-"""Record or replay, written once: the running task's door to its causal log.
+"""Record or replay of determinants: the only access of a running task to its causal log (protocol 2).
 
-While the log lasts, everything asked for is read from it; where it ends, the task may go live, even in mid-step.
+While the log lasts, every determinant is read from it. Where it ends the task may go live, even in the middle of a
+step.
 """
 
 from __future__ import annotations
@@ -18,39 +19,41 @@ from clonos.core.ports.task_port import Emission, TaskPort
 from clonos.core.task.async_calls import OpenCalls, idempotency_key, request_digest
 
 CALLS_AHEAD_NS_MAX = 1_000_000
-"""Beside a call that takes this long, a shipment of its own is nothing."""
+"""Duration of a call from which its outcome is shipped at once, because the extra message is negligible beside it."""
 
 
 class EffectUndeclared(JobError):
-    """User code changed the outside in a step that does not declare it."""
+    """Error for user code that calls a service with an external effect in a step that does not declare effects."""
 
     task: str
     service: str
 
     def __str__(self) -> str:
         return (
-            f"task {self.task} made the call {self.service}, which changes the outside, in a step that does not declare"
-            " it. Declare the step with effects=True, or the call as idempotent (intent=False)."
+            f"task {self.task} called {self.service}, which changes an external system, in a step that does not declare"
+            " effects. Declare the step with effects=True, or the call as idempotent (intent=False)."
         )
 
 
 class ServiceWhileOpening(JobError):
-    """User code used a causal service in ``open``, which every life runs anew."""
+    """Error for user code that uses a causal service in ``open``, which runs again in every incarnation."""
 
     task: str
     service: str
 
     def __str__(self) -> str:
         return (
-            f"task {self.task} used {self.service} while it was being opened. Every life of a task opens anew, behind"
-            " another checkpoint, so what is drawn there could not be the same again. Draw it when the first element"
-            " comes, and keep it as state."
+            f"task {self.task} used {self.service} in open. Every incarnation of a task runs open again, after another"
+            " checkpoint, so the result could not be repeated. Use the service when the first element arrives, and keep"
+            " the result as state."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
-    """How a task records: the same in every incarnation of a generation. ``key_space``: of its idempotency keys."""
+    """Rules of recording, the same in every incarnation of a generation. ``key_space`` is the prefix of idempotency
+    keys.
+    """
 
     task_name: str
     key_space: str
@@ -61,7 +64,7 @@ class LogRules:
 
 
 class Recovered(NamedTuple):
-    """The log that an incarnation follows, from ``offset_bytes`` on. ``instant_ns``: the last instant before it."""
+    """Log that an incarnation replays from ``offset_bytes`` on. ``instant_ns`` is the last timestamp before it."""
 
     log: bytes = b""
     offset_bytes: int = 0
@@ -72,7 +75,7 @@ FRESH = Recovered()
 
 
 class TaskLog:
-    """The causal log of one incarnation, and what its services are given (``clonos.core.ports.recorder.Recorder``)."""
+    """Causal log of one incarnation, and its ``clonos.core.ports.recorder.Recorder``."""
 
     def __init__(
         self,
@@ -81,15 +84,19 @@ class TaskLog:
         recovered: Recovered = FRESH,
         await_more: Callable[[], None] | None = None,
     ) -> None:
-        """``await_more``: of a shadow, whose log goes on where it ends; called until it has."""
+        """Takes the recovered log. A shadow's log grows while it is followed: ``await_more`` blocks until it has
+        grown.
+        """
         self.task_name = rules.task_name
         self.instant_ns_last = recovered.instant_ns
-        self.is_opening = False  # user code is being opened: nothing may be drawn
-        self.positions: Callable[[], dict[ChannelId, int]] = dict  # output positions where the current step began
+        self.is_opening = False  # whether user code is in ``open``, where no determinant may be recorded
+        self.positions: Callable[[], dict[ChannelId, int]] = (
+            dict  # output positions at the beginning of the current step
+        )
         self._await_more = await_more
         self._port = port
         self._reader: d.LogReader | None = d.LogReader(recovered.log, recovered.offset_bytes)
-        self._end_bytes = recovered.offset_bytes + len(recovered.log)  # of the log, what is buffered included
+        self._end_bytes = recovered.offset_bytes + len(recovered.log)  # end of the log, including the buffer
         self._buffer = bytearray()
         self._key_space = rules.key_space
         self._has_effects = rules.has_effects
@@ -97,15 +104,15 @@ class TaskLog:
         self._is_logging = rules.is_logging
         self._calls_ahead_max = rules.calls_ahead_max
         self._calls_ahead = 0  # outcomes of plain calls in the buffer
-        self._calls_ahead_ns = 0  # when the first of them was asked for
+        self._calls_ahead_ns = 0  # when the first of them was requested
         self._step_instant = False
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
         self.open_calls = OpenCalls(port, rules.key_space)
-        self.calls: dict[str, int] | None = None  # of a source: how many each service has had since the job's start
+        self.calls: dict[str, int] | None = None  # for a source: calls per service since the job's start
 
-    # ------------------------------------------------------------------ what the task does with it
+    # ------------------------------------------------------------------ for the task
 
     @property
     def end_bytes(self) -> int:
@@ -114,11 +121,11 @@ class TaskLog:
 
     @property
     def end_bytes_followed(self) -> int:
-        """Absolute offset up to which the log has been followed or written: the same in every incarnation."""
+        """Absolute offset up to which the log was replayed or written, the same in every incarnation."""
         return self._end_bytes if self._reader is None else self._reader.offset_bytes
 
     def peek(self) -> d.Entry | None:
-        """The next entry to follow; None where the log has ended (the task is live or may go live)."""
+        """Returns the next entry to replay, or None where the log has ended and the task is live or may go live."""
         reader = self._reader
         if reader is None:
             return None
@@ -130,11 +137,15 @@ class TaskLog:
 
     @property
     def begins_with_whole_step(self) -> bool:
-        """While it is followed: whether a step comes that asks for nothing more of it, and a further one behind."""
+        """Whether the next entry to replay is a complete step without further entries, because another step follows
+        it.
+        """
         return self._reader is not None and self._reader.begins_with_whole_step
 
     def extend(self, data: bytes, is_all: bool) -> None:
-        """A shadow's log goes on. ``is_all``: and ends; it is the log of this life now."""
+        """Appends to a shadow's log. ``is_all``: these are its last bytes, and the log is now that of this
+        incarnation.
+        """
         assert self._reader is not None, self.task_name
         self._reader.extend(data)
         self._end_bytes += len(data)
@@ -142,12 +153,14 @@ class TaskLog:
             self._await_more = None
 
     def take(self) -> None:
-        """The entry that was peeked at is being followed."""
+        """Takes the peeked entry, which is being replayed."""
         assert self._reader is not None
         self._reader.next()
 
     def go_live(self) -> None:
-        """The log has ended: asks leave to record new determinants. Blocks; does not return if the log is lost."""
+        """Waits for permission to record new determinants, because the log has ended. Does not return if the log is
+        lost.
+        """
         if self._reader is not None:
             self._port.go_live(self.positions())
             self._reader = None
@@ -160,20 +173,20 @@ class TaskLog:
             self._end_bytes += len(entry)
 
     def drain(self) -> bytes:
-        """What has been recorded since the last call."""
+        """Returns the entries recorded since the last call."""
         data = bytes(self._buffer)
         self._buffer.clear()
         self._calls_ahead = 0
         return data
 
     def begin_epoch(self, checkpoint: int) -> None:
-        """Behind a barrier: luck starts anew."""
+        """Begins an epoch after a barrier, with new random streams."""
         self._epoch = checkpoint
         self._seed = b""
         self._occurrences.clear()
 
     def begin_step(self) -> None:
-        """The next read of the clock is a new instant; with a coarse clock, a tick that is due is recorded first."""
+        """Begins a step, in which the clock has a new timestamp. A due tick of the coarse clock is recorded first."""
         self._step_instant = False
         if self._tick_ns and self._reader is None:
             due_ns = tick_due_ns(self.instant_ns_last, self._port.now_ns(), self._tick_ns)
@@ -185,17 +198,21 @@ class TaskLog:
         self.instant_ns_last += delta_ns
 
     def advance_to(self, instant_ns: int) -> None:
-        """Timers fire at this instant; the clock stands at it."""
+        """Sets the clock to the timestamp at which timers fire."""
         self.instant_ns_last = instant_ns
         self._step_instant = True
 
     def diverged(self, logged: d.Entry, asked: str) -> ReplayDiverged:
-        """The error of a task that asks for something other than what is logged."""
+        """Returns the error for a task that asks for a determinant other than the logged one."""
         offset = self._reader.offset_bytes if self._reader is not None else self._end_bytes
         return ReplayDiverged(self.task_name, offset, d.NAMES.get(logged[0], str(logged[0])), asked)
 
     def follow(self, tag: int) -> d.Entry | None:
-        """The next entry, which must be of ``tag``; None if the log has ended, and the task is live now."""
+        """Takes the next entry, which must have ``tag``, or returns None if the log has ended and the task has gone
+        live.
+
+        Raises: ReplayDiverged, if the entry has another tag.
+        """
         entry = self.peek()
         if entry is None:
             self.go_live()
@@ -209,7 +226,7 @@ class TaskLog:
 
     @property
     def live(self) -> bool:
-        """False while the log is being replayed."""
+        """Whether new determinants are recorded; False while the log is replayed."""
         return self._reader is None
 
     @property
@@ -218,7 +235,7 @@ class TaskLog:
         return self._epoch
 
     def instant_ns(self, exact: bool) -> int:
-        """One instant a step, or one a call where ``exact``; wall clock as ns since the Unix epoch."""
+        """Returns the wall clock in ns since the Unix epoch: one timestamp per step, or per call if ``exact``."""
         self._check_opened("the clock")
         if not exact and (self._step_instant or (self._tick_ns and self.instant_ns_last)):
             return self.instant_ns_last
@@ -236,7 +253,7 @@ class TaskLog:
         self.instant_ns_last += delta
 
     def seed(self) -> bytes:
-        """The seed of the current epoch, recorded where it is first asked for."""
+        """Returns the seed of the current epoch, recorded when it is first needed."""
         self._check_opened("random numbers")
         if not self._seed:
             entry = self.follow(d.SEED)
@@ -256,7 +273,10 @@ class TaskLog:
         effect: bool = False,
         in_doubt: Callable[[str], object] | None = None,
     ) -> object:
-        """One recorded call of the outside (see ``Recorder.call``)."""
+        """Makes one recorded external call (see ``Recorder.call``).
+
+        Raises: EffectUndeclared, if ``effect`` is set in a step that does not declare effects.
+        """
         self._check_opened(service)
         if effect and not self._has_effects:
             raise EffectUndeclared(self.task_name, service)
@@ -265,7 +285,7 @@ class TaskLog:
         entry = self.follow(d.CALL)
         if entry is None:
             if key[1]:
-                # Its causes may have been found with a holder downstream only: the keepers need not have had them.
+                # Only a holder downstream may have had the causes, so wait until the keepers of this life have them.
                 self._port.await_replicated(self._end_bytes)
             if not self._calls_ahead:
                 self._calls_ahead_ns = self._port.now_ns()
@@ -277,11 +297,11 @@ class TaskLog:
         return decode_outcome(outcome)
 
     def limit_calls(self, capacity: int) -> None:
-        """See ``Recorder.limit_calls``."""
+        """Limits the open asynchronous calls (see ``Recorder.limit_calls``)."""
         self.open_calls.limit(capacity)
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
-        """See ``Recorder.submit``."""
+        """Requests an asynchronous call (see ``Recorder.submit``)."""
         self.open_calls.submit(number, service, request, perform)
 
     def _check_opened(self, service: str) -> None:
@@ -289,10 +309,11 @@ class TaskLog:
             raise ServiceWhileOpening(self.task_name, service)
 
     def _request_key(self, service: str, digest: bytes) -> str:
-        """The same in every incarnation, however its steps are cut.
+        """Returns the key of a plain call, the same in every incarnation, however its steps are cut.
 
-        The epoch of an element that has come from another task is fixed by its channel: the k-th equal request of it.
-        That of a record that a source reads is not, since a lost barrier may come back elsewhere: the k-th call there.
+        A channel fixes the epoch of each of its elements, so such a call is the k-th equal request of the epoch. The
+        epoch of a record that a source reads may change when a lost barrier is repeated, so such a call is the k-th one
+        of its service.
         """
         if self.calls is None:
             occurrence = self._occurrences.get(digest, 0)
@@ -305,14 +326,16 @@ class TaskLog:
         return idempotency_key(self._key_space, place, digest)
 
     def _intend(self, digest: bytes) -> tuple[str, bool]:
-        """Announces a call with an effect: its key is its position in the log. True: an earlier life died during it.
+        """Records the intent of a call with an effect. Returns its key and whether an earlier incarnation died during
+        the call.
 
-        With the request: where a log is lost with all its keepers, another call may come to stand at this position.
+        The key contains the request besides the log position, because another call may take this position where the log
+        is lost with all its keepers.
         """
         place = f"intent/{self.end_bytes_followed}"
         entry = self.follow(d.INTENT)
         if entry is not None:
-            # The key that the outside knows, also where user code has made the request of what is in no log.
+            # Use the logged request, which the service knows. User code may derive another one from unlogged state.
             return idempotency_key(self._key_space, place, entry[3]), self.peek() is None
         self.append(d.blob(d.INTENT, digest))
         self.flush()
@@ -332,20 +355,22 @@ class TaskLog:
             if is_in_doubt and in_doubt is None:
                 raise CallInDoubt(service, key)
             return encode_outcome(service, self._port.perform(in_doubt or perform, key))
-        except Exception as error:  # noqa: BLE001  the outside's answer: user code gets it, live and in replay
+        except Exception as error:  # noqa: BLE001  the call's outcome, which user code gets live and in replay
             return encode_outcome(service, error)
 
     def _ship_outcome(self, is_effect: bool) -> None:
-        """What an effect came to leaves at once: lost, it would be in doubt. That of a plain call may wait for others
-        and for the step, which nobody sees without it, as long as they were quick: a death has them made again."""
+        """Ships the outcome of a call with an effect at once, because losing it would leave the call in doubt. Outcomes
+        of plain calls are batched until the end of the step while the calls are fast, because lost ones are simply made
+        again.
+        """
         self._calls_ahead += 1
         ahead = self._calls_ahead
-        # The clock costs as much as all else here, so it is asked at 1, 2, 4, 8 ...: at once where every call is slow.
+        # Reading the clock costs as much as all the rest, so read it at outcomes 1, 2, 4, 8 ... only.
         is_slow = not ahead & (ahead - 1) and self._port.now_ns() - self._calls_ahead_ns >= CALLS_AHEAD_NS_MAX
         if is_effect or is_slow or ahead >= self._calls_ahead_max:
             self.flush()
 
     def flush(self) -> None:
-        """Ships what has been recorded in mid-step."""
+        """Ships the recorded entries in the middle of a step."""
         if self._buffer:
             self._port.emit(Emission(self.drain()))

@@ -1,4 +1,4 @@
-"""The chain of snapshots that one incarnation takes: which one the next builds on, and how many restore it."""
+"""Chain of the snapshots that one incarnation takes: what each builds on, and how many restore it (protocol 5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clonos.core.ports.operator_chain import ChainSnapshot, Pieces
 
 
 class Taken(NamedTuple):
-    """State at a barrier or at the end of the stream."""
+    """State taken at a barrier or at the end of the stream."""
 
     changes: ChainSnapshot
     whole: Pieces | None
@@ -18,26 +18,27 @@ class Taken(NamedTuple):
 
 
 class SnapshotChain:
-    """Goes on from the snapshot that was restored, if any."""
+    """Chain that continues from the restored snapshot, if there is one."""
 
     __slots__ = ("_previous", "length")
 
     def __init__(self, restored: Snapshot | None) -> None:
         self._previous = restored.checkpoint if restored else None
-        self.length = restored.chain_length if restored else 0  # objects that restore the latest snapshot
+        self.length = restored.chain_length if restored else 0  # number of objects that restore the latest snapshot
 
     @property
     def is_empty(self) -> bool:
-        """The next snapshot is the first one: it has to be full."""
+        """Whether the next snapshot is the first and must be full."""
         return self._previous is None
 
     def is_long(self, length_max: int) -> bool:
-        """Whether a new chain is due: the latest snapshot takes ``length_max`` objects to restore."""
+        """Returns whether a new chain is due, because restoring the latest snapshot takes ``length_max`` objects."""
         return not self.is_empty and self.length >= length_max
 
     def append(self, checkpoint: CheckpointId, is_whole: bool) -> CheckpointId | None:
-        """Adds a snapshot; returns the checkpoint of the one that it builds on. ``is_whole``: all of the state is
-        stored beside it, and later ones build on that."""
+        """Adds a snapshot and returns the checkpoint that it builds on. ``is_whole``: the whole state is stored beside
+        it, and later snapshots build on that.
+        """
         is_base = self.is_empty or is_whole
         previous, self._previous = self._previous, checkpoint
         self.length = 1 if is_base else self.length + 1

@@ -1,4 +1,4 @@
-"""What a source does instead of taking elements from channels: it reads splits, or the journal of what was pushed."""
+"""Source side of a task: reads splits or a journal where other tasks take elements from channels (protocol 2 and 7)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from clonos.core.task.task import Task
 
 POLL_AGAIN_NS = 5_000_000
-"""How long a source waits that found nothing to read."""
+"""Pause of a source after it found nothing to read."""
 
 
 class SourceReader:
-    """The input of one incarnation of a source task."""
+    """Input of one incarnation of a source task."""
 
     def __init__(self, task: Task, vertex: Vertex, snapshot: Snapshot | None) -> None:
         self.task = task
@@ -35,26 +35,26 @@ class SourceReader:
 
     @property
     def journal_end_bytes(self) -> int:
-        """How far the journal was fed; 0 without one."""
+        """End of the part of the journal that the chain was fed, 0 without a journal."""
         return self.journal.end_bytes if self.journal is not None else 0
 
     @property
     def journal_read_bytes(self) -> int:
-        """How far the journal was read; 0 without one."""
+        """End of the part of the journal that the chain has read, 0 without a journal."""
         return self.journal.read_bytes if self.journal is not None else 0
 
     def recover(self, data: bytes) -> None:
-        """What was found of the journal."""
+        """Feeds the gathered journal."""
         if self.journal is not None:
             self.journal.recover(data)
 
     def feed(self, data: bytes) -> None:
-        """The next bytes of the journal."""
+        """Feeds the next bytes of the journal."""
         if self.journal is not None:
             self.journal.feed(data)
 
     def follow(self, entry: d.Entry) -> bool:
-        """Does what an entry of the log says; False if it is none of a source's."""
+        """Replays an entry of a source. Returns False if the entry is not one of a source's."""
         tag, first, count, data = entry
         log = self.task.log
         if tag == d.READ:
@@ -74,7 +74,7 @@ class SourceReader:
         return True
 
     def live_step(self, budget_bytes: int) -> None:
-        """Takes what is there, up to the limit of a step."""
+        """Reads the records that are available, up to the limit of a step."""
         task = self.task
         if self.is_paused or self.has_read_all:
             task.take(task.port.receive(task.chain.next_timer_ns() if self.has_read_all else None))
@@ -110,7 +110,7 @@ class SourceReader:
         task.log.begin_step()
         task.log.append(d.numbers(d.READ, split, count))
         self._read(split, count, is_begun=True)
-        self._poll_backoff.gave(count, limit, now_ns, task.pace.begin() - began_ns)
+        self._poll_backoff.measure(count, limit, now_ns, task.pace.begin() - began_ns)
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task
@@ -121,7 +121,7 @@ class SourceReader:
         task.chain.read(split, count)
         task.pace.measure(count, began_ns)
         task.records_in += count
-        task.emit_unless_followed(count)
+        task.end_step(count)
 
     def _end(self) -> None:
         self.has_read_all = True

@@ -1,7 +1,7 @@
-"""How many elements a step takes: so many that it costs about ``step_cost_us``.
+"""Step size: how many elements a step takes so that it costs about ``step_cost_us`` (protocol 2 and 6).
 
-A task whose predecessors died again and again is cautious: it takes its input element by element, and tells each
-beforehand, so that a process which dies of its input names the element.
+A task whose earlier incarnations died repeatedly runs in single-step mode: it takes one element per step and announces
+each beforehand, so that the element is known if it kills the process.
 """
 
 from __future__ import annotations
@@ -11,73 +11,82 @@ from clonos.core.model.options import Options
 from clonos.core.ports.task_port import TaskPort
 
 COLUMNS_COST = 4
-"""A step over columns aims at so many times ``step_cost_us``: most of what it costs is for a batch or a distinct key,
-not for a record, so one that is cut short costs more a record, and is cut shorter for it."""
+"""Target cost of a columnar step, in multiples of ``step_cost_us``. Most of its cost is per batch or per distinct key,
+so shorter steps would raise the cost per record.
+"""
 
-CAUTIOUS_BARRIERS = 2
-"""Barriers after which a cautious task is an ordinary one, if it has taken an element before the first: so the
-checkpoint of the first has time to complete, and the next life, if there is one, begins nearer to the end."""
+SINGLE_STEP_BARRIERS = 2
+"""Barriers after which single-step mode ends, counted from the first announced element. The checkpoint of the first has
+time to complete, so that the next incarnation, if there is one, begins closer to the fatal element.
+"""
 
-CAUTIOUS_ELEMENTS_MAX = 4_096
-CAUTIOUS_NS_MAX = 1_000_000_000
-"""Elements, and a time, after which it is one in any case: what has piled up would take minutes one by one."""
+SINGLE_STEP_ELEMENTS_MAX = 4_096
+SINGLE_STEP_NS_MAX = 1_000_000_000
+"""Time after which single-step mode ends in any case, like ``SINGLE_STEP_ELEMENTS_MAX``: a backlog would take
+minutes.
+"""
 
 
 class StepSize:
-    """Of one incarnation. Nothing of it is logged: how long a step was, is."""
+    """Step size of one incarnation. It is not logged, because the log has the length of each step."""
 
     def __init__(self, options: Options, port: TaskPort, is_cautious: bool) -> None:
         self._options, self._port = options, port
-        self._is_cautious = is_cautious
-        self._approached = 0
-        self._approached_first_ns = 0
-        self._barriers = 0  # since then
-        self._cost_ns = 0.0  # of one element
-        self._output_bytes = 0.0  # for one element, to the channel that gets most
-        self._last = 0  # limit
-        self.is_columnar = False  # it takes or gives columns
+        self._is_single_step = is_cautious
+        self._announced = 0
+        self._first_announced_ns = 0
+        self._barriers = 0  # barriers since the first announced element
+        self._cost_ns = 0.0  # cost of one element
+        self._output_bytes = 0.0  # credit that one element uses on the channel that receives most
+        self._last = 0  # limit of the last step
+        self.is_columnar = False  # whether the task receives or sends columns
 
     def limit(self, budget_bytes: int, calls_room: int) -> int:
-        """How many elements the next step may take: its output shall fit into ``budget_bytes``, and each may ask for
-        one of ``calls_room`` asynchronous calls."""
+        """Returns how many elements the next step may take.
+
+        Its output should fit into ``budget_bytes``, and each element may request one of ``calls_room`` asynchronous
+        calls.
+        """
         options = self._options
-        if self._is_cautious:
+        if self._is_single_step:
             return min(1, calls_room)
         limit = options.step_records_first
         if self._cost_ns:
-            aim_ns = options.step_cost_us * 1_000 * (COLUMNS_COST if self.is_columnar else 1)
-            limit = min(max(1, int(aim_ns / self._cost_ns)), options.step_records_max)
+            target_ns = options.step_cost_us * 1_000 * (COLUMNS_COST if self.is_columnar else 1)
+            limit = min(max(1, int(target_ns / self._cost_ns)), options.step_records_max)
         if self._output_bytes:
-            # What is left of the room makes no tiny step: it may be passed by half a step.
+            # A nearly used-up budget must not cause tiny steps: half a step may exceed it.
             limit = min(limit, max(1, self._last // 2, int(budget_bytes / self._output_bytes)))
         self._last = limit
         return min(limit, calls_room)
 
     def begin(self) -> int:
-        """A step begins; for ``measure``."""
+        """Returns the start of a step, for ``measure``."""
         return self._port.cost_clock_ns()
 
     def measure(self, count: int, began_ns: int) -> None:
-        """A step has taken so many elements."""
+        """Updates the cost per element by a step over ``count`` elements."""
         cost_ns = max(0, self._port.cost_clock_ns() - began_ns) / count
         self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
 
     def produced(self, count: int, cost_bytes: int) -> None:
-        """A step over so many elements has added so much to the channel that got most."""
+        """Updates the output per element: a step over ``count`` elements used ``cost_bytes`` of credit on the fullest
+        channel.
+        """
         output_bytes = cost_bytes / count
         self._output_bytes = output_bytes if not self._output_bytes else 0.7 * self._output_bytes + 0.3 * output_bytes
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
-        """Tells, while it is cautious, what may be the task's end."""
-        if self._is_cautious:
-            if not self._approached:
-                self._approached_first_ns = self._port.now_ns()
+        """Announces, in single-step mode, the element that the task takes next."""
+        if self._is_single_step:
+            if not self._announced:
+                self._first_announced_ns = self._port.now_ns()
             self._port.announce_step(channel, first_seq)
-            self._approached += 1
-            cautious_ns = self._port.now_ns() - self._approached_first_ns
-            self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX and cautious_ns < CAUTIOUS_NS_MAX
+            self._announced += 1
+            single_step_ns = self._port.now_ns() - self._first_announced_ns
+            self._is_single_step = self._announced < SINGLE_STEP_ELEMENTS_MAX and single_step_ns < SINGLE_STEP_NS_MAX
 
     def barrier(self) -> None:
-        """An epoch has ended."""
-        self._barriers += self._approached > 0
-        self._is_cautious = self._is_cautious and self._barriers < CAUTIOUS_BARRIERS
+        """Counts the end of an epoch, which may end single-step mode."""
+        self._barriers += self._announced > 0
+        self._is_single_step = self._is_single_step and self._barriers < SINGLE_STEP_BARRIERS

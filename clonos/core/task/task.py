@@ -1,7 +1,7 @@
-"""One incarnation of a task: a deterministic function of its input and its causal log.
+"""One incarnation of a task: a deterministic function of its input and its causal log (protocol 2 and 6).
 
-Runs in a thread of its own (a greenlet in the simulated world) and touches the world through its ``TaskPort`` only.
-While the log lasts it follows it entry by entry; where it ends the task goes live and records what it decides.
+It runs in a thread of its own (a greenlet in the simulated world), and all its effects go through its ``TaskPort``. It
+replays the log entry by entry; where the log ends it goes live and records what it decides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from clonos.core.wire.recovery_messages import InputRange
 
 
 class Task:
-    """``run`` is the whole life; ``describe_failure`` says where it was when something raised."""
+    """Incarnation of a task. ``run`` is its whole life; ``describe_failure`` says where it was when its thread
+    raised.
+    """
 
     def __init__(
         self,
@@ -67,10 +69,12 @@ class Task:
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self._turn = 0
-        self._held_count = 0  # elements of steps that are not handed over yet
+        self._held_count = 0  # elements of steps that are not emitted yet
         self._snapshots = SnapshotChain(snapshot)
-        self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
-        self.at: InputRange | None = None  # what the current step covers
+        self.records_in = (
+            snapshot.records_in if snapshot else 0
+        )  # since the job's start; numbers the records of a source
+        self.at: InputRange | None = None  # input of the current step
         self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
@@ -104,10 +108,10 @@ class Task:
         await_more = (lambda: self.take(self.port.receive(None))) if activation.is_shadow else None
         return TaskLog(rules, self.port, recovered, await_more)
 
-    # ------------------------------------------------------------------ the life
+    # ------------------------------------------------------------------ life
 
     def run(self) -> None:
-        """Restores, follows the log, lives, and serves on after the end of the stream until it is stopped."""
+        """Restores, replays the log and runs live. After the end of the stream it waits until it is stopped."""
         snapshot = self._activation.snapshot
         try:
             with running(self.log):
@@ -120,7 +124,7 @@ class Task:
                     self._follow() if self.log.peek() is not None else self._live_step()
             if (entry := self.log.peek()) is not None:
                 raise self.log.diverged(entry, "nothing more at the end of its stream")
-            self.log.go_live()  # a final state has nothing to replay: its claims are compared all the same
+            self.log.go_live()  # nothing to replay, but receivers' positions are still compared
             while True:
                 self.port.receive(None)
         finally:
@@ -129,7 +133,7 @@ class Task:
     # ------------------------------------------------------------------ replay
 
     def _follow(self) -> None:
-        """Does what the next entry of the log says."""
+        """Replays the next entry of the log."""
         entry = self.log.peek()
         assert entry is not None
         tag, first, count, _ = entry
@@ -157,7 +161,7 @@ class Task:
             raise self.log.diverged(entry, "a new step")
 
     def _await(self, queue: InputQueue, count: int, entry: d.Entry) -> None:
-        """Waits until the next ``count`` elements of one kind are there."""
+        """Waits until the next ``count`` elements of one kind are delivered."""
         while (there := queue.run_length(count)) < count:
             if there < queue.waiting_count:
                 raise self.log.diverged(entry, f"a step of {there} elements, behind which others follow")
@@ -171,7 +175,7 @@ class Task:
     # ------------------------------------------------------------------ live
 
     def _live_step(self) -> None:
-        """Decides what to do next, records it, does it; or waits for something to do."""
+        """Chooses, records and makes the next step, or waits for input."""
         self.log.go_live()
         self.log.open_calls.begin()
         while (command := self.port.receive(0)) is not None:
@@ -212,6 +216,7 @@ class Task:
         return True
 
     def take(self, command: Any) -> None:
+        """Processes a command of the slot."""
         if isinstance(command, Delivered):
             self.input_of[command.channel].put(command)
         elif isinstance(command, Journalled):
@@ -257,11 +262,14 @@ class Task:
                 assert_never(kind)
         self.pace.measure(count, began_ns)
         self.records_in += count
-        self.emit_unless_followed(count)
+        self.end_step(count)
 
-    def emit_unless_followed(self, count: int) -> None:
-        """The end of a step over so many elements. A replayed one is handed over with those behind it that are surely
-        whole: the log has been where it came from for long, and each of them alone costs the slot as much as all."""
+    def end_step(self, count: int) -> None:
+        """Ends a step over ``count`` elements and emits it.
+
+        In replay, consecutive complete steps are emitted together: their log entries are replicated already, and one
+        emission is cheaper than many.
+        """
         self._held_count += count
         self.pace.is_columnar = self.pace.is_columnar or self.outputs.are_columnar
         if not self.log.begins_with_whole_step or self._held_count >= self.options.step_records_max:
@@ -274,7 +282,7 @@ class Task:
         self.emit()
 
     def _take_finished(self) -> bool:
-        """Hands over one outcome that has come meanwhile."""
+        """Hands one outcome of an asynchronous call to user code."""
         finished = self.log.open_calls.take_finished()
         if finished is None:
             return False
@@ -289,14 +297,16 @@ class Task:
         cast(CallingChain, self.chain).complete(number, outcome)
         self.end_or_emit()
 
-    # ------------------------------------------------------------------ barriers and the end
+    # ------------------------------------------------------------------ barriers and end of stream
 
     def _align(self, queue: InputQueue, checkpoint: CheckpointId) -> None:
         queue.blocked_by = checkpoint
         self._align_or_end()
 
     def _align_or_end(self) -> None:
-        """A barrier stands for all earlier ones that its channel lacks, the end of stream for all later ones."""
+        """Completes an alignment. A barrier stands for all earlier ones that its channel lacks, end of stream for all
+        later ones.
+        """
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
             self.end_or_emit()
@@ -313,7 +323,7 @@ class Task:
             self.emit()
 
     def _barrier(self, checkpoint: CheckpointId) -> None:
-        """The end of an epoch: the barrier leaves with the snapshot, in one indivisible step with its log entry."""
+        """Ends an epoch: the barrier leaves with the snapshot and its log entry in one indivisible emission."""
         self.checkpoint = checkpoint
         self.outputs.control(ElementKind.BARRIER, checkpoint)
         self.emit(self._snapshot(is_final=False))
@@ -321,7 +331,9 @@ class Task:
         self.pace.barrier()
 
     def end_or_emit(self) -> None:
-        """The stream ends behind the last outcome of an asynchronous call; its last timers may ask for further ones."""
+        """Ends the stream after the last outcome of an asynchronous call. The last timers may request further calls
+        first.
+        """
         reading = self.reading
         has_ended = reading.has_read_all if reading is not None else all(queue.has_ended for queue in self.inputs)
         if has_ended and not self.log.open_calls:
@@ -339,12 +351,15 @@ class Task:
         self.emit(self._snapshot(is_final=True))
 
     def _snapshot(self, is_final: bool) -> Taken:
-        """The first one is full. Later ones are not: when many build on each other, all of the state is stored beside
-        one of them, and no checkpoint waits for it; nor does a recovery."""
-        # The label of a final state is one above its last barrier's: it counts for all checkpoints from there on.
+        """Takes the state at a barrier. Only the first snapshot is full.
+
+        When many snapshots build on each other, the whole state is stored beside one of them; no checkpoint and no
+        recovery waits for it.
+        """
+        # The label of a final state is one above that of the last barrier, so it counts for all later checkpoints.
         changes = self.chain.snapshot(self.checkpoint, self._snapshots.is_empty)
         if changes.more is not None and self._activation.is_shadow and not self.log.live:
-            # Nobody waits for a shadow, and what it has may be stored much later: nothing of it stays frozen.
+            # A shadow's snapshot may be stored much later, so encode it now instead of keeping the state frozen.
             ready = ReadyPieces(changes.more)
             changes.more.release()
             changes = changes._replace(more=ready)
@@ -375,7 +390,7 @@ class Task:
     # ------------------------------------------------------------------ emission
 
     def emit(self, taken: Taken | None = None) -> int:
-        """Hands the step over, with the snapshot at a barrier; answers what it adds to the channel that gets most."""
+        """Emits the step, with the snapshot at a barrier. Returns the credit used on the channel that receives most."""
         self._held_count = 0
         outputs = self.outputs.drain()
         cost = max((cost_bytes(output.count, len(output.payload)) for output in outputs), default=0)

@@ -1,9 +1,9 @@
-"""Values of the user's as bytes and back: one value, a batch of rows, a batch of columns.
+"""Encoding of user values: single values, batches of rows and batches of columns.
 
-What goes in comes out again exactly, in every process: None, bool, int of any size, float, str, bytes, list, tuple,
-dict, set, frozenset, datetime, date, time, timedelta, Decimal, UUID, and objects of registered dataclasses,
-NamedTuples, msgspec.Structs and enums, within each other as deep as the limits allow. Everything else is an error that
-says where in the value it stands and what to do. Nothing that is read runs code or imports a class.
+A decoded value equals the encoded one exactly, in every process. Supported are None, bool, int of any size, float, str,
+bytes, list, tuple, dict, set, frozenset, datetime, date, time, timedelta, Decimal, UUID, and objects of registered
+dataclasses, NamedTuples, msgspec.Structs and enums, nested as deep as the limits allow. Everything else is an error
+that names the part of the value and what to do. Decoding runs no code and imports no class.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The keys of a batch of columns: each distinct one once as an object of Python, and a number for each row.
+"""Keys of a batch of columns: each distinct key once as a Python object, and a number per row.
 
-Work in Python is per distinct key, work per row is that of Arrow and numpy. Both are imported by the first batch of
-columns, never by this module.
+Python does work per distinct key, Arrow and numpy per row. The first batch of columns imports both, never this module.
 """
 
 from __future__ import annotations
@@ -13,35 +12,37 @@ from clonos.core.values.keys import Router, state_keys
 
 
 class ColumnKeys(Sequence[Any]):
-    """Row i has the key ``distinct[numbers[i]]``. Distinct keys come by their first row, and differ as keys."""
+    """Keys of the rows of a batch: row i has the key ``distinct[numbers[i]]``. Distinct keys are in the order of their
+    first rows.
+    """
 
     __slots__ = ("distinct", "numbers", "stored")
 
     def __init__(self, distinct: list[Any], stored: list[Any], numbers: Any) -> None:
-        """``stored``: the state keys of ``distinct``. ``numbers``: an array of numpy."""
+        """Takes the distinct keys, their state keys in ``stored``, and the rows' numbers as a numpy array."""
         self.distinct, self.stored, self.numbers = distinct, stored, numbers
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.distinct[self.numbers[place]]
+    def __getitem__(self, index: Any) -> Any:
+        return self.distinct[self.numbers[index]]
 
     def tolist(self) -> list[Any]:
-        """The key of each row."""
+        """Returns the key of each row."""
         return list(map(self.distinct.__getitem__, self.numbers.tolist()))
 
 
 def keys_of(column: Any) -> ColumnKeys | list[Any]:
-    """The keys in a column of a RecordBatch; a list where it has values that Arrow cannot tell apart as keys differ.
+    """Returns the keys in a column of a RecordBatch, as a list if Arrow would merge keys that differ in Python.
 
-    KeyUnsupported, ValueBeyondLimit.
+    Raises: KeyUnsupported, if a value cannot be a key; ValueBeyondLimit, if a key is too large.
     """
     import numpy
     import pyarrow
 
     if pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # its dictionary may hold a value twice, or one that no row has
+        column = column.dictionary_decode()  # its dictionary may hold duplicates and unused values
     try:
         encoded = column.dictionary_encode(null_encoding="encode")
     except pyarrow.ArrowNotImplementedError:  # lists and structs
@@ -49,7 +50,7 @@ def keys_of(column: Any) -> ColumnKeys | list[Any]:
     distinct = encoded.dictionary.to_pylist()
     stored = state_keys(distinct)
     kind = pyarrow.types
-    differ = kind.is_string(column.type) or kind.is_integer(column.type)  # in Python as they do in Arrow
+    differ = kind.is_string(column.type) or kind.is_integer(column.type)  # distinct in Arrow means distinct in Python
     if not differ and len({*stored}) != len(stored):  # 64-bit dates within one day
         return column.to_pylist()  # type: ignore[no-any-return]
     numbers = encoded.indices.to_numpy()
@@ -59,7 +60,7 @@ def keys_of(column: Any) -> ColumnKeys | list[Any]:
 
 
 def split_columns(router: Router, batch: Any, keys: Sequence[Any], width: int) -> list[Any]:
-    """The rows of a RecordBatch for each of ``width`` tasks, in their order: slices of one sorted batch."""
+    """Returns the rows of a RecordBatch for each of ``width`` tasks in their order, as slices of one sorted batch."""
     import numpy
     import pyarrow
 
@@ -73,9 +74,9 @@ def split_columns(router: Router, batch: Any, keys: Sequence[Any], width: int) -
 
 
 def running_counts(keys: ColumnKeys, before: list[int]) -> tuple[Any, list[int]]:
-    """Per row, how often its key has come so far, as an array of numpy; and per distinct key, how often in all.
+    """Returns how often each row's key has occurred so far (a numpy array), and the new total per distinct key.
 
-    ``before``: per distinct key, how often it had come before these rows.
+    ``before`` has the totals before these rows.
     """
     import numpy
 
@@ -83,7 +84,7 @@ def running_counts(keys: ColumnKeys, before: list[int]) -> tuple[Any, list[int]]
     inside = numpy.bincount(numbers, minlength=len(before))
     totals = numpy.array(before, numpy.int64) + inside
     running = numpy.empty(len(numbers), numpy.int64)
-    # Rows with the same key side by side, in their order: each run counts up to its key's total.
+    # Sort rows by key, stable: each run of equal keys counts up to that key's total.
     ends = numpy.cumsum(inside)
     running[numpy.argsort(numbers, kind="stable")] = numpy.arange(1, len(numbers) + 1) + numpy.repeat(
         totals - ends, inside

@@ -1,7 +1,6 @@
-"""A batch of columns, an Arrow RecordBatch, as bytes and back: an Arrow IPC stream of one batch, not compressed.
+"""Encoding of a batch of columns: an Arrow RecordBatch as an uncompressed Arrow IPC stream of one batch.
 
-pyarrow is imported by ``get_ready_for_columns`` or the first batch, never by this module: a job of rows does without
-its memory.
+``get_ready_for_columns`` or the first batch imports pyarrow, never this module, so that a job of rows saves its memory.
 """
 
 from __future__ import annotations
@@ -17,19 +16,25 @@ if TYPE_CHECKING:
     import pyarrow
 
 ALIGNMENT_BYTES = 8
-"""Arrow's kernels may read a buffer of numbers in words: its address has to be a multiple of this."""
+"""Alignment of a buffer's address, because Arrow's kernels may read numbers in words."""
 
 
 def get_ready_for_columns() -> None:
-    """Imports now what the first batch would import: pyarrow, and with its first array whatever that looks for, which
-    is pandas where it is installed: 0.3 s in the middle of the stream, or of a recovery."""
+    """Imports pyarrow and, by building an array, everything that its first array needs, such as pandas where it is
+    installed.
+
+    Otherwise the first batch would take 0.3 s longer, in the middle of the stream or of a recovery.
+    """
     import pyarrow
 
     pyarrow.array([0])
 
 
 def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
-    """The bytes of a batch, schema and dictionaries included. ValueBeyondLimit."""
+    """Returns the bytes of a batch with its schema and dictionaries.
+
+    Raises: ValueBeyondLimit, if the batch is too large.
+    """
     import pyarrow
 
     size = pyarrow.ipc.get_record_batch_size(batch)
@@ -43,9 +48,11 @@ def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
 
 
 def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
-    """The batch of the bytes, which it goes on using: no copy, except of bytes at an unaligned address (ZeroMQ's are).
+    """Returns the encoded batch, without a copy unless ``data`` is at an unaligned address, as ZeroMQ's buffers are.
 
-    Each offset and each character is validated, 4 ns a word: a wrong offset would read foreign memory. ValueMalformed.
+    Validates each offset and each character (4 ns per word), because a wrong offset would read foreign memory.
+
+    Raises: ValueMalformed, in place of Arrow's errors and ValueError, if the bytes are no valid batch.
     """
     import pyarrow
 
@@ -57,22 +64,25 @@ def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
             batch = reader.read_next_batch()
             validate_columns(batch)
             for _ in reader:
-                raise ValueError("a second batch behind the first")
+                raise ValueError("a second batch follows the first")
         if source.tell() != source.size():
-            raise ValueError("bytes behind the end of the stream")
+            raise ValueError("bytes follow the end of the stream")
     except (pyarrow.ArrowException, OSError, StopIteration, ValueError) as error:
         raise ValueMalformed("batch of columns", reason(error)) from error
     return batch
 
 
 def validate_columns(batch: pyarrow.RecordBatch) -> None:
-    """Looks at each offset, each character and each name. ValueError: one of them is not valid."""
+    """Validates each offset, each character and each name of a batch.
+
+    Raises: ValueError, if any of them is invalid.
+    """
     batch.validate(full=True)
     _decode_names(batch.schema)
 
 
 def _decode_names(fields: Iterable[pyarrow.Field]) -> None:
-    """Arrow decodes a name when it is asked for."""
+    """Reads every name, because Arrow decodes a name only when it is read."""
     for field in fields:
         str(field.name)
         if count := field.type.num_fields:

@@ -1,4 +1,4 @@
-"""The payload of a batch as elements, by their kind."""
+"""Decoding of a batch's payload, by the kind of its elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clonos.core.values.rows import decode_rows
 
 
 def decode_elements(kind: ElementKind, payload: bytes | memoryview) -> Any:
-    """Records as a list or as a ``pyarrow.RecordBatch``."""
+    """Returns the records of a payload, as a list or as a ``pyarrow.RecordBatch``."""
     match kind:
         case ElementKind.ROWS:
             return decode_rows(payload)
@@ -23,14 +23,14 @@ def decode_elements(kind: ElementKind, payload: bytes | memoryview) -> Any:
 
 
 def decode_records(kind: ElementKind, payload: bytes | memoryview) -> list[Any]:
-    """Records as a list of Python values."""
+    """Returns the records of a payload as a list of Python values."""
     records = decode_elements(kind, payload)
     rows: list[Any] = records if isinstance(records, list) else records.to_pylist()
     return rows
 
 
 def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> Any:
-    """``count`` of some decoded records, from the one at ``start`` on."""
+    """Returns ``count`` of the decoded records, starting at index ``start``."""
     match kind:
         case ElementKind.ROWS:
             return elements[start : start + count]
@@ -43,7 +43,7 @@ def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> An
 
 
 def join_elements(kind: ElementKind, parts: list[Any]) -> Any:
-    """Decoded records of several batches as one batch."""
+    """Returns the decoded records of several batches as one batch."""
     match kind:
         case ElementKind.ROWS:
             rows: list[Any] = []

@@ -1,11 +1,11 @@
-"""Keys: what a stream is partitioned by and what state is kept under.
+"""Keys, by which streams are partitioned and under which state is stored.
 
-A key is its encoded bytes, since 1, 1.0 and True are one key in a dict and different keys to a user. Allowed: str,
-bytes, int, bool, None, UUID, date and tuples of them. ``key -> bytes -> key group -> task`` is the same in every
-process and for the job's whole life; the number of key groups never changes, that of tasks may.
+A key is identified by its encoded bytes, because 1, 1.0 and True are one key in a dict but different keys to a user.
+Allowed are str, bytes, int, bool, None, UUID, date and tuples of them. ``key -> bytes -> key group -> task`` is the
+same in every process for the whole life of the job; the number of key groups never changes, the number of tasks may.
 
-In memory a key stands for itself wherever that is safe. Only True and False, bare or within a tuple, equal another
-key, so they are wrapped (``state_key``).
+In memory a key represents itself where that is safe. Only keys that are or contain a bool are wrapped (``state_key``),
+because True and False equal 1 and 0.
 """
 
 from __future__ import annotations
@@ -25,36 +25,39 @@ from clonos.core.values import ValueBeyondLimit, ValueMalformed
 from clonos.core.values.value_limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
 
 SAFE: Final = frozenset({str, bytes, int, NoneType, UUID, date})
-"""Types whose keys equal each other just when their bytes do."""
+"""Types whose keys are equal exactly when their bytes are."""
 
 SAFE_OR_TUPLE: Final = SAFE | {tuple}
 
 CACHED_KEYS_MAX: Final = 1 << 16
-"""Keys whose target a router remembers."""
+"""Maximum number of keys whose target a router remembers."""
 
 
 class KeyUnsupported(JobError):
-    """The job partitions by something that cannot be a key."""
+    """Error for a value of a type that cannot be a key."""
 
     type_name: str
     advice: str
 
     def __str__(self) -> str:
         return (
-            f"a key is or holds a {self.type_name}, which cannot be a key. {self.advice}"
+            f"a key is or contains a {self.type_name}, which cannot be a key. {self.advice}"
             " Keys are str, bytes, int, bool, None, UUID, date and tuples of them."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedKey:
-    """Stands in memory for a key that would equal another one."""
+    """Key in encoded form, in place of a key that would equal a different one."""
 
     encoded: bytes
 
 
 def encode_key(key: object) -> bytes:
-    """The bytes of a key, or of its ``state_key``. KeyUnsupported, ValueBeyondLimit."""
+    """Returns the bytes of a key or of its ``state_key``.
+
+    Raises: KeyUnsupported, if the type cannot be a key; ValueBeyondLimit, if the key is too large or too deep.
+    """
     if type(key) is EncodedKey:
         return key.encoded
     data = _encode(key, 0)
@@ -64,7 +67,10 @@ def encode_key(key: object) -> bytes:
 
 
 def decode_key(data: bytes | memoryview) -> object:
-    """The key of the bytes. ValueMalformed."""
+    """Returns the key that was encoded.
+
+    Raises: ValueMalformed, if the bytes are no encoded key.
+    """
     if len(data) > KEY_BYTES_MAX:
         raise ValueMalformed("key", f"{len(data)} bytes, and the limit is {KEY_BYTES_MAX}")
     try:
@@ -74,34 +80,42 @@ def decode_key(data: bytes | memoryview) -> object:
 
 
 def key_group(encoded: bytes, max_parallelism: int) -> int:
-    """The group of a key, 0 to ``max_parallelism`` - 1: the unit in which state is kept and moved."""
+    """Returns the group of a key, 0 to ``max_parallelism`` - 1. Groups are the unit in which state is stored and
+    moved.
+    """
     return xxh3_64_intdigest(encoded) % max_parallelism
 
 
 def task_of_group(group: int, parallelism: int, max_parallelism: int) -> int:
-    """The task that has a key group: contiguous ranges, as even as can be."""
+    """Returns the index of the task that owns a key group. Each task owns a contiguous range, all of nearly equal
+    length.
+    """
     return group * parallelism // max_parallelism
 
 
 def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> range:
-    """The key groups that a task has."""
+    """Returns the key groups that a task owns."""
     return range(-(-task * max_parallelism // parallelism), -(-(task + 1) * max_parallelism // parallelism))
 
 
 def state_key(key: object) -> object:
-    """A hashable that equals another one just when the keys' bytes do: the key itself, or an EncodedKey.
+    """Returns a hashable that equals another one exactly when the keys' bytes are equal: the key itself or an
+    ``EncodedKey``.
 
-    KeyUnsupported.
+    Raises: KeyUnsupported, if the type cannot be a key.
     """
     return key if type(key) in SAFE else state_keys([key])[0]
 
 
 def state_keys(keys: list[Any]) -> list[Any]:
-    """``state_key`` of each: the same list where all keys stand for themselves. KeyUnsupported."""
+    """Returns the ``state_key`` of each key, and the same list if every key represents itself.
+
+    Raises: KeyUnsupported, if a type cannot be a key.
+    """
     if not keys:
         return keys
     first = type(keys[0])
-    if first in SAFE and [*map(type, keys)].count(first) == len(keys):  # quicker than the set of their types
+    if first in SAFE and [*map(type, keys)].count(first) == len(keys):  # faster than building the set of their types
         return keys
     level = keys
     for _ in range(KEY_DEPTH_MAX + 1):
@@ -116,15 +130,15 @@ def state_keys(keys: list[Any]) -> list[Any]:
 
 
 def key_of(state_key: object) -> object:
-    """The user's key behind a ``state_key``."""
+    """Returns the user's key for a ``state_key``."""
     return decode_key(state_key.encoded) if type(state_key) is EncodedKey else state_key
 
 
 class Router:
-    """Partitions batches by key over the tasks of a vertex; remembers the targets of recent keys.
+    """Partitioner of batches by key over the tasks of a vertex, with a cache of recent keys' targets.
 
-    The targets are a plain dict of state keys. It forgets all when it is full: that costs less than knowing which was
-    used last.
+    The cache is a plain dict from state keys to targets. It is cleared when full, which is cheaper than tracking recent
+    use.
     """
 
     __slots__ = ("_cached_keys_max", "_parallelism", "_targets", "_tasks_of_groups")
@@ -137,30 +151,34 @@ class Router:
         self._targets: dict[object, int] = {}
 
     def target(self, key: object) -> int:
-        """The index of the task that a key belongs to. KeyUnsupported."""
+        """Returns the index of the task for a key.
+
+        Raises: KeyUnsupported, if the type cannot be a key.
+        """
         stored = state_key(key)
         found = self._targets.get(stored)
         return self._learn(stored) if found is None else found
 
     def targets(self, stored: list[Any]) -> Any:
-        """The index of the task of each of some state keys, as an array of numpy."""
+        """Returns the index of the task for each state key, as a numpy array."""
         import numpy
 
         found = numpy.fromiter(map(self._targets.get, stored, repeat(-1)), numpy.int16, len(stored))
-        for place in numpy.flatnonzero(found < 0).tolist():
-            found[place] = self._learn(stored[place])
+        for index in numpy.flatnonzero(found < 0).tolist():
+            found[index] = self._learn(stored[index])
         return found
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
-        """The rows for each task, by its index, in their order. ``keys[i]`` is the key of ``rows[i]``.
+        """Returns the rows for each task, by task index and in their order. ``keys[i]`` is the key of ``rows[i]``.
 
-        KeyUnsupported, ValueBeyondLimit; ValueError: more or fewer keys than rows.
+        Raises: KeyUnsupported, if a type cannot be a key; ValueBeyondLimit, if a key is too large; ValueError, if the
+        numbers of keys and rows differ.
         """
         parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
         stored = state_keys(keys if type(keys) is list else list(keys))
         targets = self._targets
         key = row = None
-        # A key that is not known yet stops the quick loop, which goes on behind it.
+        # A key that is not cached interrupts the fast loop, which then continues after it.
         if stored is rows:
             remaining = iter(stored)
             while True:
@@ -182,7 +200,7 @@ class Router:
             parts[self._learn(key)].append(row)
 
     def _learn(self, key: object) -> int:
-        """The target of a state key that was not remembered."""
+        """Computes and caches the target of a state key."""
         group = key_group(encode_key(key), len(self._tasks_of_groups))
         if len(self._targets) >= self._cached_keys_max:
             self._targets.clear()
@@ -195,7 +213,10 @@ def _state_key(key: object) -> object:
 
 
 def _holds_bool(key: object, depth: int) -> bool:
-    """Whether the key is or holds a bool. KeyUnsupported, ValueBeyondLimit: it is no key."""
+    """Returns whether the key is or contains a bool.
+
+    Raises: KeyUnsupported, if the type cannot be a key; ValueBeyondLimit, if the key is too deep.
+    """
     if type(key) is tuple:
         _check_depth(depth)
         return any(_holds_bool(cell, depth + 1) for cell in key)
@@ -206,7 +227,7 @@ def _holds_bool(key: object, depth: int) -> bool:
 
 def _check_depth(depth: int) -> None:
     if depth >= KEY_DEPTH_MAX:
-        raise ValueBeyondLimit("tuples within each other in a key", depth + 1, KEY_DEPTH_MAX, "Use a flat tuple.")
+        raise ValueBeyondLimit("nested tuples in a key", depth + 1, KEY_DEPTH_MAX, "Use a flat tuple.")
 
 
 def _unsupported(key: object) -> KeyUnsupported:
@@ -221,9 +242,9 @@ def _unsupported(key: object) -> KeyUnsupported:
     else:
         parent = next((parent for parent in (str, bytes, int, tuple, UUID) if issubclass(cls, parent)), None)
         advice = (
-            f"No subclass of {parent.__name__} is: convert it by {parent.__name__}(...)."
+            f"A subclass of {parent.__name__} cannot be one either: convert it with {parent.__name__}(...)."
             if parent is not None
-            else "Use what identifies it: an id, a name, .isoformat() of a time, a tuple of its fields."
+            else "Use an identifying value instead: an id, a name, .isoformat() of a time, a tuple of its fields."
         )
     return KeyUnsupported(cls.__qualname__, advice)
 
@@ -245,13 +266,13 @@ def _encode(key: object, depth: int) -> bytes:
 
 
 def _length(size: int) -> bytes:
-    """In front of each part of a tuple: one byte, or 255 and four bytes."""
+    """Encodes the length of a tuple's part: one byte, or 255 and four bytes."""
     return _SHORT[size] if size < 255 else b"\xff" + min(size, _LONGEST).to_bytes(4, "big")
 
 
 _SHORT: Final = [bytes((size,)) for size in range(255)]
 _LONGEST: Final = (1 << 32) - 1
-"""Far beyond the limit of a key, which is checked when all of it is there."""
+"""Largest length that fits, far above the limit of a key, which is checked once the key is complete."""
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
@@ -271,16 +292,16 @@ def _decode(data: bytes, depth: int) -> object:
         return _decode_tuple(body, depth)
     decoder = _DECODERS.get(tag)
     if decoder is None:
-        raise ValueError(f"no key begins with {tag!r}")
+        raise ValueError(f"it begins with {tag!r}, as no key does")
     key = decoder(body)
     if _encode(key, depth) != data:
-        raise ValueError("a key has one encoding only, and this is another")
+        raise ValueError("it is not the canonical encoding of its key")
     return key
 
 
 def _decode_tuple(body: bytes, depth: int) -> tuple[object, ...]:
     if depth >= KEY_DEPTH_MAX:
-        raise ValueError(f"more than {KEY_DEPTH_MAX} tuples within each other")
+        raise ValueError(f"more than {KEY_DEPTH_MAX} nested tuples")
     cells = []
     at = 0
     while at < len(body):
@@ -288,9 +309,9 @@ def _decode_tuple(body: bytes, depth: int) -> tuple[object, ...]:
         if size == 255:
             size, at = int.from_bytes(body[at : at + 4], "big"), at + 4
             if size < 255:
-                raise ValueError("a key has one encoding only, and this is another")
+                raise ValueError("it is not the canonical encoding of its key")
         if at + size > len(body):
-            raise ValueError("a tuple that is cut short")
+            raise ValueError("a tuple ends early")
         cells.append(_decode(body[at : at + size], depth + 1))
         at += size
     return tuple(cells)

@@ -1,8 +1,8 @@
-"""A batch of rows as bytes and back: columns of msgpack where rows have one shape, value by value where not.
+"""Encoding of a batch of rows: columns of msgpack for rows of one shape, value by value for others.
 
-A column is checked and encoded by a few calls into C, whatever its length: its cells are all str, all int and so on,
-or tuples, dicts or records of one shape, which are columns of columns. What has no common shape is encoded value by
-value, with the same result. Bytes that are wrong raise ValueMalformed, since each column is decoded against its type.
+A column is checked and encoded by a few calls into C, whatever its length: all its cells are str, or all int and so on,
+or they are tuples, dicts or records of one shape, which become nested columns. Rows without a common shape are encoded
+value by value with the same result. Each column is decoded against its type, so wrong bytes raise ValueMalformed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clonos.core.values.value import reason, unsupported
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
 
 ROWS_FORMAT: Final = 1
-"""The first byte. Arrow's streams begin with 255."""
+"""First byte of encoded rows. Arrow's streams begin with 255."""
 
 EXACT: Final = 0
 STR: Final = 1
@@ -69,28 +69,31 @@ SCALAR_DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
 
 
 class Column(msgspec.Struct, frozen=True, array_like=True):
-    """Cells of one kind: their msgpack in ``data``, or one column for each part of them in ``parts``."""
+    """Cells of one kind: msgpack in ``data``, or one column per part of the cells in ``parts``."""
 
     kind: int
     names: tuple[str, ...] = ()
-    """Of the parts: a dict's keys; a record's class and its fields."""
+    """Names of the parts: the keys of a dict; the class and the fields of a record."""
     data: bytes = b""
     parts: tuple[Column, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        """Of its cells."""
+        """Size of the encoded cells."""
         return len(self.data) + sum([part.size_bytes for part in self.parts])
 
 
 CONTAINERS: Final = frozenset((tuple, list, dict))
-"""One alone is packed in half the time that its columns would take to be made."""
+"""Types whose single row is packed in half the time that building its columns would take."""
 
 COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
 
 
 def encode_rows(rows: list[Any]) -> bytes:
-    """The bytes of a batch. ValueUnsupported: a part of a row cannot travel. ValueBeyondLimit."""
+    """Returns the bytes of a batch.
+
+    Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if the batch is too large.
+    """
     data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column_of(rows))))
     if len(data) > value_limits.BATCH_BYTES_MAX:
         raise ValueBeyondLimit("bytes of an encoded batch", len(data), value_limits.BATCH_BYTES_MAX)
@@ -98,7 +101,10 @@ def encode_rows(rows: list[Any]) -> bytes:
 
 
 def column_of(rows: list[Any]) -> Column:
-    """The same as a part of a larger message of msgpack, for whose size its owner answers."""
+    """Returns a batch as a part of a larger msgpack message, whose owner limits the total size.
+
+    Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if there are too many rows.
+    """
     if len(rows) > value_limits.BATCH_ROWS_MAX:
         raise ValueBeyondLimit("rows of a batch", len(rows), value_limits.BATCH_ROWS_MAX)
     try:
@@ -109,34 +115,39 @@ def column_of(rows: list[Any]) -> Column:
 
 
 def rows_of(column: Column) -> list[Any]:
-    """What ``column_of`` was given. ValueMalformed."""
+    """Returns the rows that ``column_of`` was given.
+
+    Raises: ValueMalformed, if the column is no valid batch.
+    """
     try:
         return _cells(column, 0)
-    # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
+    # Wrong bytes may raise anything, in the libraries below or in __hash__ and __post_init__ of a registered class.
     except Exception as error:
         raise ValueMalformed("batch", reason(error)) from error
 
 
 def decode_rows(data: bytes | memoryview) -> list[Any]:
-    """The rows of a batch, exact copies of what was encoded. ValueMalformed."""
+    """Returns exact copies of the encoded rows.
+
+    Raises: ValueMalformed, if the bytes are no valid batch.
+    """
     if len(data) > value_limits.BATCH_BYTES_MAX:
         raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {value_limits.BATCH_BYTES_MAX}")
     if len(data) == 0 or data[0] != ROWS_FORMAT:
         raise ValueMalformed("batch", f"rows begin with the byte {ROWS_FORMAT}, these with {bytes(data[:1])!r}")
     try:
         return _cells(COLUMN_DECODER.decode(memoryview(data)[1:]), 0)
-    # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
+    # Wrong bytes may raise anything, in the libraries below or in __hash__ and __post_init__ of a registered class.
     except Exception as error:
         raise ValueMalformed("batch", reason(error)) from error
 
 
 def _column(cells: Sequence[Any], depth: int) -> Column:
-    """``depth``: containers around each cell."""
+    """Returns the cells as a column; ``depth`` is the number of containers around each cell."""
     if cells and type(cells[0]) is str:
         try:
-            "".join(
-                cells
-            )  # are all str? Quicker than to count their classes; a class below str is refused by the encoder
+            # Joining tests that all cells are str, faster than counting classes. The encoder refuses subclasses of str.
+            "".join(cells)
             return Column(STR, data=ENCODER.encode(cells))
         except (TypeError, UnicodeEncodeError):
             pass
@@ -171,12 +182,12 @@ def _lower_cells(cells: Sequence[Any], plain: frozenset[type], depth: int) -> ob
 
 
 def _as_tuples(cells: Sequence[Any], depth: int, kind: int = TUPLES) -> Column | None:
-    """Tuples of one length. None: they are not, or empty or too wide."""
+    """Returns a column of tuples of one length, or None if lengths differ or the tuples are empty or too wide."""
     if not 0 < len(cells[0]) <= value_limits.COLUMNS_WIDTH_MAX:
         return None
     try:
         columns = list(zip(*cells, strict=True))
-    except ValueError:  # of several lengths
+    except ValueError:  # different lengths
         return None
     return Column(kind, parts=tuple([_column(column, depth + 1) for column in columns]))
 
@@ -186,22 +197,24 @@ def _as_lists(cells: Sequence[Any], depth: int) -> Column | None:
 
 
 def _as_dicts(cells: Sequence[Any], depth: int) -> Column | None:
-    """Dicts with the same str keys in the same order. None: they are not, or empty or too wide."""
+    """Returns a column of dicts with the same str keys in one order, or None if keys differ or the dicts are empty or
+    too wide.
+    """
     names = tuple(cells[0])
     width = len(names)
     if not 0 < width <= value_limits.COLUMNS_WIDTH_MAX:
         return None
     keys = list(chain.from_iterable(cells))
-    # Keys within a dict differ, so the same run of keys over and over leaves no choice of where a dict ends.
+    # Keys within a dict are distinct, so a repeated run of the same keys determines where each dict ends.
     if _sole_type(keys) is not str or keys != list(names) * len(cells):
         return None
     values = list(chain.from_iterable(map(dict.values, cells)))
-    parts = tuple([_column(values[place::width], depth + 1) for place in range(width)])
+    parts = tuple([_column(values[index::width], depth + 1) for index in range(width)])
     return Column(DICTS, names, parts=parts)
 
 
 def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
-    """Objects of one registered class. None: it is none, or one of them needs a closer look."""
+    """Returns a column of objects of one registered class, or None if one of them must be looked at by itself."""
     record = type_registry.by_type.get(type(cells[0]))
     if (
         not isinstance(record, type_registry.RegisteredRecord)
@@ -219,11 +232,13 @@ def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
 
 
 def _as_datetimes(cells: Sequence[Any], depth: int) -> Column | None:
-    """Datetimes of one zone, as microseconds of wall time. None: one has another zone, or a fold."""
+    """Returns a column of datetimes of one zone as microseconds of wall time, or None if a zone differs or a fold is
+    set.
+    """
     zone = cells[0].tzinfo
     if any(map(attrgetter("fold"), cells)) or not all(map(is_, map(attrgetter("tzinfo"), cells), repeat(zone))):
         return None
-    # With one and the same zone the difference is that of the wall times, whatever the zone's rules.
+    # Within one zone, subtraction yields the difference of wall times, whatever the rules of the zone.
     since = map(sub, cells, repeat(EPOCH.replace(tzinfo=zone)))
     walls = list(map(floordiv, since, repeat(MICROSECOND)))
     return Column(DATETIMES, data=ENCODER.encode(lower_zone(zone)), parts=(_column(walls, depth),))
@@ -256,7 +271,7 @@ def _cells(column: Column, depth: int) -> list[Any]:
     if column.kind == EXACT:
         return lift_all(_array(column.data), depth)
     if depth >= value_limits.COLUMNS_DEPTH_MAX:
-        raise ValueError(f"more than {value_limits.COLUMNS_DEPTH_MAX} columns within each other")
+        raise ValueError(f"more than {value_limits.COLUMNS_DEPTH_MAX} nested columns")
     if not column.parts:
         raise ValueError("a column of cells without parts")
     columns = [_cells(part, depth + 1) for part in column.parts]
@@ -294,7 +309,7 @@ def _dicts(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
     if len(set(names)) != len(columns):
         raise ValueError(f"{len(columns)} columns for the keys {names}")
     count = _count(columns)
-    # Copies of one dict that already has all keys: 1.5 times as fast as dict(zip(names, row)).
+    # Copying one dict that already has all keys is 1.5 times as fast as dict(zip(names, row)).
     made: list[Any] = list(map(dict.copy, repeat(dict.fromkeys(names), count)))
     for name, column in zip(names, columns, strict=True):
         deque(map(dict.__setitem__, made, repeat(name), column), maxlen=0)
@@ -307,7 +322,7 @@ def _records(names: tuple[str, ...], columns: list[list[Any]]) -> list[Any]:
     if len(fields) != len(columns):
         raise ValueError(f"{len(columns)} columns for the fields {fields} of {name!r}")
     if tuple(fields) != record.fields:
-        columns = [columns[place] for place in record.order(fields)]
+        columns = [columns[index] for index in record.order(fields)]
     return record.build(columns, _count(columns))
 
 

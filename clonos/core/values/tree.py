@@ -1,10 +1,10 @@
-"""A value as a plain tree and back: a tree is what msgpack carries exactly, in one call into C.
+"""Conversion of values to plain trees and back. A tree is what msgpack carries exactly, in one call into C.
 
-None, bool, int within 64 bits, float, str and bytes stand for themselves. Everything else is a list that begins with
+None, bool, int within 64 bits, float, str and bytes represent themselves. Every other value is a list that begins with
 the number of its kind: the tuple ``("a", 1)`` is ``[1, "a", 1]``. There are no maps and no extension types.
 
-Rules: the same value gives the same bytes in every process (sets are sorted by the bytes of their items, dicts keep
-their order). A kind's number never changes its meaning and is never used again. Types are matched exactly: a subclass
+Rules: equal values have equal bytes in every process (sets are sorted by the bytes of their items, dicts keep their
+order). A kind's number never changes its meaning and is never reused. Types are matched exactly, because a subclass
 would come back as its base.
 """
 
@@ -26,7 +26,7 @@ from clonos.core.values.value_errors import ValueBeyondLimit
 
 PLAIN: Final = frozenset({NoneType, bool, int, float, str, bytes})
 CAREFUL: Final = PLAIN - {int, str}
-"""Not every int and str is plain: some need more than 64 bits, some hold lone surrogates."""
+"""Plain types when an int exceeds 64 bits or a str has lone surrogates: each int and str is then checked."""
 
 LIST: Final = 0
 TUPLE: Final = 1
@@ -54,7 +54,7 @@ Plain = frozenset[type]
 
 
 class Refused(Exception):
-    """This value cannot travel. Caught where the whole value is known, which then says where in it this one stands."""
+    """Signal that a part of a value has no encoding. Callers that know the whole value add the path to that part."""
 
     def __init__(self, type_name: str, advice: str) -> None:
         super().__init__(type_name, advice)
@@ -63,7 +63,9 @@ class Refused(Exception):
 
 
 def pack(lowering: Callable[[Any, Plain, int], object], value: object, depth: int) -> bytes:
-    """Encodes what ``lowering`` makes of a value; only where an int or str proves not to be plain is each looked at."""
+    """Encodes the tree that ``lowering`` makes of a value. Checks each int and str only if one of them turns out not to
+    be plain.
+    """
     try:
         return ENCODER.encode(lowering(value, PLAIN, depth))
     except (OverflowError, UnicodeEncodeError):
@@ -71,7 +73,10 @@ def pack(lowering: Callable[[Any, Plain, int], object], value: object, depth: in
 
 
 def lower(value: object, plain: Plain, depth: int) -> object:
-    """The tree of a value that lies in ``depth`` containers. Refused, ValueBeyondLimit."""
+    """Returns the tree of a value that is nested in ``depth`` containers.
+
+    Raises: Refused, if a part has no encoding; ValueBeyondLimit, if it is too long or too deep.
+    """
     cls = type(value)
     if cls in plain:
         return value
@@ -87,10 +92,13 @@ def lower(value: object, plain: Plain, depth: int) -> object:
 
 
 def lower_all(values: Collection[object], plain: Plain, depth: int) -> Collection[object]:
-    """The trees of a container's items, which lie in ``depth`` containers."""
+    """Returns the trees of a container's items, which are nested in ``depth`` containers.
+
+    Raises: Refused, if an item has no encoding; ValueBeyondLimit, if there are too many or they are too deep.
+    """
     if depth > value_limits.VALUE_DEPTH_MAX:
         raise ValueBeyondLimit(
-            "depth of a value (containers within each other)",
+            "depth of a value (nested containers)",
             depth,
             value_limits.VALUE_DEPTH_MAX,
             "Does it contain itself? If not, keep it flatter.",
@@ -162,7 +170,9 @@ def _lower_decimal(value: Decimal, plain: Plain, depth: int) -> object:
 
 
 def decimal_text(value: Decimal) -> str:
-    """All of a decimal number. The case of the exponent's E is an option of the thread's decimal context."""
+    """Returns all digits of a decimal number, with a capital E because its case depends on the thread's decimal
+    context.
+    """
     return str(value).upper()
 
 
@@ -173,14 +183,17 @@ def _lower_uuid(value: UUID, plain: Plain, depth: int) -> object:
 
 
 def lower_zone(zone: tzinfo | None) -> object:
-    """None; the offset in microseconds, with its name where it has one; the key of a zone with rules."""
+    """Returns None, the offset in microseconds (with the zone's name if it has one), or the key of a zone with rules.
+
+    Raises: Refused, if the zone's class has no encoding.
+    """
     if zone is None:
         return None
     if type(zone) is timezone:
         offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]  # typeshed does not know it
         microseconds = offset // MICROSECOND
         return [microseconds, *name] if name else microseconds
-    from zoneinfo import ZoneInfo  # 5 ms that most jobs never need
+    from zoneinfo import ZoneInfo  # imported late: 5 ms that most jobs never need
 
     if type(zone) is ZoneInfo and zone.key is not None:
         return zone.key
@@ -195,7 +208,7 @@ def _lower_record(value: object, record: type_registry.RegisteredRecord, plain: 
     if extras:
         name = type_registry.class_name(record.cls)
         raise Refused(
-            name, f"Its attributes {sorted(extras)} are no fields and would be lost: declare them as fields of {name}."
+            name, f"Its attributes {sorted(extras)} are not fields and would be lost: declare them as fields of {name}."
         )
     try:
         fields = record.read(value)
@@ -231,12 +244,14 @@ LOWERINGS: Final[dict[type, Callable[[Any, Plain, int], object]]] = {
 
 
 def lift(node: object, depth: int) -> object:
-    """The value of a tree that lies in ``depth`` containers. Any Exception: this is no tree."""
+    """Returns the value of a tree that is nested in ``depth`` containers. Wrong trees raise any Exception, ValueError
+    among them.
+    """
     cls = type(node)
     if cls in PLAIN:
         return node
     if type(node) is not list or not node or type(node[0]) is not int:
-        raise ValueError(f"a {cls.__name__} that names no kind")
+        raise ValueError(f"a {cls.__name__} without the number of a kind")
     lifting = LIFTINGS.get(node[0])
     if lifting is None:
         raise ValueError(f"kind {node[0]}, and {max(LIFTINGS)} is the highest that this version of clonos knows")
@@ -244,9 +259,12 @@ def lift(node: object, depth: int) -> object:
 
 
 def lift_all(nodes: list[object], depth: int) -> list[object]:
-    """The values of a container's items, which lie in ``depth`` containers."""
+    """Returns the values of a container's items, which are nested in ``depth`` containers.
+
+    Raises: ValueError, if they are too deep.
+    """
     if depth > value_limits.VALUE_DEPTH_MAX:
-        raise ValueError(f"more than {value_limits.VALUE_DEPTH_MAX} containers within each other")
+        raise ValueError(f"more than {value_limits.VALUE_DEPTH_MAX} nested containers")
     if PLAIN.issuperset(map(type, nodes)):
         return nodes
     return [lift(node, depth) for node in nodes]
@@ -277,7 +295,7 @@ def _lift_frozenset(node: list[Any], depth: int) -> object:
 
 def _all_of(made: Collection[object], items: Sequence[object]) -> object:
     if len(made) != len(items):
-        raise ValueError("an item twice in a dict or a set")
+        raise ValueError("a dict or a set has an item twice")
     return made
 
 
@@ -322,7 +340,7 @@ def _lift_uuid(node: list[Any], depth: int) -> object:
 
 
 def lift_zone(node: Any) -> tzinfo | None:
-    """What ``lower_zone`` was given."""
+    """Returns the zone that ``lower_zone`` was given."""
     if node is None:
         return None
     if type(node) is str:
@@ -339,7 +357,7 @@ def _lift_record(node: list[Any], depth: int) -> object:
     record = type_registry.record_of(name)
     values = lift_all(nodes, depth + 1)
     if signature != record.signature:
-        values = [values[place] for place in record.order(_exactly(str, signature).split())]
+        values = [values[index] for index in record.order(_exactly(str, signature).split())]
     return record.build([(value,) for value in values], 1)[0]
 
 
@@ -355,7 +373,7 @@ def _lift_flags(node: list[Any], depth: int) -> enum.Enum:
 
 def _exactly(cls: type, value: Any) -> Any:
     if type(value) is not cls:
-        raise ValueError(f"a {type(value).__name__} in the place of a {cls.__name__}")
+        raise ValueError(f"a {type(value).__name__} instead of a {cls.__name__}")
     return value
 
 

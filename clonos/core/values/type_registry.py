@@ -1,8 +1,8 @@
-"""The classes of the user's that may travel: dataclasses, NamedTuples, msgspec.Structs and enums, each under a name.
+"""Registry of user classes that may travel: dataclasses, NamedTuples, msgspec.Structs and enums, each under a name.
 
-Rules: bytes name a class and never import one, so an unknown name is an error and no code of a sender's choice runs.
-An object is taken apart field by field and put together without ``__init__`` and ``__post_init__``, hence exactly as it
-was. (A Struct knows no other way than its constructor, so its ``__post_init__`` runs again, as it does with pickle.)
+Bytes name a class and never import one, so an unknown name is an error and a sender cannot choose code to run. Objects
+are read field by field and rebuilt exactly, without ``__init__`` and ``__post_init__``. Only a Struct is rebuilt by its
+constructor, so its ``__post_init__`` runs again, as it does with pickle.
 """
 
 from __future__ import annotations
@@ -24,40 +24,43 @@ AnyType = TypeVar("AnyType", bound=type)
 Build = Callable[[Sequence[Sequence[object]], int], list[Any]]
 
 NEVER_STATE = frozenset({"__orig_class__"})
-"""Attributes that typing leaves on an object: no part of its value."""
+"""Attributes that typing leaves on an object and that are no part of its value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegisteredRecord:
-    """How objects of a class with named fields are taken apart and put together."""
+    """Registered class with named fields: how its objects are read and rebuilt."""
 
     name: str
     cls: type
     fields: tuple[str, ...]
     signature: str
-    """The fields in their order, divided by blanks."""
+    """Fields in their order, separated by blanks."""
     build: Build
-    """From the fields' columns and the number of objects."""
+    """Builds objects from the columns of the fields and the number of objects."""
     has_dict: bool
     attributes: frozenset[str]
-    """What may stand in an object's ``__dict__``: fields and what is worked out from them."""
+    """Names allowed in an object's ``__dict__``: fields and cached properties."""
 
     def read(self, value: object) -> tuple[object, ...]:
-        """The fields of one object. AttributeError: a field has no value."""
+        """Returns the fields of an object. An unset field raises AttributeError."""
         return tuple([getattr(value, field) for field in self.fields])
 
     def columns(self, values: Sequence[object]) -> list[list[object]]:
-        """The fields of many objects, a list per field. AttributeError: a field has no value."""
+        """Returns the fields of many objects, one list per field. An unset field raises AttributeError."""
         return [list(map(attrgetter(field), values)) for field in self.fields]
 
     def extras(self, values: Sequence[object]) -> set[str]:
-        """Attributes that are no fields: they would be lost."""
+        """Returns the attributes that are not fields and would be lost."""
         if not self.has_dict or self.attributes.issuperset(chain.from_iterable(map(vars, values))):
             return set()
         return set(chain.from_iterable(map(vars, values))) - self.attributes
 
     def order(self, fields: Sequence[str]) -> list[int]:
-        """Where in ``fields``, as written by a sender, each field of this class stands."""
+        """Returns the position of each field of this class in ``fields``, the order that a sender used.
+
+        Raises: ValueError, if the sender's class has other fields.
+        """
         if sorted(fields) != sorted(self.fields):
             there, here = list(fields), list(self.fields)
             raise ValueError(f"objects of {self.name!r} were written with the fields {there}, and its class has {here}")
@@ -66,7 +69,7 @@ class RegisteredRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """An enum: a member travels by its name, a combination of flags by its value."""
+    """Registered enum. A member travels by its name, a combination of flags by its value."""
 
     name: str
     cls: type[enum.Enum]
@@ -88,19 +91,22 @@ def register(cls: None = None, *, name: str) -> Callable[[AnyType], AnyType]: ..
 
 
 def register(cls: type | None = None, *, name: str | None = None) -> Any:
-    """Lets objects of a class travel between tasks and be kept in state: ``@register`` above the class.
+    """Registers a class, so that its objects may travel between tasks and be kept in state: ``@register`` above the
+    class.
 
-    The class travels by ``name``, by default module and qualified name; give one where a class may move to another
-    module while stored state lives on. Every process has to register it. A class that is defined anew (a notebook, a
-    reload, a copy that came with a job) takes the place of the earlier one. RegistrationRefused: the class is of none
-    of the kinds above, keeps state outside of its fields, or the name is another's.
+    The class travels under ``name``, by default its module and qualified name. Give a name if the class may move to
+    another module while stored state must stay readable. Every process has to register the class. A class that is
+    defined anew (in a notebook, by a reload, as a copy that came with a job) replaces the earlier one.
+
+    Raises: RegistrationRefused, if the class is of no supported kind, keeps state outside its fields, or the name is
+    taken.
     """
     if cls is None:
         return functools.partial(register, name=name)
     name = name or class_name(cls)
     earlier = by_name.get(name)
     if earlier is not None and class_name(earlier.cls) != class_name(cls):
-        raise RegistrationRefused(class_name(cls), f"the name {name!r} is that of {class_name(earlier.cls)}")
+        raise RegistrationRefused(class_name(cls), f"the name {name!r} is taken by {class_name(earlier.cls)}")
     entry = _entry(cls, name)
     by_name[name] = entry
     by_type[cls] = entry
@@ -108,12 +114,15 @@ def register(cls: type | None = None, *, name: str | None = None) -> Any:
 
 
 def registered() -> dict[str, type]:
-    """All registered classes by name: a plan carries them to processes that do not import the job's modules."""
+    """Returns all registered classes by name. A plan carries them to processes that do not import the job's modules."""
     return {name: entry.cls for name, entry in sorted(by_name.items())}
 
 
 def record_of(name: object) -> RegisteredRecord:
-    """The record type with this name. ValueError: unknown here."""
+    """Returns the record type with this name.
+
+    Raises: ValueError, if no record type is registered under it here.
+    """
     entry = by_name.get(name) if isinstance(name, str) else None
     if not isinstance(entry, RegisteredRecord):
         raise ValueError(_unknown(name))
@@ -121,7 +130,10 @@ def record_of(name: object) -> RegisteredRecord:
 
 
 def choice_of(name: object) -> Choice:
-    """The enum with this name. ValueError: unknown here."""
+    """Returns the enum with this name.
+
+    Raises: ValueError, if no enum is registered under it here.
+    """
     entry = by_name.get(name) if isinstance(name, str) else None
     if not isinstance(entry, Choice):
         raise ValueError(_unknown(name))
@@ -129,12 +141,12 @@ def choice_of(name: object) -> Choice:
 
 
 def class_name(cls: type) -> str:
-    """Module and qualified name; builtins without module."""
+    """Returns module and qualified name of a class; builtins without module."""
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def is_registrable(cls: type) -> bool:
-    """Whether ``register`` knows this kind of class."""
+    """Returns whether ``register`` supports this kind of class."""
     return issubclass(cls, (enum.Enum, msgspec.Struct)) or _is_named_tuple(cls) or dataclasses.is_dataclass(cls)
 
 
@@ -148,7 +160,7 @@ def _is_named_tuple(cls: type) -> bool:
 
 def _entry(cls: type, name: str) -> Entry:
     if not isinstance(cls, type):
-        raise RegistrationRefused(repr(cls), "it is no class")
+        raise RegistrationRefused(repr(cls), "it is not a class")
     if issubclass(cls, enum.Enum):
         return Choice(name, cls, issubclass(cls, enum.Flag))
     if issubclass(cls, msgspec.Struct):
@@ -160,7 +172,9 @@ def _entry(cls: type, name: str) -> Entry:
     try:
         object.__new__(cls)
     except TypeError as error:
-        raise RegistrationRefused(class_name(cls), f"its objects cannot be made from fields alone ({error})") from error
+        raise RegistrationRefused(
+            class_name(cls), f"its objects cannot be built from fields alone ({error})"
+        ) from error
     fields = tuple(field.name for field in dataclasses.fields(cls))
     return _record(cls, name, fields, functools.partial(_assign, cls, fields))
 
@@ -170,7 +184,7 @@ def _record(cls: type, name: str, fields: tuple[str, ...], build: Build) -> Regi
     slots = {slot for body in bodies if "_fields" not in body for slot in _slots(body)}
     hidden = slots - set(fields) - {"__dict__", "__weakref__"}
     if hidden:
-        raise RegistrationRefused(class_name(cls), f"its slots {sorted(hidden)} are no fields and would be lost")
+        raise RegistrationRefused(class_name(cls), f"its slots {sorted(hidden)} are not fields and would be lost")
     cached = {key for body in bodies for key, item in body.items() if isinstance(item, functools.cached_property)}
     return RegisteredRecord(
         name=name,
@@ -189,7 +203,7 @@ def _slots(body: Any) -> tuple[str, ...]:
 
 
 def _assign(cls: type, fields: tuple[str, ...], columns: Sequence[Sequence[object]], count: int) -> list[Any]:
-    """Dataclasses: frozen ones too, and without their __init__."""
+    """Builds dataclasses, frozen ones too, without their ``__init__``."""
     made: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for field, column in zip(fields, columns, strict=True):
         deque(map(object.__setattr__, made, repeat(field), column), maxlen=0)
@@ -197,12 +211,12 @@ def _assign(cls: type, fields: tuple[str, ...], columns: Sequence[Sequence[objec
 
 
 def _zip(cls: type[tuple[Any, ...]], columns: Sequence[Sequence[object]], count: int) -> list[Any]:
-    """NamedTuples."""
+    """Builds NamedTuples."""
     rows = zip(*columns, strict=True) if columns else repeat((), count)
     return list(map(tuple.__new__, repeat(cls), rows))
 
 
 def _call(cls: type, fields: tuple[str, ...], columns: Sequence[Sequence[object]], count: int) -> list[Any]:
-    """Structs."""
+    """Builds Structs."""
     rows = zip(*columns, strict=True) if columns else repeat((), count)
     return [cls(**dict(zip(fields, row, strict=True))) for row in rows]

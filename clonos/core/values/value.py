@@ -1,4 +1,4 @@
-"""One value as bytes and back: exact, the same bytes in every process, no code run and no class imported."""
+"""Encoding of one value: exact, deterministic across processes, and safe to decode because it runs no code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed, Va
 
 
 def encode_value(value: object) -> bytes:
-    """The bytes of a value. ValueUnsupported: a part of it cannot travel. ValueBeyondLimit: too large, long or deep."""
+    """Returns the bytes of a value.
+
+    Raises: ValueUnsupported, if a part of it has no encoding; ValueBeyondLimit, if it is too large, too long or too
+    deep.
+    """
     try:
         data = pack(lower, value, 0)
     except Refused as refused:
@@ -22,28 +26,31 @@ def encode_value(value: object) -> bytes:
 
 
 def decode_value(data: bytes | memoryview) -> object:
-    """The value of the bytes, an exact copy of what was encoded. ValueMalformed."""
+    """Returns an exact copy of the value that was encoded.
+
+    Raises: ValueMalformed, if the bytes are no encoded value.
+    """
     if len(data) > value_limits.VALUE_BYTES_MAX:
         raise ValueMalformed("value", f"{len(data)} bytes, and the limit is {value_limits.VALUE_BYTES_MAX}")
     try:
         return lift(DECODER.decode(data), 0)
-    # Whatever wrong bytes lead to, in the libraries below or in __hash__ and __post_init__ of a registered class.
+    # Wrong bytes may raise anything, in the libraries below or in __hash__ and __post_init__ of a registered class.
     except Exception as error:
         raise ValueMalformed("value", reason(error)) from error
 
 
 def reason(error: Exception) -> str:
-    """What an exception says about bytes, in few words."""
+    """Returns the text of an exception, at most 500 characters, for the error about malformed bytes."""
     return f"{error}"[:500] or type(error).__name__
 
 
 def unsupported(root: str, value: object, refused: Refused) -> ValueUnsupported:
-    """The error for a value of which a part was refused; ``root`` is what the path to it begins with."""
+    """Returns the error for a value with a refused part. ``root`` is the beginning of the path to that part."""
     return ValueUnsupported(refused.type_name, root + _path(value), refused.advice)
 
 
 def _path(value: object) -> str:
-    """From a refused value to the innermost part that is refused by itself."""
+    """Returns the path from a refused value to the innermost part that is itself refused."""
     for step, part in _parts(value):
         try:
             lower(part, CAREFUL, 0)
@@ -72,5 +79,5 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _brief(key: object) -> str:
-    """A key in a path. The repr of a class of the user's may fail or be endless, so it is not asked."""
+    """Returns a short text for a key in a path. It avoids the repr of user classes, which may fail or never end."""
     return reprlib.repr(key) if type(key) in PLAIN else type(key).__name__

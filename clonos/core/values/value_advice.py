@@ -1,4 +1,4 @@
-"""What a user can do about a value that cannot travel: worked out only when an error is about to be raised."""
+"""Advice for values that cannot be encoded, composed only when an error is about to be raised."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BY_MODULE = {
 
 
 def advice(cls: type) -> str:
-    """A sentence or two on what to do about a value of this type."""
+    """Returns one or two sentences on how to make a value of this type encodable."""
     library = cls.__module__.partition(".")[0]
     if library in BY_MODULE:
         return BY_MODULE[library]
@@ -29,11 +29,12 @@ def advice(cls: type) -> str:
         return "Register its class: put @register (from clonos import register) above it."
     for parent in PARENTS:
         if issubclass(cls, parent):
-            return f"Only {parent.__name__} itself can, no subclass of it: convert it by {parent.__name__}(...)."
+            name = parent.__name__
+            return f"Only {name} itself can travel, no subclass of it: convert the value with {name}(...)."
     if cls is bytearray or cls is memoryview:
-        return "Convert it by bytes(...)."
+        return "Convert it with bytes(...)."
     return (
-        "What can: None, bool, int, float, str, bytes, list, tuple, dict, set, datetime, date, time, timedelta, Decimal"
-        " and UUID, and objects of registered dataclasses, NamedTuples, enums and Structs. Convert it to one of these,"
-        " and keep functions, connections and open files out of values."
+        "Supported are None, bool, int, float, str, bytes, list, tuple, dict, set, datetime, date, time, timedelta,"
+        " Decimal and UUID, and objects of registered dataclasses, NamedTuples, enums and Structs. Convert it to one of"
+        " these, and keep functions, connections and open files out of values."
     )

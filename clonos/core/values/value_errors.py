@@ -1,4 +1,4 @@
-"""What can be wrong with a value: its type, its size, the bytes that should be one, the class that should carry it."""
+"""Errors of values: unsupported type, exceeded limit, malformed bytes, class that cannot be registered."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from clonos.core.model.errors import JobError, PeerError
 
 
 class ValueUnsupported(JobError):
-    """The job uses a value of a type that cannot travel between tasks or be kept in state.
+    """Error for a value of a type that can neither travel between tasks nor be kept in state.
 
-    ``path`` leads from the whole value to the part in question: ``value[3].name``.
+    ``path`` leads from the whole value to the unsupported part: ``value[3].name``.
     """
 
     type_name: str
@@ -22,7 +22,7 @@ class ValueUnsupported(JobError):
 
 
 class ValueBeyondLimit(JobError):
-    """A value of the job is larger, longer or deeper than a limit allows."""
+    """Error for a value that is larger, longer or deeper than a limit allows."""
 
     limit: str
     actual: int
@@ -31,11 +31,13 @@ class ValueBeyondLimit(JobError):
 
     def __str__(self) -> str:
         advice = self.advice or "Cut it into smaller ones, or keep it elsewhere and send a reference to it."
-        return f"{self.limit}: {self.actual}, and at most {self.maximum} is possible. {advice}"
+        return f"{self.limit}: {self.actual}, and the limit is {self.maximum}. {advice}"
 
 
 class ValueMalformed(PeerError):
-    """Bytes from a peer or a store are no encoded value, batch or key, or need a class that is not registered here."""
+    """Error for bytes from a peer or a store that are no valid value, batch or key, or need a class that is not
+    registered.
+    """
 
     what: str
     reason: str
@@ -43,13 +45,13 @@ class ValueMalformed(PeerError):
     def __str__(self) -> str:
         return (
             f"an encoded {self.what} cannot be read: {self.reason}."
-            " Either the bytes were damaged, or whoever wrote them runs other code than this process:"
-            " let all processes of a job run one version of it and of clonos."
+            " Either the bytes are damaged, or the process that wrote them runs other code than this one:"
+            " run the same version of the job and of clonos in all its processes."
         )
 
 
 class RegistrationRefused(JobError):
-    """A class cannot be registered: its objects cannot be taken apart and put together again exactly."""
+    """Error for a class that cannot be registered because its objects cannot be rebuilt exactly from their fields."""
 
     class_name: str
     reason: str
@@ -57,5 +59,5 @@ class RegistrationRefused(JobError):
     def __str__(self) -> str:
         return (
             f"{self.class_name} cannot be registered: {self.reason}."
-            " What can be: dataclasses, enums, NamedTuples and msgspec.Structs."
+            " Register a dataclass, an enum, a NamedTuple or a msgspec.Struct."
         )

@@ -1,1 +1,1 @@
-"""Every message of the protocol, by plane, and its codec."""
+"""Messages of the protocol, one module per plane, and their codec."""

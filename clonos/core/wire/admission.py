@@ -1,8 +1,7 @@
-"""What is checked of a decoded message before a machine acts on it: that all that it names can exist in this job.
+"""Admission of decoded messages: every id in a message must exist in this job's plan (protocol 4).
 
-A type says what one field may be; here is what the plan says, and what fields say together. A peer that breaks it lies
-or runs another job: ``MessageMalformed``, which costs it the connection. Whether what it says is true is the handlers'
-to find out, from what they know.
+The types of the fields limit single values; the checks here add what the plan and several fields together allow. A peer
+that breaks them runs another job or lies, and its connection is closed. Whether a report is true is up to the handlers.
 """
 
 from __future__ import annotations
@@ -33,24 +32,30 @@ from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 
 def check_for_slot(plan: Plan, sender: SlotId, message: Message) -> None:
-    """Raises ``MessageMalformed`` for what no slot of this job can be told."""
+    """Checks a message that a slot received.
+
+    Raises: MessageMalformed, if it names something that this job does not have.
+    """
     check = _FOR_SLOTS.get(type(message))
     if check is not None:
         _run(check, plan, sender, message)
 
 
 def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
-    """Raises ``MessageMalformed`` for what no coordinator of this job can be told."""
+    """Checks a message that the coordinator received, and that its sender may send it.
+
+    Raises: MessageMalformed, if it names something that this job does not have, or is not meant for a coordinator.
+    """
     check = _FOR_COORDINATORS.get(type(message))
     if check is None or sender <= COORDINATOR:
         raise MessageMalformed(sender_name(sender), f"{type(message).__name__} is not for a coordinator")
     _run(check, plan, sender, message)
-    if isinstance(message, _SPEAKS_FOR_ITSELF) and message.slot != sender:
-        raise MessageMalformed(sender_name(sender), f"{type(message).__name__} of slot {message.slot}")
+    if isinstance(message, _NAMES_ITS_SENDER) and message.slot != sender:
+        raise MessageMalformed(sender_name(sender), f"{type(message).__name__} in the name of slot {message.slot}")
 
 
 class _Wrong(Exception):
-    """What is wrong with a message."""
+    """Violation that a check found."""
 
 
 def _run(check: Callable[[Plan, Any], None], plan: Plan, sender: SlotId, message: Message) -> None:
@@ -65,7 +70,7 @@ def _channel(plan: Plan, number: int) -> Channel:
         raise _Wrong(f"channel {number}, the plan has {len(plan.channels)}")
     channel = plan.channels[number]
     if channel.receiver is None:
-        raise _Wrong(f"channel {number} leads out of the job")
+        raise _Wrong(f"channel {number}, which leaves the job and has no receiving task")
     return channel
 
 
@@ -86,9 +91,9 @@ def _lengths(plan: Plan, lengths: tuple[Length, ...], journal: LogId | None = No
 def _deltas(
     plan: Plan, deltas: tuple[Delta, ...], journal: LogId | None = None, receiver: TaskId | None = None
 ) -> None:
-    """Checks the deltas of one message in one loop, since every batch passes here.
+    """Checks the deltas of one message in one loop, because every batch passes here.
 
-    ``journal`` is allowed beside the causal logs. The log of ``receiver`` is not, since only its task appends to it.
+    ``journal`` is allowed beside the causal logs. The log of ``receiver`` is not, because only its task appends to it.
     """
     count = len(plan.tasks)
     own = None if receiver is None else log_of(receiver)
@@ -97,14 +102,14 @@ def _deltas(
         if not 0 <= log < count and log != journal:
             raise _Wrong(f"{log_name(log)}, the plan has {count} tasks")
         if log == own:
-            raise _Wrong(f"{log_name(log)}, to which only that task appends")
+            raise _Wrong(f"{log_name(log)}, to which only the receiver itself appends")
         if delta.offset_bytes + len(delta.data) > COUNT_MAX:
-            raise _Wrong(f"a log of more than {COUNT_MAX} bytes")
+            raise _Wrong(f"a log of more than {COUNT_MAX} bytes, the limit")
 
 
 def _elements(first_seq: int, count: int) -> None:
     if first_seq + count > COUNT_MAX:
-        raise _Wrong(f"more than {COUNT_MAX} elements")
+        raise _Wrong(f"an element above number {COUNT_MAX}, the limit")
 
 
 # ------------------------------------------------------------------ for slots
@@ -121,45 +126,47 @@ def _position(plan: Plan, message: Position | Batch) -> None:
         _deltas(plan, message.deltas, receiver=receiver)
 
 
-def _asked_under(view: int) -> None:
+def _check_view(view: int) -> None:
     if view < 1:
-        raise _Wrong(f"view {view}, and the first one is 1")
+        raise _Wrong(f"view {view}, but views are numbered from 1")
 
 
-def _statement(plan: Plan, statement: ChannelHandshake) -> None:
-    _asked_under(statement.view)
-    _channel(plan, statement.channel)
-    _lengths(plan, statement.lengths)
+def _handshake(plan: Plan, handshake: ChannelHandshake) -> None:
+    _check_view(handshake.view)
+    _channel(plan, handshake.channel)
+    _lengths(plan, handshake.lengths)
 
 
-def _question(plan: Plan, question: LogRequest) -> None:
-    _asked_under(question.view)
-    _tasks(plan, (question.task, question.holder))
+def _log_request(plan: Plan, request: LogRequest) -> None:
+    _check_view(request.view)
+    _tasks(plan, (request.task, request.holder))
 
 
-def _answer(plan: Plan, answer: LogReply) -> None:
-    _tasks(plan, (answer.task, answer.holder))
-    _deltas(plan, answer.replicas, journal_of(answer.task))
+def _log_reply(plan: Plan, reply: LogReply) -> None:
+    _tasks(plan, (reply.task, reply.holder))
+    _deltas(plan, reply.replicas, journal_of(reply.task))
 
 
-def _keep(plan: Plan, keep: AppendLog) -> None:
-    _tasks(plan, (keep.task,))
-    _deltas(plan, keep.deltas, journal_of(keep.task))
+def _append_log(plan: Plan, message: AppendLog) -> None:
+    _tasks(plan, (message.task,))
+    _deltas(plan, message.deltas, journal_of(message.task))
 
 
-def _kept(plan: Plan, kept: AppendAck) -> None:
-    _tasks(plan, (kept.task,))
-    _lengths(plan, kept.lengths, journal_of(kept.task))
+def _append_ack(plan: Plan, acknowledgement: AppendAck) -> None:
+    _tasks(plan, (acknowledgement.task,))
+    _lengths(plan, acknowledgement.lengths, journal_of(acknowledgement.task))
 
 
-def _follow(plan: Plan, follow: FeedShadow) -> None:
-    _tasks(plan, (follow.task,))
-    _elements(follow.first_seq, follow.count)
-    _deltas(plan, follow.deltas)
+def _feed_shadow(plan: Plan, feed: FeedShadow) -> None:
+    _tasks(plan, (feed.task,))
+    _elements(feed.first_seq, feed.count)
+    _deltas(plan, feed.deltas)
 
 
 def _view(plan: Plan, view: View) -> None:
-    """One without placements is a question, or nothing yet: it has number 0."""
+    """Checks the placements of a view. Number 0 without placements is a request for the installed view, or its
+    absence.
+    """
     if not view.number and not view.placements:
         return
     if tuple([placement.task for placement in view.placements]) != plan.tasks:
@@ -181,13 +188,13 @@ def _one_task(plan: Plan, message: Any) -> None:
 _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Batch: _batch,
     Position: _position,
-    ChannelHandshake: _statement,
-    LogRequest: _question,
-    LogReply: _answer,
-    AppendLog: _keep,
-    AppendAck: _kept,
+    ChannelHandshake: _handshake,
+    LogRequest: _log_request,
+    LogReply: _log_reply,
+    AppendLog: _append_log,
+    AppendAck: _append_ack,
     StandbyUpdate: _one_task,
-    FeedShadow: _follow,
+    FeedShadow: _feed_shadow,
     FeedAck: _one_task,
     View: _view,
     Trigger: _one_task,
@@ -200,16 +207,16 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
 
 
 def _status(plan: Plan, status: SlotStatus) -> None:
-    _tasks(plan, (said.task for said in status.tasks))
+    _tasks(plan, (reported.task for reported in status.tasks))
     _tasks(plan, (task for task, _ in (*status.standbys, *status.keepers)))
     _tasks(plan, status.shadows)
 
 
 def _anything(_plan: Plan, _message: object) -> None:
-    """It names nothing of the plan."""
+    """Accepts every message, because this kind names nothing of the plan."""
 
 
-_SPEAKS_FOR_ITSELF: Final = (Register, SlotStatus, Suspicion)
+_NAMES_ITS_SENDER: Final = (Register, SlotStatus, Suspicion)
 
 _FOR_COORDINATORS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Register: _anything,

@@ -1,6 +1,7 @@
-"""Which sender may say what: a slot speaks for the lives that the view puts there, the coordinator for views.
+"""Authorization of senders: a slot speaks for the incarnations that the view places in it (protocol 4).
 
-The holder of a slot's key may send any message as that slot. What it says of other slots costs its connection.
+The holder of a slot's key may send any message in the name of that slot. A message in the name of another slot costs
+the connection.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from clonos.core.wire.log_delta import Length
 
 
 def sender_name(sender: SlotId) -> str:
-    """A sender as people read it."""
+    """Returns the name of a sender for messages."""
     return "the coordinator" if sender == COORDINATOR else f"slot {sender}"
 
 
 def check_lengths(sender: SlotId, lengths: Sequence[Length], plan: Plan) -> None:
-    """Raises: MessageMalformed, if there are more lengths than logs and journals."""
+    """Checks that a message has no more lengths than there are logs and journals.
+
+    Raises: MessageMalformed, if it has.
+    """
     if len(lengths) > 2 * len(plan.tasks):
         raise MessageMalformed(sender_name(sender), f"{len(lengths)} lengths of logs of {len(plan.tasks)} tasks")
 
 
 def check_life(sender: SlotId, task: TaskId, incarnation: int, view: View) -> None:
-    """Checks that ``sender`` may speak for an incarnation. One that the view does not name is ignored elsewhere.
+    """Checks that ``sender`` may speak for an incarnation. Incarnations that the view does not name are ignored
+    elsewhere.
 
-    Raises: MessageMalformed, if the view puts it into another slot.
+    Raises: MessageMalformed, if the view places the incarnation in another slot.
     """
     if not view.placements:
         return
@@ -36,16 +41,19 @@ def check_life(sender: SlotId, task: TaskId, incarnation: int, view: View) -> No
         raise MessageMalformed(sender_name(sender), f"task {task}, the plan has {len(view.placements)}")
     placement = view.placements[task]
     if placement.incarnation == incarnation and placement.slot != sender:
-        what = f"it speaks for task {task}.{view_name(incarnation)}, which lives in slot {placement.slot}"
+        what = f"it speaks for task {task}.{view_name(incarnation)}, which runs in slot {placement.slot}"
         raise MessageMalformed(sender_name(sender), what)
 
 
 def check_itself(sender: SlotId, named: SlotId) -> None:
-    """Raises: MessageMalformed, if a message that says which slot it is from names another one than its sender."""
+    """Checks that a message names its sender as the slot that it is from.
+
+    Raises: MessageMalformed, if it names another slot.
+    """
     if named != sender:
         raise MessageMalformed(sender_name(sender), f"it speaks for slot {named}")
 
 
 def fits(view: View, plan: Plan) -> bool:
-    """Whether a view places each task of the plan, in order."""
+    """Returns whether a view places each task of the plan, in the order of the plan."""
     return [placement.task for placement in view.placements] == list(plan.tasks)

@@ -16,16 +16,16 @@ from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
-    """Sender to receiver of a channel: ``count`` consecutive elements of one kind, payload in the next frame.
+    """Sender to receiver of a channel: ``count`` consecutive elements of one kind, with the payload in the next frame.
 
-    A barrier (its checkpoint in ``checkpoint``) and an end of stream are batches of their own, count = 1.
+    A barrier (its checkpoint in ``checkpoint``) and an end of stream are batches of one element.
     """
 
     channel: ChannelId
     sender: Incarnation
     receiver: Incarnation
     session: Count
-    ordinal: Count  # of this message in its session, positions counted too: a message that was lost is noticed
+    ordinal: Count  # number of this message in its session, Positions included, so that a lost message shows as a gap
     first_seq: Count
     kind: ElementKind
     count: Count
@@ -34,7 +34,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
 
     @property
     def is_well_formed(self) -> bool:
-        """Whether it has as many elements as its kind allows, and a checkpoint just if it is a barrier."""
+        """Whether ``count`` is possible for ``kind``, and ``checkpoint`` is set for barriers only."""
         match self.kind:
             case ElementKind.ROWS | ElementKind.COLUMNS:
                 return self.count > 0 and not self.checkpoint
@@ -47,7 +47,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
-    """Sender to receiver at the heartbeat: all below ``next_seq`` was sent, all below ``produced_seq`` was produced."""
+    """Sender to receiver of a channel at the heartbeat: elements below ``next_seq`` are sent, below ``produced_seq``
+    produced.
+    """
 
     channel: ChannelId
     sender: Incarnation
@@ -59,11 +61,12 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
     deltas: tuple[Delta, ...]
 
 
-class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="statement"):
-    """Receiver to sender of a channel: opens a session, grants credit, states the claim.
+class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channel_handshake"):
+    """Receiver to sender of a channel: opens a session, grants credit, and says what the receiver has received.
 
-    ``claim``: sequence number up to which it has received or its own log has steps. ``credit_bytes``: granted since
-    the session began, a running total. ``lengths``: every replica at the start of a session, later what changed.
+    ``claim`` is the sequence number below which the receiver has received all elements or its own log has their steps.
+    ``credit_bytes`` is granted since the session began, a running total. ``lengths`` names every replica when a session
+    begins, and afterwards those that changed.
     """
 
     channel: ChannelId

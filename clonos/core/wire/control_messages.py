@@ -16,10 +16,10 @@ from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
-    """A slot to the coordinator at birth, repeated until a view or ``Release`` comes."""
+    """Slot to coordinator when the slot starts. Repeated until a view or ``Release`` arrives."""
 
     slot: SlotId
-    domain: Name  # what dies together: the executor
+    domain: Name  # failure domain, for example a Spark executor
     host: Name
     data_address: Name
     control_address: Name
@@ -30,7 +30,7 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
 
 
 class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
-    """A hosted task in a ``SlotStatus``. ``counters``: each at most once; ``TaskCounter`` says what each means."""
+    """Status of a hosted task in a ``SlotStatus``. Each counter occurs at most once."""
 
     task: TaskId
     incarnation: Incarnation
@@ -39,24 +39,30 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
-    """A slot to the coordinator at each heartbeat: what it has installed, so that only what is missing is repeated."""
+    """Slot to coordinator at each heartbeat: what the slot has installed, so that the coordinator repeats only what it
+    lacks.
+    """
 
     slot: SlotId
     view: ViewNumber
     completed: CheckpointId
     tasks: tuple[TaskStatus, ...]
-    standbys: tuple[tuple[TaskId, CheckpointId], ...]  # mirrors and the checkpoint that each can restore
-    keepers: tuple[tuple[TaskId, Incarnation], ...]  # keepers that hold all that their task (this incarnation) holds
-    is_over_soft_limit: bool = False  # one of its budgets: a checkpoint is due at once, sources of all slots pause
-    shadows: tuple[TaskId, ...] = ()  # whose standby follows hot
+    standbys: tuple[
+        tuple[TaskId, CheckpointId], ...
+    ]  # tasks with a mirror here, and the checkpoint that it can restore
+    keepers: tuple[tuple[TaskId, Incarnation], ...]  # incarnations all of whose logs a keeper here holds
+    is_over_soft_limit: bool = False  # of any budget: a checkpoint is due at once, and the sources of all slots pause
+    shadows: tuple[TaskId, ...] = ()  # tasks with a running shadow here
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
-    """Task to coordinator: its snapshot for a checkpoint is durable. Repeated until the checkpoint is over.
+    """Task to coordinator: its snapshot for a checkpoint is durable. Repeated until the checkpoint has completed or
+    expired.
 
-    ``objects``: the chain to restore from, oldest (full) first. ``log_offset_bytes``: end of its log at the barrier.
-    ``prepared``: (checkpoint, part) of a transactional sink since the last completed checkpoint, oldest first.
-    ``final``: the task is at the end of stream; counts for every checkpoint whose barrier it has not passed.
+    ``objects`` is the chain to restore from, oldest (full) first. ``log_offset_bytes`` is the end of its log at the
+    barrier. ``prepared`` lists (checkpoint, part) of a transactional sink since the last completed checkpoint, oldest
+    first. ``final``: the task is at the end of its stream, and this counts for every checkpoint whose barrier it has
+    not passed.
     """
 
     task: TaskId
@@ -68,8 +74,10 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     final: bool
 
 
-class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
-    """Slot to coordinator: a peer's connection broke (``is_gone``) or it has been silent beyond the lease."""
+class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):
+    """Slot to coordinator: the connection to a peer broke (``is_gone``), or the peer was silent for longer than the
+    lease.
+    """
 
     slot: SlotId
     suspect: SlotId
@@ -78,7 +86,9 @@ class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="accusation"):
 
 
 class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
-    """Slot to the coordinator's process: a warning for the driver's log, with its numbers. Sent once; may be lost."""
+    """Slot to the coordinator's process: a warning for the driver's log, with its fields. Sent once, so it may be
+    lost.
+    """
 
     slot: SlotId
     text: Text
@@ -86,17 +96,16 @@ class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
 
 
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
-    """Slot to the coordinator's process: a line for the driver's log, of the runtime or of user code. Sent once; may be
-    lost."""
+    """Slot to the coordinator's process: a line that the runtime or user code logged. Sent once, so it may be lost."""
 
     slot: SlotId
-    level: Count  # of the standard library's logging
+    level: Count  # as in the standard library's logging
     logger: Name
     text: Text
 
 
 class SlotAddress(msgspec.Struct, frozen=True, array_like=True):
-    """A slot in a view."""
+    """Addresses and public key of a slot in a view."""
 
     slot: SlotId
     domain: Name
@@ -106,18 +115,18 @@ class SlotAddress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True):
-    """A task in a view: who lives where, restored from what.
+    """Placement of a task in a view: its incarnation, its slot, its standbys and keepers, and what it is restored from.
 
-    ``restore``, ``objects``, ``log_offset_bytes`` belong to the incarnation and do not change during its life.
-    ``is_fresh``: the incarnation began with its generation: it asks nobody, its log is empty.
-    ``is_cautious``: the task goes live with steps of one element and announces each (protocol 6).
-    ``keepers_since``: for each keeper, the first of the views that have named it without a gap: a keeper that did not
-    hear of a gap begins anew.
+    ``restore``, ``objects`` and ``log_offset_bytes`` belong to the incarnation and do not change during its life.
+    ``is_fresh``: the incarnation began with its generation, so its log is empty and it requests no logs.
+    ``is_cautious``: the task runs in single-step mode, with one element per step, and announces each (protocol 6).
+    ``keepers_since`` has, for each keeper, the first of the consecutive views that name it. A keeper that missed a view
+    in between begins anew.
     """
 
     task: TaskId
     incarnation: Incarnation
-    slot: SlotId | None  # None: it waits for one
+    slot: SlotId | None  # None: the task waits for a slot
     restore: CheckpointId
     objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
@@ -128,23 +137,25 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     keepers_since: tuple[ViewNumber, ...] = ()
 
     def is_keeper_since(self, slot: SlotId) -> ViewNumber:
-        """See ``keepers_since``; the first view there is where it is not known."""
+        """Returns the first of the consecutive views that name the keeper, 0 if it is not known."""
         return dict(zip(self.keepers, self.keepers_since, strict=False)).get(slot, ViewNumber(0))
 
     @property
     def hosting_slot(self) -> SlotId:
-        """The slot of a task that has one."""
+        """Slot of a task that has one."""
         assert self.slot is not None, self.task
         return self.slot
 
     @property
     def is_first(self) -> bool:
-        """The job starts for the first time: nothing was ever before."""
+        """Whether this is the first incarnation of the job, so that no earlier one can have left anything."""
         return int(self.incarnation) == int(view_number(1, 1))
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
-    """Coordinator to every slot: the full, self-contained numbered statement of what is. Repeated until installed."""
+    """Coordinator to every slot: the complete, numbered placement of the job. Repeated until the slot has installed
+    it.
+    """
 
     number: ViewNumber
     generation: Count
@@ -156,7 +167,7 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
 class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
     """Coordinator to a source: put a barrier into the stream. Repeated until ``Snapshotted``.
 
-    ``then_pause``: read nothing behind it (the job is being stopped).
+    ``then_pause``: read nothing after it, because the job is being stopped.
     """
 
     task: TaskId
@@ -166,18 +177,19 @@ class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
-    """Coordinator to the slots of sources, while some slot is above a soft limit: read nothing new; barriers pass.
+    """Coordinator to the slots of sources while a slot is above a soft limit: read no new input; barriers still pass.
 
-    Repeated at the heartbeat; it wears off by itself.
+    Repeated at the heartbeat. A hold expires by itself when it is not repeated.
     """
 
-    slot: SlotId  # the one that is above its limit
+    slot: SlotId  # the slot above its limit
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
-    """Coordinator to every slot: a checkpoint is durable. Per task: incarnation, log offset to truncate to.
+    """Coordinator to every slot: a checkpoint is durable. Names each task's incarnation and the log offset to truncate
+    to.
 
-    Repeated to a slot until its status says so.
+    Repeated to a slot until its status confirms it.
     """
 
     checkpoint: CheckpointId
@@ -186,7 +198,7 @@ class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
-    """Coordinator to a slot: end yourself. ``reason`` is for the log; empty when the job is simply done."""
+    """Coordinator to a slot: end the process. ``reason`` is for the log and empty when the job has finished."""
 
     slot: SlotId
     reason: Text

@@ -1,4 +1,4 @@
-"""What bytes may be that are not what a decoder expects, and names in them that lead to files."""
+"""Errors of the decoder, and the type of object names that come from peers (protocol 4)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import msgspec
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder of msgspec raises for wrong bytes; each reader of bytes makes its own error of it."""
+"""Exceptions that a decoder of msgspec raises for wrong bytes. Each caller turns them into an error of its own."""
 
 ObjectName = Annotated[
     str, msgspec.Meta(max_length=1024, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*\Z")
 ]
-"""Of an object of the checkpoint store: a path below the store's root, no part of which is hidden or leads upwards."""
+"""Name of an object in the checkpoint store: a path below the store's root without hidden parts or ``..``."""

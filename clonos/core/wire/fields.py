@@ -1,4 +1,4 @@
-"""Types of fields that several messages share, with their limits."""
+"""Types of fields that several messages share, with their limits (protocol 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of logs and lengths of copies, as many messages bear them."""
+"""Deltas and lengths of logs, which several messages carry (protocol 3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from clonos.core.model.ids import LogId
 
 COUNT_MAX: Final = (1 << 62) - 1
-"""Of what grows: sums of two are within 64 bits."""
+"""Maximum of a count or an offset. The sum of two fits into 64 bits."""
 
 NUMBER: Final = msgspec.Meta(ge=0, le=COUNT_MAX)
 
@@ -17,10 +17,10 @@ Count = Annotated[int, NUMBER]
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of a causal log or of a journal at an absolute offset (bytes since the job's start).
+    """Bytes of a causal log or of a journal at an absolute offset, in bytes since the job's start.
 
-    ``restart``: what lies before ``offset_bytes`` belongs to epochs before a completed checkpoint, so a replica
-    that ends earlier begins anew here. Without it, a replica that ends earlier has a gap, which is an error.
+    ``restart``: the bytes before ``offset_bytes`` belong to completed checkpoints, so a replica that ends earlier
+    begins anew here. Without it, a replica that ends earlier has a gap, which is an error.
     """
 
     log: LogId
@@ -30,7 +30,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Length(msgspec.Struct, frozen=True, array_like=True):
-    """End (absolute offset, bytes) of a replica of a log."""
+    """End of a replica of a log, as an absolute offset in bytes."""
 
     log: LogId
     end_bytes: Count

@@ -1,4 +1,4 @@
-"""The closed union of all messages, which ``codec`` encodes and decodes."""
+"""Closed union of all messages, which ``codec`` encodes and decodes (protocol 4)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Text of other processes as it may stand in a log or on a terminal: without control sequences and forged lines."""
+"""Escaping of text from other processes for logs and terminals: no control sequences, no forged lines (protocol 4)."""
 
 from __future__ import annotations
 
 TEXT_CHARACTERS_MAX = 20_000
-"""Of a text in a log; what follows is cut."""
+"""Maximum length of a text in a log; the rest is cut."""
 
 
 def escaped(text: str) -> str:
-    """The text with control characters as escape sequences; line breaks and tabs stay."""
+    """Returns the text with control characters as escape sequences. Line breaks and tabs stay."""
     if text.isprintable():
         return text
     return "".join(
@@ -17,5 +17,5 @@ def escaped(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """The text for one entry of a log: escaped, cut, and no line but its first begins at the margin."""
+    """Returns the text for one log entry: escaped, cut, and with every line but the first indented."""
     return escaped(text[:TEXT_CHARACTERS_MAX]).replace("\n", "\n    ")

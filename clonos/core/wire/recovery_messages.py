@@ -1,4 +1,4 @@
-"""Messages of a recovery: requests for logs, their replies, and what a failed task reports (protocol 6)."""
+"""Messages of recovery: log requests and replies, lost logs, failed tasks and announced steps (protocol 6)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
-class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="question"):
-    """A recovering task to the slot of each holder: asks for its own log, and for the replicas that it should hold.
+class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="log_request"):
+    """Recovering task to the slot of each holder: asks for the task's own log and for the replicas that it should hold.
 
-    ``holder``: the task asked, or for a keeper the task that it keeps for, with ``is_keeper``. Answered by
+    ``holder`` is the task that is asked or, with ``is_keeper``, the task whose keeper is asked. Answered by
     ``LogReply``, repeated at the heartbeat until then.
     """
 
@@ -31,8 +31,8 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True, tag="question"):
     is_keeper: bool
 
 
-class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
-    """Holder to recovering task: what it has of the logs asked for, each from where it begins."""
+class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="log_reply"):
+    """Holder to recovering task: what the holder has of the requested logs, each from where its copy begins."""
 
     task: TaskId
     incarnation: Incarnation
@@ -44,10 +44,11 @@ class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
 
 
 class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
-    """Task to coordinator: its log ends before what others have seen of it (6.8), so the generation must end.
+    """Task to coordinator: its log ends before what others have received from it (protocol 6, rule 8), so the
+    generation must end.
 
-    The receiver of ``channel`` has output up to sequence number ``claim``, and the log ends at ``position``. Without a
-    channel both are byte offsets of the log itself, of which somebody has a longer copy. Repeated until a view ends the
+    The receiver of ``channel`` has output up to sequence number ``claim``, but the log ends at ``position``. Without a
+    channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a view ends the
     generation.
     """
 
@@ -59,7 +60,8 @@ class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
 
 
 class JournalLost(msgspec.Struct, frozen=True, array_like=True, tag="journal_lost"):
-    """Task to coordinator: the log of a source reads what no keeper of its journal has, so the generation must end.
+    """Task to coordinator: the log of a source reads bytes that no keeper of its journal has, so the generation must
+    end.
 
     Repeated until a view ends the generation.
     """
@@ -69,7 +71,8 @@ class JournalLost(msgspec.Struct, frozen=True, array_like=True, tag="journal_los
 
 
 class SinkFenced(msgspec.Struct, frozen=True, array_like=True, tag="sink_fenced"):
-    """Task to coordinator: the external system of a sink has registered a later incarnation, ``by``, and refuses this.
+    """Task to coordinator: the external system of a sink has registered the later incarnation ``by`` and refuses this
+    one.
 
     ``generation`` is that of ``by``. Repeated until a view ends the incarnation.
     """
@@ -81,11 +84,11 @@ class SinkFenced(msgspec.Struct, frozen=True, array_like=True, tag="sink_fenced"
 
 
 class Recourse(StrEnum):
-    """What may still help a task that has failed."""
+    """Measure that may still let a failed task succeed."""
 
     RETRY = "retry"  # another incarnation
-    STANDBY = "standby"  # one that holds its state: what the store has of it is damaged or gone
-    NONE = "none"  # no second try helps: a divergence, a value that no codec carries
+    STANDBY = "standby"  # another incarnation on a standby, because the state in the store is damaged or missing
+    NONE = "none"  # no retry can succeed: a divergence, or a value that cannot be encoded
 
 
 class InputRange(msgspec.Struct, frozen=True, array_like=True):
@@ -99,7 +102,7 @@ class InputRange(msgspec.Struct, frozen=True, array_like=True):
     count: Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 
     def overlaps(self, other: InputRange) -> bool:
-        """Whether they share an element."""
+        """Returns whether both ranges have an element in common."""
         return (
             self.channel == other.channel
             and self.first_seq < other.first_seq + other.count
@@ -108,10 +111,10 @@ class InputRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"):
-    """Slot to coordinator: user code raised. Repeated until a view ends the incarnation.
+    """Slot to coordinator: user code raised in a task. Repeated until a view ends the incarnation.
 
-    ``at``: what the step covered, a single element if the record is known; None for a timer, for the end of the stream
-    and for all that is no step.
+    ``at`` is the input of the failed step, a single element if the record is known. It is None for timers, for the end
+    of the stream and for everything else that is no step.
     """
 
     task: TaskId
@@ -125,10 +128,10 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     recourse: Recourse
 
 
-class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="approaching"):
-    """Slot to coordinator: a cautious task is about to take this element, of which its process may die.
+class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="announce_step"):
+    """Slot to coordinator: a task in single-step mode is about to process this element, which may kill its process.
 
-    Without a channel it is a record of a source. The task waits for ``AnnounceAck``; repeated until it comes.
+    Without a channel it is a record of a source. The task waits for ``AnnounceAck``; repeated until that arrives.
     """
 
     task: TaskId
@@ -137,8 +140,8 @@ class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="approachin
     first_seq: Count
 
 
-class AnnounceAck(msgspec.Struct, frozen=True, array_like=True, tag="noted"):
-    """Coordinator to a slot: it knows what ``AnnounceStep`` says. A repeated question gets the same answer."""
+class AnnounceAck(msgspec.Struct, frozen=True, array_like=True, tag="announce_ack"):
+    """Coordinator to a slot: acknowledges ``AnnounceStep``. A repeated announcement gets the same acknowledgement."""
 
     task: TaskId
     incarnation: Incarnation

@@ -1,4 +1,4 @@
-"""Messages of replication: logs to keepers, snapshots to standbys, input and log to hot standbys (protocol 3 and 5)."""
+"""Messages of replication: logs to keepers and snapshots to standbys (protocol 3 and 5)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
-class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
-    """A task with effects outside to its keeper: deltas of its own log and of every log that it holds.
+class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="append_log"):
+    """Task with external effects to its keeper: deltas of its own log and of every log that it holds.
 
-    ``is_whole``: they are all that the keeper lacks of all that the task holds. ``journal_start_bytes``: what lies
-    before it in the task's journal is in completed checkpoints. ``ordinal``: number of the message on its way to this
-    keeper; behind one that was lost only a whole one counts, or an entry would be held without its causes.
+    ``is_whole``: the deltas are all that the keeper lacks of the task's logs. ``journal_start_bytes``: earlier bytes of
+    the task's journal belong to completed checkpoints. ``ordinal`` numbers the messages to this keeper: after a lost
+    one the keeper accepts only a whole one, or it would hold an entry without its causes.
     """
 
     task: TaskId
@@ -29,11 +29,11 @@ class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag="keep"):
     ordinal: Count = 0
 
 
-class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
+class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="append_ack"):
     """Keeper to its task: how far it holds each log. Sent on each ``AppendLog`` and at the heartbeat.
 
-    ``is_ready``: it has had a whole ``AppendLog`` of this incarnation. Otherwise ``lengths`` is all that it has:
-    whatever else was acknowledged is held no more.
+    ``is_ready``: it has received a whole ``AppendLog`` of this incarnation. Otherwise ``lengths`` is all that it holds
+    and earlier acknowledgements are void.
     """
 
     task: TaskId
@@ -44,11 +44,10 @@ class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="kept"):
 
 
 class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_update"):
-    """Task's slot to its standbys: the encoded snapshot is the payload; ``previous`` is the one that it builds on,
-    None for a full one."""
+    """Slot of a task to its standbys: the encoded snapshot is the payload, ``previous`` the one that it builds on."""
 
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
     previous: CheckpointId | None  # None: the snapshot is full
-    objects: Objects  # the chain to restore this checkpoint from, oldest (full) first
+    objects: Objects  # chain to restore this checkpoint from, oldest (full) first

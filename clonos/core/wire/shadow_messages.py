@@ -1,4 +1,4 @@
-"""What a task's slot and that of its hot standby tell each other."""
+"""Messages between the slot of a task and the slots of its hot standbys (protocol 6.10)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, 
 from clonos.core.wire.log_delta import Count, Delta
 
 
-class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
-    """A task's slot to that of a hot standby: what the task has decided and taken in, in one order.
+class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="feed_shadow"):
+    """Slot of a task to the slot of a hot standby: input and log of the task, in one order.
 
-    ``deltas``: what this session has not carried of its own log, as far as it is through with the step, and of every
-    log that it holds. Then ``count`` elements of ``channel``, payload in the next frame, the first ``skip`` of them not
-    needed; 0: none. ``base``: the barrier with whose snapshot the session begins. Answered by ``FeedAck``.
+    ``deltas`` are what this session has not carried of its own log, up to its last completed step, and of every log
+    that it holds. They are followed by ``count`` elements of ``channel`` with the payload in the next frame, of which
+    the shadow skips the first ``skip``; 0: no elements. ``base`` is the barrier with whose snapshot the session begins.
+    Answered by ``FeedAck``.
     """
 
     task: TaskId
     incarnation: Incarnation
     session: Count
-    ordinal: Count  # of this message in its session: one that was lost ends it
+    ordinal: Count  # number of this message in its session; a lost message ends the session
     base: CheckpointId
     channel: ChannelId
     first_seq: Count
@@ -31,10 +32,11 @@ class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="follow"):
     deltas: tuple[Delta, ...]
 
 
-class FeedAck(msgspec.Struct, frozen=True, array_like=True, tag="following"):
-    """A hot standby's slot to that of its task: a session that has not begun shall begin at the next barrier.
+class FeedAck(msgspec.Struct, frozen=True, array_like=True, tag="feed_ack"):
+    """Slot of a hot standby to the slot of its task: asks that a session begin at the next barrier, or reports
+    progress.
 
-    ``worked_bytes``: what the standby's shadow has worked off in it, a running total. Repeated at the heartbeat.
+    ``worked_bytes`` is what the shadow has processed in the session, a running total. Repeated at the heartbeat.
     """
 
     task: TaskId

@@ -37,7 +37,7 @@ def test_a_service_in_a_thread_of_the_users_fails_the_job_and_is_named(tmp_path:
         failed = job.end()
     assert isinstance(failed, JobFailed)
     assert (failed.blame, failed.step) == (Blame.JOB, "aside")
-    assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of its task")
+    assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of a task")
 
 
 def test_services_within_a_recorded_call_are_the_real_ones_in_the_tasks_thread_and_beside_it(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_a_resume_of_another_plan_is_refused() -> None:
     effects = desk.begin(resume=_completed_checkpoint(), term=2)
     (failed,) = of_kind(effects, JobFailed)
     assert failed.blame is Blame.JOB
-    assert "made by plan" in failed.reason
+    assert "cannot resume from checkpoint 1: plan" in failed.reason
 
 
 def test_a_finished_job_that_is_resumed_only_commits_and_is_done() -> None:

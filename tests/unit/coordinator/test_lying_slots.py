@@ -104,7 +104,7 @@ def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
     message = _of_task_0(desk)[number]
     home = desk.of(0).hosting_slot
     other = next(slot for slot in desk.view_slots() if slot != home)
-    with pytest.raises(MessageMalformed, match=f"slot {other} .* task 0.1.1, which lives in slot {home}"):
+    with pytest.raises(MessageMalformed, match=f"slot {other} .* task 0.1.1, which runs in slot {home}"):
         desk.say(other, message)
     assert desk.coordinator.phase == "running"
     assert not desk.coordinator.recoveries

@@ -111,5 +111,5 @@ def test_the_fingerprint_changes_with_whatever_state_depends_on() -> None:
 
 def test_a_checkpoint_of_another_plan_refuses_to_resume() -> None:
     check_resumable(chain_plan(), _metadata())
-    with pytest.raises(PlanChanged, match="resume with the job as it was"):
+    with pytest.raises(PlanChanged, match="resume with the original job"):
         check_resumable(chain_plan(3), _metadata())

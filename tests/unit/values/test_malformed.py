@@ -72,8 +72,8 @@ def test_truncated_bytes_are_malformed(name: str) -> None:
 
 TREES: dict[str, tuple[Any, str]] = {
     "an unknown kind": ([99], "kind 99"),
-    "no kind": ([], "names no kind"),
-    "a kind that is no int": (["os.system", "true"], "names no kind"),
+    "no kind": ([], "without the number of a kind"),
+    "a kind that is no int": (["os.system", "true"], "without the number of a kind"),
     "a map": ({"a": 1}, "dict"),
     "an extension": (msgspec.msgpack.Ext(5, b"x"), "Ext"),
     "an unknown class": ([RECORD, "os.system", "command", "true"], "no class is registered as 'os.system'"),

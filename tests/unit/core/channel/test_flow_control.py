@@ -119,5 +119,5 @@ def test_a_task_knows_that_it_takes_or_gives_columns() -> None:
     rows = Life(line(ask), 2).run().task
     assert not rows.pace.is_columnar
     rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
-    rows.emit_unless_followed(1)
+    rows.end_step(1)
     assert rows.pace.is_columnar

@@ -152,7 +152,7 @@ def test_what_is_for_the_coordinator_is_malformed_in_a_slot(message: Message) ->
 @pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
 def test_a_slot_speaks_for_what_lives_in_it_only(message: Message) -> None:
     dialogue = living_slot()
-    with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which lives in slot"):
+    with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which runs in slot"):
         dialogue.slot.on_message(SlotId(77), message, b"x")
     assert dialogue.shell.said == []
 

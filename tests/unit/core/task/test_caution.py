@@ -6,7 +6,7 @@ import pytest
 
 from clonos.core.ports.task_port import Delivered
 from clonos.core.task import step_size
-from clonos.core.task.step_size import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
+from clonos.core.task.step_size import SINGLE_STEP_ELEMENTS_MAX, SINGLE_STEP_NS_MAX
 from tests.harnesses.task_harness import Start, barrier, rows
 from tests.unit.core.task.test_task_steps import Scripted, sent, source, union
 
@@ -49,14 +49,14 @@ def test_a_task_that_is_not_cautious_tells_nothing() -> None:
 def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(step_size, "CAUTIOUS_NS_MAX", 1 << 60)
-    life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX + 100).run()
-    assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX
+    monkeypatch.setattr(step_size, "SINGLE_STEP_NS_MAX", 1 << 60)
+    life = source(start=Start(is_cautious=True), records=SINGLE_STEP_ELEMENTS_MAX + 100).run()
+    assert len(approached(life)) == SINGLE_STEP_ELEMENTS_MAX
     assert life.task.is_final
 
 
 def test_a_task_that_has_taken_elements_one_by_one_for_a_second_is_cautious_no_longer() -> None:
-    life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX).run()
+    life = source(start=Start(is_cautious=True), records=SINGLE_STEP_ELEMENTS_MAX).run()
     # Its clock goes on by a ms or so whenever it is asked, which each element does a few times.
-    assert CAUTIOUS_NS_MAX / 20_000_000 < len(approached(life)) < CAUTIOUS_NS_MAX / 500_000
+    assert SINGLE_STEP_NS_MAX / 20_000_000 < len(approached(life)) < SINGLE_STEP_NS_MAX / 500_000
     assert life.task.is_final

@@ -56,7 +56,7 @@ def steps_and_records(read: Reader, seconds: float = 1.0, first_finds_nothing: b
             now_ns += 5_000_000
             continue
         began_ns, now_ns = now_ns, now_ns + STEP_NS + count * RECORD_NS
-        linger.gave(count, LIMIT, began_ns, now_ns - began_ns)
+        linger.measure(count, LIMIT, began_ns, now_ns - began_ns)
         if now_ns > until_ns / 2:
             steps += 1
             records += count

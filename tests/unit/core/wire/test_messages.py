@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from contextlib import suppress
 from enum import Enum
 from typing import Any, get_args
@@ -80,6 +81,11 @@ def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
         assert kind.__struct_config__.frozen, kind
         assert " to " in (kind.__doc__ or "").split("\n")[0], kind
     assert len({kind.__struct_config__.tag for kind in KINDS}) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_tag_of_a_message_is_its_class_in_snake_case(kind: type[Message]) -> None:
+    assert kind.__struct_config__.tag == re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 @settings(deadline=None)
