@@ -36,7 +36,7 @@ class Forwarder(logging.Handler):
             left_out = self._lines - LINES_PER_SECOND_MAX
             self._second, self._lines = second, 0
             if left_out > 0:
-                self._tell(logging.WARNING, ROOT, f"{left_out} more lines were left out")
+                self._tell(logging.WARNING, ROOT, f"{left_out} more lines were suppressed")
         self._lines += 1
         if self._lines <= LINES_PER_SECOND_MAX:
             self._tell(record.levelno, record.name, self.format(record))

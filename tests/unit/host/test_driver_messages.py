@@ -93,7 +93,7 @@ def test_a_flood_of_messages_is_some_lines_and_a_count(
     monkeypatch.undo()
     for log in (driver._log, driver._slots_log):
         log.close()
-    assert caplog.messages[lines].startswith(f"{FLOOD - lines} more lines were left out: ")
+    assert caplog.messages[lines].startswith(f"{FLOOD - lines} more lines were suppressed: ")
 
 
 def test_a_host_with_a_line_break_in_its_name_forges_no_line(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
