@@ -79,7 +79,7 @@ def launch(
             splits = _splits(image.splits)
             record = store.open_job(graph.name, overwrite=run.overwrite, splits=splits, hash_seed=hash_seed)
         else:
-            store.claim(run.checkpoint or 0)
+            store.acquire_term(run.checkpoint or 0)
         _prepare_outputs(image, record.job_id, run, CheckpointId(0) if resumed is None else resumed.checkpoint)
         begin = Begin(
             term=store.term,

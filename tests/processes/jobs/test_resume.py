@@ -247,10 +247,10 @@ def test_a_driver_that_dies_when_it_has_gone_back_leaves_a_job_that_is_whole(tmp
     store.find_job()
     assert {first, last} <= set(store.checkpoints())
     before_last = store.checkpoints()[-2]
-    store.claim(goes_back_to=before_last)  # a driver that was asked to go back, and died before it touched any output
+    store.acquire_term(resume_from=before_last)  # a driver that was asked to go back, and died before it touched any output
 
     described.gate.end(300)
-    with pytest.raises(NothingToResume, match=f"no checkpoint {last}. There are: .*{before_last}"):
+    with pytest.raises(NothingToResume, match=f"no checkpoint {last}. Its checkpoints are: .*{before_last}"):
         described.job().run(resume=True, checkpoint=last)
     described.job().run(resume=True)
     described.check(300)
