@@ -211,10 +211,9 @@ class Session:
             auth: user and password, sent as HTTP Basic.
             idempotent: the server may receive the request twice: it is repeated when the connection breaks, or when a
                 process fails during it. None follows HTTP: True for GET, HEAD, OPTIONS, PUT and DELETE.
-            intent: the request is an effect: announced in the log and to a keeper before it is sent, at most once; only
-                a step with ``effects=True`` may send it. None: True for all methods except GET, HEAD and OPTIONS. False
-                declares that its ``Idempotency-Key`` makes the request idempotent: it is an ordinary recorded call,
-                made at least once.
+            intent: the request is an effect: announced in the log and to a keeper, then sent at most once, in a step
+                with ``effects=True``. None: True except for GET, HEAD and OPTIONS. False declares that its
+                ``Idempotency-Key`` makes it idempotent: an ordinary recorded call, made at least once.
             reconcile: for an announced request whose process failed during it: called with the idempotency key and the
                 request instead of sending it again. Its return value or exception is the outcome; ``CallNeverHappened``
                 means that the server does not know the request, which is then sent under the same key.

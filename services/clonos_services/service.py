@@ -171,8 +171,8 @@ def service(
         request: returns the plain values that identify the call, from the same arguments, where the arguments are not
             plain values (``self`` of a method, for example).
         raises: exception classes to raise as themselves, from the job's own file and from other packages; Python's own
-            need no declaration. Any other exception becomes ``RecordedError``, as does one that has other than plain
-            values.
+            need no declaration. Any other exception, or an exception with other than plain values, becomes
+            ``RecordedError``.
 
     Raises: ServiceInvalid when the function is asynchronous, or ``idempotent`` or ``reconcile`` is set without
     ``effect``.

@@ -72,8 +72,8 @@ def first_hop(request: HttpRequest) -> Hop:
 def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
     """Returns the request that a redirect asks for.
 
-    Raises: HttpRedirectRefused when the new URL is invalid, or when a body or an unsafe method would go to another
-    origin.
+    Raises: HttpRedirectRefused, from a ValueError with the reason, when the new URL is invalid, or when a body or an
+    unsafe method would go to another origin.
     """
     request = hop.request
     method, headers, body = request.method, request.headers, request.body

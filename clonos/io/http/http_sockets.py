@@ -129,7 +129,10 @@ class _TlsConnection(_Connection, HTTPSConnection):
     """Connection with a bounded TLS socket."""
 
     def connect(self) -> None:
-        """Connects and performs the TLS handshake, each within the connect timeout."""
+        """Connects and performs the TLS handshake, each within the connect timeout.
+
+        Raises: ConnectTimeoutError when the handshake takes longer.
+        """
         self.ssl_context = _tls_context()
         try:
             super().connect()

@@ -28,7 +28,7 @@ ANY_HOSTS = ("0.0.0.0", "[::]")
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where to listen: with ``folder`` set, ipc in this folder, which only the user may enter; else TCP.
+    """Listening address: with ``folder`` set, ipc in this folder, which only the user may enter; else TCP.
 
     ``advertised_host``: address that peers connect to, where it differs from ``host``. If it is empty and ``host`` is a
     wildcard address, it is the address of the machine's own host name. ``ports``: candidates, the first free one is
@@ -48,7 +48,7 @@ class Binding:
 
 
 class BindingRefused(EnvironmentFault):
-    """This process cannot listen at the configured address."""
+    """The process cannot listen at the configured address."""
 
     where: str
     reason: str

@@ -85,8 +85,7 @@ class Transfer:
 
 
 class Transfers:
-    """All transfers of a process. Above ``bytes_max``, all transfers of the sender with the most bytes are
-    discarded."""
+    """Transfers of a process. Above ``bytes_max``, all transfers of the sender with the most bytes are discarded."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

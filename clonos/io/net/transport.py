@@ -59,7 +59,7 @@ class TransportEvents(Protocol):
 
 
 class Transport:
-    """All sockets of one process. ``poll`` waits, receives and calls ``events``.
+    """Sockets of one process. ``poll`` waits, receives and calls ``events``.
 
     ``silence_ms``: time without an answer to pings after which a connection counts as broken. ``admits_strangers``:
     accepts registrations of unknown slots, for the coordinator. ``compress``: which payloads are compressed.

@@ -41,9 +41,9 @@ class EntryKind(StrEnum):
 class ChainEntry(msgspec.Struct, frozen=True):
     """Entry of the chain: a completed checkpoint with its metadata, or the beginning of a term.
 
-    In an entry of a term, ``checkpoint`` is 0, or the one that the job resumes from: later ones completed before this
-    entry are void. ``claimant``: random bytes of the writing process, so that two processes never write equal entries
-    of a term.
+    ``checkpoint``: in an entry of a term, 0 or the checkpoint that the job resumes from; later checkpoints that are
+    completed before this entry are void. ``claimant``: random bytes of the writing process, so that two processes never
+    write equal entries of a term.
     """
 
     format: int

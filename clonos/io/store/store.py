@@ -227,8 +227,7 @@ class CheckpointStore:
                 yield entry
 
     def checkpoint_metadata(self, checkpoint: int | None = None) -> bytes:
-        """Returns the metadata of a checkpoint by number; by default, of the last one that was complete when the job
-        was found.
+        """Returns the metadata of a checkpoint by number; by default, of the last completed one when the job was found.
 
         Raises: NothingToResume when there is none.
         """

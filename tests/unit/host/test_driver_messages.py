@@ -128,7 +128,7 @@ def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> N
     peer = driver._transport._peers.find(SLOT)
     assert peer is not None
     assert len(peer.connections) == 1
-    driver._take_end(SlotEnded(order.number, "killed"))
+    driver._handle_slot_end(SlotEnded(order.number, "killed"))
     assert not peer.connections
     assert isinstance(driver._events[-1], SlotGone)
 
@@ -145,7 +145,7 @@ def test_unknown_keys_may_connect_only_while_a_slot_is_awaited(driver: Driver) -
     first, second = driver._orders.values()
     driver.on_message(SLOT, msgspec.structs.replace(_register(SLOT), token=first.token), b"")
     look()
-    driver._take_end(SlotEnded(second.number, "it has never registered"))
+    driver._handle_slot_end(SlotEnded(second.number, "it has never registered"))
     look()
     driver._order(())
     look()
