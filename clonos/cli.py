@@ -1,8 +1,9 @@
-"""The command line: ``clonos run``, ``clonos demo``, ``clonos chaos``.
+"""The command line: ``clonos run``, ``clonos demo`` and ``clonos chaos``.
 
-Exit codes: 0 the job has ended, or was stopped with a final checkpoint (a demo or chaos run: and found nothing wrong);
-1 the job is at fault, or something wrong was found; 2 the command line is; 3 the environment is; 4 we or a peer are;
-130 the job was aborted by a second signal. What this library raises on purpose is one message, without a traceback.
+Exit codes: 0 the job has finished or was stopped with a final checkpoint (demo and chaos: no error was found); 1 the
+job failed by its own fault, or an error was found; 2 the command line is invalid; 3 the environment failed; 4 this
+library or a peer failed; 130 a second signal aborted the job. A ``ClonosError`` is printed as one message, without a
+traceback.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
 
 CHAOS_LIBRARIES: Final = ("greenlet", "matplotlib", "psutil", "toxiproxy")
-"""What failure injection needs besides what every job needs."""
+"""Libraries that failure injection needs in addition to those of every job."""
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
+    """Runs one command and returns its exit code. ``arguments``: those of the process when not given."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
         return _guarded(lambda: _chaos(given[1], given[2:]))
@@ -45,30 +46,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code_of(error: ClonosError) -> int:
-    """Whose fault an error is, as an exit code."""
+    """Returns the exit code for an error, by whose fault it is: 1 the job's, 3 the environment's, 4 the library's or a
+    peer's."""
     if isinstance(error, JobError):
         return JOB_AT_FAULT
     return ENVIRONMENT_AT_FAULT if isinstance(error, EnvironmentFault) else WE_ARE_AT_FAULT
 
 
 def load_job(target: str) -> Job:
-    """The job of ``FILE`` or ``FILE:NAME``: the file's one ``Job``, or that of this name.
+    """Returns the job of ``FILE`` or ``FILE:NAME``: the only ``Job`` of the file, or the one with this name.
 
-    The file is imported by its stem, with its folder on the import path, as if a module beside it had imported it.
+    The file is imported under its stem, with its folder on the import path, as a module beside it would import it.
+
+    Raises: JobError when the file does not exist, is no Python file, or has no such job or more than one.
     """
     from clonos.job import Job
 
     file_name, _, name = target.partition(":")
     file = Path(file_name).resolve()
     if not file.is_file():
-        raise JobError(f"there is no file {file_name!r} to run.")
+        raise JobError(f"the file {file_name!r} does not exist. Name a Python file that has a Job.")
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
     module = sys.modules.get(file.stem)
     if module is None or getattr(module, "__file__", None) != str(file):
         specification = importlib.util.spec_from_file_location(file.stem, file)
         if specification is None or specification.loader is None:
-            raise JobError(f"{file_name!r} is no Python file.")
+            raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
         module = importlib.util.module_from_spec(specification)
         sys.modules[file.stem] = module
         specification.loader.exec_module(module)
@@ -80,7 +84,7 @@ def load_job(target: str) -> Job:
     distinct = list({id(job): job for job in jobs.values()}.values())
     if len(distinct) != 1:
         found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else "none."
-        raise JobError(f"{file_name!r} should have one Job at its top level, it has {found}")
+        raise JobError(f"{file_name!r} must have exactly one Job at its top level, but it has {found}")
     return distinct[0]
 
 
@@ -129,14 +133,16 @@ def _chaos(command: str, arguments: Sequence[str]) -> int:
 
 
 def _options(parsed: argparse.Namespace) -> dict[str, object]:
-    """What was given on the command line, by option key."""
+    """Returns the options that the command line sets, by key."""
     named = {key: getattr(parsed, key) for key in ("master", "slots", "metrics", "checkpoint", "store")}
     options: dict[str, object] = {key: value for key, value in named.items() if value is not None}
     options |= {key: True for key in ("resume", "overwrite") if getattr(parsed, key)}
     for pair in parsed.option:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise JobError(f"--option takes key=value, not {pair!r}, for example: --option checkpoint_every=5s")
+            raise JobError(
+                f"--option is {pair!r}, but key=value is expected, for example: --option checkpoint_every=5s"
+            )
         options[key.strip().replace("-", "_")] = value
     return options
 
@@ -153,34 +159,34 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="run the job of a Python file")
-    run.add_argument("job", metavar="FILE[:NAME]", help="a Python file with one Job, or the one to take of several")
-    run.add_argument("--master", metavar="URL", help="Spark master of the session that is made for the job")
-    run.add_argument("--slots", metavar="KIND", help="spark (default) or process: where tasks run")
-    run.add_argument("--store", metavar="URL", help="where checkpoints go (default: ./.clonos/<name of the job>)")
-    run.add_argument("--resume", action="store_true", help="go on from the store's last completed checkpoint")
-    run.add_argument("--checkpoint", metavar="N", help="with --resume: go back to this checkpoint")
-    run.add_argument("--overwrite", action="store_true", help="forget what the store and the output folders hold")
-    run.add_argument("--metrics", metavar="FILE", help="write counters to this file, a JSON line each second")
+    run.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
+    run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
+    run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")
+    run.add_argument("--resume", action="store_true", help="resume from the last completed checkpoint")
+    run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")
+    run.add_argument("--overwrite", action="store_true", help="delete what the store and the output folders hold")
+    run.add_argument("--metrics", metavar="FILE", help="write counters to this file, one JSON line per second")
     run.add_argument(
-        "--option", metavar="KEY=VALUE", action="append", default=[], help="any other option; may be repeated"
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
     )
 
-    demo = commands.add_parser("demo", help="word count that survives the death of its tasks, and the verdict")
+    demo = commands.add_parser("demo", help="run a word count while its tasks are killed, and check the output")
     demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
     demo.add_argument("--master", metavar="URL", help="Spark master (default: a local cluster of two executors)")
     demo.add_argument("--input", metavar="GLOB", help="text files to read (default: the text of Python's own help)")
     length = demo.add_mutually_exclusive_group()
-    length.add_argument("--lines", type=int, metavar="N", help="read so many lines of the default text")
-    length.add_argument("--seconds", type=float, metavar="S", help="end the input after so long, and all kills")
+    length.add_argument("--lines", type=int, metavar="N", help="read N lines of the default text")
+    length.add_argument("--seconds", type=float, metavar="S", help="end the input after S seconds and all kills")
     demo.add_argument(
         "--kills",
         metavar="KIND,...",
-        help="of map, window, linked, executor, in this order; none for none (default: all)",
+        help="any of map, window, linked, executor, in this order, or none (default: all)",
     )
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
-    demo.add_argument("--keep", type=Path, metavar="FOLDER", help="leave input, output and logs in this folder")
+    demo.add_argument("--keep", type=Path, metavar="FOLDER", help="keep input, output and logs in this folder")
 
-    chaos = commands.add_parser("chaos", help="jobs under faults, on real processes or simulated, and the verdict")
+    chaos = commands.add_parser("chaos", help="run jobs under injected faults, real or simulated, and check them")
     chaos.add_argument(
         "what",
         choices=("run", "seeds", "soak", "all"),

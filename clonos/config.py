@@ -1,9 +1,8 @@
-"""Configuration of a run: keyword < clonos.toml < environment < command line, in rising force, typed and checked.
+"""Configuration of a run: keyword < clonos.toml < environment < command line, in rising precedence, typed and checked.
 
-A key is the option's name without its unit (``checkpoint_every``, ``inflight_memory``): the value brings the unit.
-A duration is "500ms", "5s", "2min", a timedelta or a number of seconds; a size is "128MiB", "4GB" or a number of bytes.
-What no option is called, or does not read as its type, is a ``JobError`` that names the key, where it stands and the
-nearest right one.
+A key is the option's name without its unit (``checkpoint_every``, ``inflight_memory``): the value has the unit. A
+duration is "500ms", "5s", "2min", a timedelta or a number of seconds; a size is "128MiB", "4GB" or a number of bytes.
+An unknown key and a value of the wrong type raise a ``JobError`` that names the key, the source and the nearest key.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FILE_NAME: Final = "clonos.toml"
 NO_FILE: Final = Path("/nonexistent", FILE_NAME)
 VARIABLE_PREFIX: Final = "CLONOS_"
 VARIABLE_PREFIXES_OF_OTHERS: Final = ("CLONOS_TEST_",)
-"""Variables that are no options: the test run marks what it starts with one."""
+"""Prefixes of variables that are not options: the test run marks its child processes with one."""
 
 NANOSECONDS: Final = {
     "ns": 1,
@@ -51,14 +50,14 @@ BYTES: Final = {
     "TiB": 1 << 40,
 }
 QUANTITY_MAX: Final = (1 << 62) - 1
-"""Nanoseconds (146 years), bytes and whatever else an option counts."""
+"""Largest value of an option, in nanoseconds (146 years), bytes or counts."""
 
 DURATION_SUFFIXES: Final = {"_us": "us", "_ms": "ms"}
 SIZE_SUFFIX: Final = "_bytes"
 
 
 class SlotKind(StrEnum):
-    """Where slots are born."""
+    """Kind of process that hosts slots."""
 
     SPARK = "spark"  # on Spark executors
     PROCESS = "process"  # as child processes of the driver, no JVM
@@ -66,27 +65,27 @@ class SlotKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What steers one run as a whole; what the runtime's core knows is in ``Options``."""
+    """Options of one run as a whole; the options of the runtime's core are in ``Options``."""
 
-    parallelism: int = 1  # of every step that names none
+    parallelism: int = 1  # of every step that sets none
     slots: SlotKind = SlotKind.SPARK
-    master: str = "local-cluster[2,4,1024]"  # of the session that the library makes itself
-    store: str = ""  # URL or path of the checkpoint store; empty: ./.clonos/<name of the job>
-    resume: bool = False  # go on from the store's last completed checkpoint
-    checkpoint: int | None = None  # with resume: go back to this one
-    overwrite: bool = False  # forget what the store and the output folders hold
-    metrics: str = ""  # file that gets a line of counters per second
-    data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's own
+    master: str = "local-cluster[2,4,1024]"  # of the session that the library starts
+    store: str = ""  # URL or path of the checkpoint store; empty: ./.clonos/<job name>
+    resume: bool = False  # resume from the last completed checkpoint of the store
+    checkpoint: int | None = None  # with resume: resume from this checkpoint
+    overwrite: bool = False  # delete what the store and the output folders hold
+    metrics: str = ""  # file for counters, one JSON line per second
+    data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's address
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
-    spare_slots: int = 0  # beyond one per task
-    domains: int = 0  # process slots: groups that count as executors; 0: each slot one of its own
-    fault_points: str = ""  # for tests: host:port here of who may strike at named points of all processes
+    spare_slots: int = 0  # slots in addition to one per task
+    domains: int = 0  # process slots: number of failure domains; 0: one per slot
+    fault_points: str = ""  # for tests: host:port of the local listener of fault points
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors
 
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """The settled configuration. ``origins``: per key that was set, where its value comes from."""
+    """Resolved configuration of a run. ``origins``: for each key that was set, the source of its value."""
 
     core: Options = field(default_factory=Options)
     run: RunOptions = field(default_factory=RunOptions)
@@ -102,11 +101,11 @@ class OptionUnknown(JobError):
 
     def __str__(self) -> str:
         hint = f"did you mean {self.nearest!r}?" if self.nearest else f"the options are: {', '.join(keys())}."
-        return f"{self.origin} sets {self.key!r}, which no option is called: {hint}"
+        return f"{self.origin} sets {self.key!r}, which is not an option: {hint}"
 
 
 class OptionIllTyped(JobError):
-    """A value does not read as the type of its option."""
+    """A value does not have the type of its option."""
 
     key: str
     origin: str
@@ -119,7 +118,7 @@ class OptionIllTyped(JobError):
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A key with the field that it fills. ``unit``: of a duration or size, in the field's own unit."""
+    """Key with the field that it fills. ``unit``: unit of the field when it is a duration or a size."""
 
     key: str
     field_name: str
@@ -142,7 +141,7 @@ _OPTIONS: Final = {o.key: o for o in (*_options_of(RunOptions, False), *_options
 
 
 def keys() -> tuple[str, ...]:
-    """Every option's key, sorted."""
+    """Returns the keys of all options, sorted."""
     return tuple(sorted(_OPTIONS))
 
 
@@ -152,9 +151,13 @@ def settle(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> JobSettings:
-    """The settings of a run from all four places; ``environment`` and ``file`` are the process's own when not given.
+    """Returns the settings of a run, merged from all four sources.
 
-    ``keywords``: those of ``Job`` overlaid by those of ``run``. ``file``: an absent one counts as empty.
+    ``keywords``: those of ``Job`` overridden by those of ``run``. ``environment`` and ``file`` default to those of the
+    process; a missing file counts as empty.
+
+    Raises: OptionUnknown and OptionIllTyped for an option that is wrong; JobError for two options that exclude each
+    other, or when the file is no TOML; EnvironmentFault when the file cannot be read.
     """
     file = Path(FILE_NAME) if file is None else file
     environment = os.environ if environment is None else environment
@@ -177,19 +180,19 @@ def settle(
     run = {_OPTIONS[key].field_name: value for key, value in values.items() if not _OPTIONS[key].is_core}
     if core.get("replicas") is not None and core.get("sharing_depth") is not None:
         raise JobError(
-            f"{origins['replicas']} sets replicas and {origins['sharing_depth']} sets sharing_depth: each says when"
-            " sharing of causal logs stops. Set one of them."
+            f"{origins['replicas']} sets replicas and {origins['sharing_depth']} sets sharing_depth: both limit the"
+            " sharing of causal logs. Set only one of them."
         )
     return JobSettings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
 
 
 def settle_alone(keywords: Mapping[str, object]) -> JobSettings:
-    """The settings by these keywords alone, wherever this process runs: no file, no environment, no command line."""
+    """Returns the settings of these keywords alone, without the file, the environment and the command line."""
     return settle(keywords, environment={}, file=NO_FILE)
 
 
 def describe(settings: JobSettings) -> dict[str, object]:
-    """Every key with its settled value in the option's own unit, for status and ``clonos run --help``-like output."""
+    """Returns the resolved value of every key, in the unit of the option's field."""
     return {
         key: getattr(settings.core if option.is_core else settings.run, option.field_name)
         for key, option in sorted(_OPTIONS.items())
@@ -197,14 +200,20 @@ def describe(settings: JobSettings) -> dict[str, object]:
 
 
 def duration_ns(value: object) -> int:
-    """Nanoseconds of "5s", "500ms", a timedelta or a number of seconds; ``ValueError`` for anything else."""
+    """Returns the nanoseconds of a duration: "5s", "500ms", a timedelta or a number of seconds.
+
+    Raises: ValueError when ``value`` is no duration of at most 146 years.
+    """
     if isinstance(value, timedelta):
         return round(value / timedelta(microseconds=1)) * 1_000
     return _quantity(value, NANOSECONDS, "s")
 
 
 def size_bytes(value: object) -> int:
-    """Bytes of "128MiB" or a number of bytes; ``ValueError`` for anything else."""
+    """Returns the bytes of a size: "128MiB", "4GB" or a number of bytes.
+
+    Raises: ValueError when ``value`` is no size.
+    """
     return _quantity(value, BYTES, "B")
 
 
@@ -218,7 +227,7 @@ def _quantity(value: object, units: Mapping[str, int], default_unit: str) -> int
             raise ValueError(value)
         number = float(match[1]) if "." in match[1] else int(match[1])
         unit = units[match[2] or default_unit]
-    if not 0 <= abs(number) * unit <= QUANTITY_MAX:  # neither infinite nor no number
+    if not 0 <= abs(number) * unit <= QUANTITY_MAX:  # false for infinity and NaN too
         raise ValueError(value)
     return round(number * unit)
 
@@ -229,11 +238,13 @@ def _read_file(file: Path) -> Mapping[str, object]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentFault(f"the file {file} cannot be read: {error}. Mend it or move it away.") from None
+        raise EnvironmentFault(f"the file {file} cannot be read: {error}. Correct it or remove it.") from None
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise JobError(f'the file {file} is no TOML: {error}. It holds lines like: checkpoint_every = "5s"') from None
+        raise JobError(
+            f'the file {file} is not TOML: {error}. It should have lines like: checkpoint_every = "5s"'
+        ) from None
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
@@ -292,8 +303,8 @@ def _in_whole_units(quantity_ns: int, unit_ns: int) -> int:
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
     if isinstance(annotation, types.UnionType):
-        kept = [member for member in typing.get_args(annotation) if member is not types.NoneType]
-        return kept[0], True
+        members = [member for member in typing.get_args(annotation) if member is not types.NoneType]
+        return members[0], True
     return annotation, False
 
 
@@ -335,5 +346,5 @@ def _expected(option: _Option) -> str:
     or_none = ' or "none"' if is_optional else ""
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(repr(member.value) for member in annotation) + or_none
-    named = {bool: "true or false", int: "a whole number", str: "a text"}
-    return named.get(annotation, "a list of texts") + or_none
+    named = {bool: "true or false", int: "a whole number", str: "a string"}
+    return named.get(annotation, "a list of strings") + or_none

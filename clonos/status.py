@@ -1,4 +1,4 @@
-"""What a running job tells about itself: behind the live display, the metrics file and ``Handle.status()``."""
+"""Status of a running job: the source of the live display, of the metrics file and of ``Handle.status()``."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from clonos.core.model.progress import TaskPhase
 
 
 class Phase(StrEnum):
-    """Where a job stands."""
+    """Phase of a job."""
 
-    STARTING = "starting"  # slots are born and register
+    STARTING = "starting"  # slots start and register
     RUNNING = "running"
-    STOPPING = "stopping"  # a last checkpoint is on its way
+    STOPPING = "stopping"  # the final checkpoint is being taken
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A task as its current view and its slot's last status have it. ``slot`` 0: it waits for one.
+    """State of one task, from the current view and from the last status that its slot sent.
 
-    ``counters``: by name, see ``TaskCounter`` (docs/operations.md lists them).
+    ``slot`` and ``pid``: 0 while the task waits for a slot. ``counters``: by name, see ``TaskCounter``
+    (docs/operations.md lists them).
     """
 
     name: str
@@ -32,14 +33,14 @@ class TaskState:
     domain: str
     phase: TaskPhase
     counters: Mapping[str, int]
-    standbys: int  # that could take over now
-    keepers: int  # that hold all the task holds
-    hot_standbys: int = 0  # that follow it step by step
+    standbys: int  # that hold a state and could take over now
+    keepers: int  # that hold the whole log of the task
+    hot_standbys: int = 0  # that replay each step as it happens
 
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A living slot. ``domain``: what dies together."""
+    """One living slot. ``domain``: failure domain, the processes that fail together with it."""
 
     slot: int
     pid: int
@@ -49,33 +50,35 @@ class SlotState:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryState:
-    """One recovery of one task. ``reached``: milestones with the wall clock in ns, in order."""
+    """One recovery of one task. ``reached``: wall clock of each milestone in nanoseconds since the Unix epoch, in
+    order."""
 
     task: str
     failed_incarnation: int
-    incarnation: int  # the successor's; 0 until there is one
+    incarnation: int  # of the successor; 0 until it is placed
     cause: str
     reached: Mapping[str, int]
 
     @property
     def is_over(self) -> bool:
-        """Whether the task has caught up."""
+        """True when the task has caught up."""
         return "caught_up" in self.reached
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A job at one instant. ``checkpoint``: the last completed one, whose number names the epoch behind it."""
+    """State of a job at one instant. ``checkpoint``: number of the last completed checkpoint, which also numbers the
+    epoch after it."""
 
     job: str
     phase: Phase
     job_id: str = ""
     checkpoint: int = 0
-    generation: int = 0  # number of the view that began it: 1, or that of the last rollback
+    generation: int = 0  # number of its first view: 1, or that of the last rollback
     view: int = 0
     slots: tuple[SlotState, ...] = ()
     tasks: tuple[TaskState, ...] = ()
     recoveries: tuple[RecoveryState, ...] = ()
     alarms: tuple[str, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
-    fault_points: str = ""  # address of who may strike at named points of the job's processes; empty: not armed
+    fault_points: str = ""  # host:port of the listener of fault points; empty: not armed

@@ -1,6 +1,6 @@
-"""The shells that touch the outside: sockets, files, threads, the wall clock, real luck and the HTTP client.
+"""Shells around the operating system: sockets, files, processes, clocks, entropy and the HTTP client.
 
-Shells perform the effects that the machines of the core ask for and turn what happens into events. Timeouts and
-back-pressure that the protocol depends on belong to the machines. A shell retries where nobody else is concerned:
-``connection`` reopens a broken connection with backoff. The only importer of zmq.
+A shell performs the effects that the machines of the core request, and reports what happens as events. Timeouts and
+back-pressure of the protocol belong to the machines; a shell retries only where no other component is concerned, as
+``connection`` does when it reopens a broken connection with backoff. Only this package imports zmq.
 """

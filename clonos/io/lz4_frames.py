@@ -1,4 +1,4 @@
-"""LZ4 frames of a known length: what a frame claims to hold is looked at before memory is taken for it."""
+"""LZ4 frames of a known length: a claimed length is checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from typing import Final
 import lz4.frame
 
 RATIO_MAX: Final = 255
-"""A byte of LZ4 stands for at most so many bytes of content."""
+"""Bytes of content that one byte of LZ4 can represent at most."""
 
 
 class FrameDamaged(Exception):
-    """Bytes are no LZ4 frame of this length; the text says why. Caught where it is known what they should have been."""
+    """The bytes are not an LZ4 frame of this length. The caller catches it and raises an error that names the file or
+    object."""
 
 
 def compress(content: bytes) -> bytes:
-    """A frame that does not tell its length: whoever stores it does."""
+    """Returns a frame without its content length, which the caller stores."""
     frame: bytes = lz4.frame.compress(content, store_size=False)
     return frame
 
 
 def decompress(frame: bytes | memoryview, length_bytes: int) -> bytes:
-    """The content of exactly one frame. FrameDamaged."""
+    """Returns the content of exactly one frame.
+
+    Raises: FrameDamaged when ``frame`` is damaged, or its content does not have ``length_bytes`` bytes.
+    """
     if length_bytes > len(frame) * RATIO_MAX:
         raise FrameDamaged(f"{len(frame)} bytes cannot hold {length_bytes}")
     context = lz4.frame.create_decompression_context()
     try:
-        # As much as is expected and a byte more, whatever the head of the frame says.
+        # One byte more than expected, whatever length the frame's header claims: a longer content is detected.
         found: tuple[bytes, int, bool] = lz4.frame.decompress_chunk(context, frame, max_length=length_bytes + 1)
     except RuntimeError as error:
         raise FrameDamaged(str(error)) from None

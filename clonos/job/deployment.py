@@ -1,4 +1,4 @@
-"""Where slots are born and how they reach each other: the machine's own processes, Spark on it, Spark on others."""
+"""Deployment of slots: child processes of the driver, Spark on this machine, or Spark on other machines."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from clonos.spark.session import Context
 
 WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos")
-"""What a slot needs, and what the code of a job can ask for, imported before any slot is born."""
+"""Modules imported before any slot starts: those of a slot, and those that the code of a job can import."""
 
 ANY_HOST: Final = "0.0.0.0"
 LOCAL_MASTERS: Final = "local"
-"""How masters begin whose executors are all on the driver's machine."""
+"""Beginning of the masters whose executors all run on the driver's machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Made for one run. ``close`` gives back what belongs to it; the provider is closed before.
+    """Deployment of one run. ``provider``: creates the slot provider, which must be closed before ``close`` is called.
 
-    ``is_one_machine``: a path is the same file for driver and slots; then ``folder_root`` is where their local folders
-    are, else it is empty and each slot finds a place on its machine. ``can_spread``: a slot may come in another domain
-    than those before. ``address_rewriter``: of the connections that driver and slots make.
+    ``is_one_machine``: driver and slots share a file system, and ``folder_root`` is the root of their local folders;
+    else it is empty, and each slot uses its own default root. ``can_spread``: a new slot may run in another failure
+    domain than the existing ones. ``address_rewriter``: maps addresses for the connections of driver and slots.
     """
 
     provider: Callable[[Listener], SlotProvider]
@@ -46,16 +46,20 @@ class Place:
 
 
 def open_place(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Place:
-    """Starts Spark where it is needed and not given. ``hash_seed``: the job's; a session that is given has its own."""
+    """Opens the deployment; starts Spark if it needs Spark and ``session`` is None. ``hash_seed``: the job's; a given
+    session has its own.
+
+    Raises: JobError when a session is given for process slots.
+    """
     if settings.run.slots is SlotKind.PROCESS:
         if session is not None:
-            raise JobError("spark= is for slots on Spark: leave it out, or take slots='spark'.")
+            raise JobError("spark= is given, but the slots are processes. Remove spark=, or set slots='spark'.")
         return _processes(settings.run, hash_seed)
     return _spark(name, settings, session, hash_seed)
 
 
 def is_one_machine(run: RunOptions, session: Any) -> bool:
-    """Whether driver and slots share a file system for certain, told before anything is started."""
+    """Returns True when driver and slots certainly share a file system; can be called before anything is started."""
     if run.slots is SlotKind.PROCESS:
         return True
     if session is None:
@@ -124,7 +128,7 @@ def _close(own: Any, local: LocalFolder | None) -> None:
     if own is not None:
         own.close()
     if local is not None:
-        sweep(local.root)  # a slot that was killed has left its folder
+        sweep(local.root)  # a killed slot did not remove its folder
 
 
 def _local_folder() -> LocalFolder:
@@ -143,7 +147,10 @@ def _slot_binding(run: RunOptions) -> Binding:
 
 
 def ports_of(text: str) -> range | None:
-    """The ports of "40000-40100" or "40000"; None for any."""
+    """Returns the ports of "40000-40100" or "40000"; None, for any port, when the text is empty.
+
+    Raises: JobError when the text is no range of ports from 1 to 65,535.
+    """
     if not text:
         return None
     first, _, last = text.partition("-")

@@ -1,4 +1,4 @@
-"""``Job``: what a user describes and runs."""
+"""``Job``, the class that users create and run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 class Job(JobGraph):
-    """A streaming job: make streams from ``source``, then ``run`` it.
+    """Streaming job: create streams from ``source``, then call ``run``::
 
-    Options by keyword: ``parallelism=2``, ``checkpoint_every="5s"``, ``standbys=1`` ... ``clonos.toml``, ``CLONOS_*``
-    variables and the command line overrule them, in this order. ``errors``: a sink for records whose step raised;
-    without one the job fails at such a record. An unknown or ill-typed option raises ``JobError`` at once.
+        job = Job("wordcount", parallelism=2, checkpoint_every="5s")
+
+    Options are keywords. ``clonos.toml``, ``CLONOS_*`` variables and the command line override them, in this order.
+    ``errors``: a sink for records whose step raised; without one the job fails at such a record.
+
+    Raises: JobError at once for an unknown option or a value of the wrong type.
     """
 
     def __init__(self, name: str, *, errors: AnySink | None = None, **options: Any) -> None:
@@ -37,10 +40,11 @@ class Job(JobGraph):
         command_line: Mapping[str, object] | None = None,
         **options: Any,
     ) -> Handle:
-        """Starts the job and returns at once; options go over those of the job.
+        """Starts the job and returns at once; ``options`` override those of the job.
 
-        ``slots``: "spark" or "process". ``master``: of the Spark that is started for the job; ``spark``: a session or
-        context of your own instead, which stays open. ``command_line``: options with the force of the command line.
+        ``slots``: "spark" or "process". ``master``: Spark master for the session that Clonos starts. ``spark``: an
+        existing session or context to use instead, which stays open. ``command_line``: options with the precedence of
+        the command line.
         """
         from clonos.job.handle import Handle
 
@@ -57,10 +61,11 @@ class Job(JobGraph):
         command_line: Mapping[str, object] | None = None,
         **options: Any,
     ) -> Result:
-        """Starts the job and waits for its end. See ``start`` for the arguments and ``Handle.wait`` for the errors.
+        """Starts the job and waits for its end. The arguments are those of ``start``, the errors those of
+        ``Handle.wait``.
 
-        In the main thread, the first SIGINT or SIGTERM stops it with a final checkpoint, the second aborts it.
+        In the main thread, the first SIGINT or SIGTERM stops the job with a final checkpoint; the second aborts it.
         """
         handle = self.start(master, slots, spark, command_line=command_line, **options)
-        with handle, handle.heeding_signals():
+        with handle, handle.handling_signals():
             return handle.wait()

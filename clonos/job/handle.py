@@ -1,4 +1,4 @@
-"""A job that has been started: wait for it, stop it, look at it."""
+"""Handle of a started job: wait for it, stop it, and query its status."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Handle:
-    """Starts the job when it is made. It is over when ``wait`` has returned or raised, or after ``close``."""
+    """Handle of a job, which its creation starts. The job's processes end with ``wait`` or with ``close``."""
 
     def __init__(self, graph: JobGraph, settings: JobSettings, session: Any = None) -> None:
         self._alarms: deque[str] = deque(maxlen=ALARMS_MAX)
-        self._launched = launch(graph, settings, session, self._hear)
+        self._launched = launch(graph, settings, session, self._on_progress)
         self._name = graph.name
         self._fault_points = settings.run.fault_points
         self._is_closed = False
@@ -53,15 +53,17 @@ class Handle:
         self._launched.driver.start()
 
     def wait(self, timeout: float | None = None) -> Result:
-        """The result, when the job has ended; its processes are gone then.
+        """Waits for the job's end and returns its result; its processes have ended then.
 
-        ``timeout`` in seconds: TimeoutError when it is still running. A job that has failed raises ``JobCrashed`` (its
-        own fault), ``JobBroke`` (its environment's), ``JobStruckBug`` (the library's) or ``JobSuperseded``.
+        ``timeout``: seconds; None waits without a limit.
+
+        Raises: TimeoutError when the job is still running; JobCrashed when the job is at fault; JobBroke when its
+        environment is; JobHitBug when this library is; JobSuperseded when another driver has taken the job over.
         """
         try:
             end = self._await_end(timeout)
         except CancelledError:
-            raise InternalError(f"job {self._name} was closed before it had ended.") from None
+            raise InternalError(f"job {self._name} was closed before its end.") from None
         except TimeoutError:
             if not self._launched.driver.result.done():
                 raise
@@ -77,7 +79,8 @@ class Handle:
         raise error_of(self._name, end)
 
     def _await_end(self, timeout: float | None) -> JobEnd:
-        """Waits in slices: a signal that another thread has received does not end the wait of the main thread."""
+        """Waits in slices of 0.1 s, because a signal that another thread received does not end a wait of the main
+        thread."""
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while True:
             left_s = WAIT_SLICE_S if deadline_s is None else max(0.0, deadline_s - time.monotonic())
@@ -88,17 +91,18 @@ class Handle:
                     raise
 
     def stop(self, drain: bool = True) -> None:
-        """Ends the job: with a final checkpoint that commits all output so far, or at once. Returns immediately."""
+        """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output
+        so far."""
         self._is_stopping = True
         self._launched.driver.stop(drain)
 
     def status(self) -> Status:
-        """The job as it is now."""
-        question = partial(draw, self._launched.job_id, self._is_stopping, tuple(self._alarms))
-        return replace(self._launched.driver.ask(question), fault_points=self._fault_points)
+        """Returns the current status of the job."""
+        query = partial(draw, self._launched.job_id, self._is_stopping, tuple(self._alarms))
+        return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
 
     def close(self) -> None:
-        """Ends everything that belongs to the job, the job too if it still runs. May be called again."""
+        """Ends the job, if it still runs, and everything that belongs to it. May be called again."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -114,10 +118,12 @@ class Handle:
         self.close()
 
     @contextmanager
-    def heeding_signals(self) -> Iterator[None]:
-        """Within it, the first SIGINT or SIGTERM stops the job with a final checkpoint, the second aborts it.
+    def handling_signals(self) -> Iterator[None]:
+        """Inside the context, the first SIGINT or SIGTERM stops the job with a final checkpoint, and the second aborts
+        it.
 
-        A third one does what it would without this. Only the main thread may heed signals; in another nothing changes.
+        A third signal has its previous effect. Only the main thread can handle signals; in another thread nothing
+        changes.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -125,12 +131,12 @@ class Handle:
         before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
         seen = 0
 
-        def heed(number: int, _frame: FrameType | None) -> None:
+        def handle_signal(number: int, _frame: FrameType | None) -> None:
             nonlocal seen
             seen += 1
             name = signal.Signals(number).name
             if seen == 1:
-                logger.warning("%s: stopping %s with a final checkpoint; a second one aborts it", name, self._name)
+                logger.warning("%s: stopping %s with a final checkpoint; a second signal aborts it", name, self._name)
                 self.stop(drain=True)
                 return
             logger.warning("%s again: aborting %s", name, self._name)
@@ -138,13 +144,13 @@ class Handle:
             _restore(before)
 
         for number in STOP_SIGNALS:
-            signal.signal(number, heed)
+            signal.signal(number, handle_signal)
         try:
             yield
         finally:
             _restore(before)
 
-    def _hear(self, progress: Progress) -> None:
+    def _on_progress(self, progress: Progress) -> None:
         if isinstance(progress, Alarm):
             fields = " ".join(f"{name}={value}" for name, value in progress.fields)
             self._alarms.append(f"{progress.text} {fields}".rstrip())

@@ -1,4 +1,4 @@
-"""Brings a job to its start: settles options, compiles, opens the store and the outputs, makes the driver."""
+"""Launch of a job: resolves options, compiles, opens the store and the outputs, and creates the driver."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DEFAULT_STORE: Final = "./.clonos"
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A driver that is ready to start, and what it runs on."""
+    """Driver that is ready to start, with what it runs."""
 
     driver: Driver
     image: JobImage
@@ -56,15 +56,17 @@ def launch(
     listener: Callable[[Progress], None],
     opener: Callable[[str, JobSettings, Any, str], Place] = open_place,
 ) -> Launched:
-    """Everything that can be refused is refused here, the store being claimed as late as possible.
+    """Prepares a job for its start. All checks come first: the term is acquired as late as possible.
 
-    ``opener`` makes the place where slots are born; another one may lead connections through proxies.
+    ``opener``: opens the deployment; another function may route connections through proxies.
+
+    Raises: JobError for options that exclude each other, or for a checkpoint that cannot be resumed.
     """
     run = settings.run
     if run.checkpoint is not None and not run.resume:
-        raise JobError("checkpoint= names the one to go back to, so it needs resume=True (--resume).")
+        raise JobError("checkpoint= names the checkpoint to resume from, so it needs resume=True (--resume).")
     if run.resume and run.overwrite:
-        raise JobError("resume goes on from what the store holds, overwrite forgets it: take one of them.")
+        raise JobError("resume continues from the store, but overwrite deletes it. Set only one of them.")
     if armed(run.fault_points) is not None:
         logger.warning("fault points are armed: processes of %s wait at them for %s", graph.name, run.fault_points)
     store = CheckpointStore(_store_url(graph.name, run, session))
@@ -79,7 +81,7 @@ def launch(
             splits = _splits(image.splits)
             record = store.open_job(graph.name, overwrite=run.overwrite, splits=splits, hash_seed=hash_seed)
         else:
-            store.claim(run.checkpoint or 0)
+            store.acquire_term(run.checkpoint or 0)
         _prepare_outputs(image, record.job_id, run, CheckpointId(0) if resumed is None else resumed.checkpoint)
         begin = Begin(
             term=store.term,
@@ -114,8 +116,8 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
         return run.store
     if not is_one_machine(run, session):
         raise JobError(
-            "executors on other machines need a checkpoint store that all of them reach:"
-            " name one with store= (--store), for example s3://bucket/path."
+            "executors on other machines need a checkpoint store that all of them can reach:"
+            " set one with store= (--store), for example s3://bucket/path."
         )
     return f"{DEFAULT_STORE}/{name}"
 
@@ -125,13 +127,14 @@ def _splits(splits: Mapping[str, Any]) -> dict[str, tuple[bytes, ...]]:
 
 
 def _slots_needed(image: JobImage, settings: JobSettings) -> int:
-    """0 leaves it to the coordinator: one a task."""
+    """Returns the number of slots; 0 lets the coordinator use one per task."""
     spare = settings.run.spare_slots
     return len(image.plan.tasks) + spare if spare else 0
 
 
 def _resumed(store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan) -> CheckpointMetadata | None:
-    """What to go on from. A job that died before its first checkpoint begins anew, with the splits that it had."""
+    """Returns the metadata to resume from. None for a job that failed before its first checkpoint, which starts again
+    with its recorded splits."""
     if not store.checkpoints():
         if run.checkpoint is not None:
             store.checkpoint_metadata(run.checkpoint)
@@ -145,10 +148,10 @@ def _resumed(store: CheckpointStore, record: JobRecord, run: RunOptions, plan: P
     missing = [name for name in sorted(chosen.objects()) if not _is_there(store, name)]
     if missing:
         raise JobError(
-            f"checkpoint {run.checkpoint} of {store.url} is not whole any more: {missing[0]} is gone."
-            f" There are: {', '.join(map(str, store.checkpoints()))}; the objects of the last two are kept."
+            f"checkpoint {run.checkpoint} of {store.url} is incomplete: its object {missing[0]} has been removed."
+            f" The checkpoints are: {', '.join(map(str, store.checkpoints()))}; the last two are complete."
         )
-    # A number is used once: what comes next goes on above all that were ever used.
+    # A number is never reused: the next checkpoint is numbered above every earlier one.
     return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
 
 
@@ -157,29 +160,32 @@ def _metadata(store: CheckpointStore, record: JobRecord, checkpoint: int | None 
     found = decode_metadata(store.checkpoint_metadata(checkpoint), name)
     if found.job_id != record.job_id:
         raise MetadataMalformed(
-            name, f"checkpoint {found.checkpoint} is of the job {found.job_id}, not {record.job_id}"
+            name, f"checkpoint {found.checkpoint} belongs to job {found.job_id}, not to job {record.job_id}"
         )
     return found
 
 
 def _is_there(store: CheckpointStore, name: str) -> bool:
     try:
-        deque(store.read_object(name), maxlen=0)  # each piece is verified when it is its turn
+        deque(store.read_object(name), maxlen=0)  # verifies each piece
     except ObjectMissing:
         return False
     return True
 
 
 def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions, checkpoint: CheckpointId) -> None:
-    """``checkpoint``: the one that is resumed from. What was committed after it is taken back: only a driver that went
-    back further than to the last one has left any, and it may have died before it came to this."""
+    """Prepares each output for a job that resumes from ``checkpoint``, and withdraws what was committed after it.
+
+    Later commits exist only when a driver resumed from an earlier checkpoint than the last one; that driver may have
+    ended before it withdrew them.
+    """
     for vertex, sink in sorted(image.sinks.items()):
         name = image.plan.vertices[vertex].name
         for each in sink.sinks if isinstance(sink, SeveralSinks) else (sink,):
             if isinstance(each, TransactionalSink):
                 each.prepare_output(job_id, run.resume, run.overwrite)
             elif run.overwrite:
-                logger.warning("the output of %s cannot be overwritten: what is there stays", name)
+                logger.warning("the output of %s cannot be overwritten: existing rows stay", name)
             if run.resume:
                 _withdraw(name, each, job_id, checkpoint, is_going_back=run.checkpoint is not None)
 
@@ -188,8 +194,8 @@ def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_go
     withdraw: Callable[[str, int], list[int]] | None = getattr(sink, "withdraw", None)
     if withdraw is None:
         if is_going_back and not getattr(sink, "is_withdrawing", False):
-            logger.warning("the output of %s after checkpoint %d cannot be taken back: it stays", name, checkpoint)
+            logger.warning("the output of %s after checkpoint %d cannot be withdrawn: it stays", name, checkpoint)
         return
     taken = withdraw(job_id, checkpoint)
     if taken:
-        logger.warning("the output of %s was taken back for checkpoints %s", name, ", ".join(map(str, sorted(taken))))
+        logger.warning("the output of %s was withdrawn for checkpoints %s", name, ", ".join(map(str, sorted(taken))))

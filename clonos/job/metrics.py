@@ -1,4 +1,4 @@
-"""The metrics file of a job: one JSON line a second with the counters of all tasks."""
+"""Metrics file of a job: one JSON line per second with the counters of all tasks."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ INTERVAL_S = 1.0
 
 
 class MetricsFile:
-    """Writes until it is closed, and once more then. ``EnvironmentFault`` where the file cannot be written."""
+    """Writer of the metrics file; writes a last line when it is closed."""
 
     def __init__(self, path: Path, status: Callable[[], Status]) -> None:
+        """Opens the file and starts the thread that writes it. Raises: EnvironmentFault when the file cannot be
+        written."""
         self._status = status
         try:
             self._file = open(path, "ab")  # noqa: SIM115 closed with this object
         except OSError as error:
             raise EnvironmentFault(
-                f"the metrics file {path} cannot be written: {error.strerror}. Name another one with metrics=."
+                f"the metrics file {path} cannot be written: {error.strerror}. Set another file with metrics=."
             ) from None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="metrics", daemon=True)
@@ -52,7 +54,7 @@ class MetricsFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Writes the last line."""
+        """Stops the thread, writes the last line and closes the file."""
         self._over.set()
         self._thread.join()
         self._write_line()

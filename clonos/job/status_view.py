@@ -1,4 +1,4 @@
-"""The picture of a job: drawn from the coordinator's machine, in the coordinator's thread."""
+"""Status of a job, built from the coordinator's machine in the coordinator's thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PHASES = {
 
 
 def draw(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: Coordinator) -> Status:
-    """What the coordinator knows now."""
+    """Builds the status from what the coordinator knows now."""
     view, plan = coordinator.view, coordinator.plan
     phase = PHASES[coordinator.phase]
     counters = coordinator.counters
@@ -38,7 +38,7 @@ def draw(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: C
         checkpoint=coordinator.checkpoint,
         generation=coordinator.generation & 0xFFFFFFFF,
         view=0 if view is None else view.number,
-        slots=tuple(SlotState(one.slot, one.pid, one.domain, one.host) for one in coordinator.slots),
+        slots=tuple(SlotState(each.slot, each.pid, each.domain, each.host) for each in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),
         recoveries=tuple(_recovery(plan, recovery) for recovery in coordinator.recoveries),
         alarms=alarms,

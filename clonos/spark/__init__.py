@@ -1,4 +1,4 @@
-"""Slots on Spark executors, sessions, and DataFrames in and out. The only importer of pyspark.
+"""Slots on Spark executors, Spark sessions, and DataFrames as input and output. Only this package imports pyspark.
 
-It differs from the other slot providers only in how a slot is born; everything above is one code path.
+Spark slots differ from other slots only in how they are started; everything above the slot provider is the same code.
 """

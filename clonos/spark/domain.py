@@ -1,4 +1,4 @@
-"""Which executor this Python worker belongs to: all workers of one executor die with it, so it is their domain."""
+"""Failure domain of a Python worker: its executor, because all workers of an executor end with it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ANCESTORS_MAX: Final = 4
 
 
 def own_domain() -> str:
-    """The executor and its host: ``executor-0@host``.
+    """Returns the executor and its host, such as ``executor-0@host``.
 
-    The name of the executor stands in the command line of its JVM, an ancestor of every worker. Where that cannot be
-    read, the folder of its block manager stands for it: each executor has one with a name of its own.
+    The executor's name is in the command line of its JVM, an ancestor of every worker. If that is unreadable, the
+    folder of the block manager identifies the executor, because each executor has its own.
     """
     host = socket.gethostname()
     name = _executor_of_ancestors()
@@ -31,7 +31,7 @@ def _executor_of_ancestors() -> str | None:
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
             status = Path(f"/proc/{pid}/stat").read_text("utf-8")
-        except OSError:  # another system, or not to be read by us
+        except OSError:  # no Linux, or no permission
             return None
         found = re.search(r"--executor-id\0([^\0]+)", command)
         if found:

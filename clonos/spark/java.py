@@ -1,4 +1,4 @@
-"""Java for Spark: found in JAVA_HOME first, then on the PATH. A missing or old one is told with its cure."""
+"""Java for Spark: found by JAVA_HOME first, then on the PATH."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ class JavaUnfit(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"Spark needs Java {JAVA_NEEDED} or later, and {self.found}.\n"
+            f"Spark needs Java {JAVA_NEEDED} or later, but {self.found}.\n"
             f"  To install it: {self.command}\n"
-            "  Then try again; JAVA_HOME, where it is set, must point to it.\n"
+            "  Then try again; if JAVA_HOME is set, it must point to this Java.\n"
             "  Process slots need no Java: clonos run --slots process, clonos demo --slots process."
         )
 
 
 def check_java() -> None:
-    """Returns when ``java`` is fit; raises ``JavaUnfit`` otherwise."""
+    """Checks that ``java`` can run Spark. Raises: JavaUnfit when it is missing, does not run, or is older than 17."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else "java"
-    version = major_version(_said_by(java))
+    version = major_version(_version_output(java))
     if version is None:
         raise JavaUnfit(f"no working Java was found as {java!r}", install_command())
     if version < JAVA_NEEDED:
         raise JavaUnfit(f"{java!r} is Java {version}", install_command())
 
 
-def major_version(said: str) -> int | None:
-    """From what ``java -version`` says: 17 of "17.0.15", 8 of "1.8.0_402", None when there is none."""
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+def major_version(output: str) -> int | None:
+    """Returns the major version in the output of ``java -version``: 17 for "17.0.15", 8 for "1.8.0_402", None without
+    one."""
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None
 
 
 def install_command() -> str:
-    """What installs the right Java on this machine."""
+    """Returns the command that installs Java on this machine."""
     if sys.platform == "darwin":
         return f"brew install openjdk@{JAVA_NEEDED}"
     if shutil.which("apt-get"):
@@ -60,7 +61,7 @@ def install_command() -> str:
     return f"install a Java runtime {JAVA_NEEDED} or later from https://adoptium.net"
 
 
-def _said_by(java: str) -> str:
+def _version_output(java: str) -> str:
     try:
         answer = subprocess.run(
             [java, "-version"],

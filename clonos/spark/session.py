@@ -1,7 +1,7 @@
-"""Spark as the library starts it when it is given no session, and the check of one that it is given.
+"""SparkContext that the library starts when it is given no session, and the check of a given session.
 
-Only a SparkContext is needed. Its JVM writes into a file of its own, so that the terminal stays the job's; the last
-lines of that file are in the error when Spark does not start.
+The JVM logs to its own file, so that the terminal is free for the job; when Spark does not start, the error has the
+last lines of that file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("clonos.spark")
 
 LOG_LINES_SHOWN: Final = 20
 
-# The root stays at WARN: at any other level pyspark prints a line about it.
+# The root logger stays at WARN, because pyspark prints a line about any other level.
 LOGGING: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -51,29 +51,29 @@ appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 """
 
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""The JVMs of one machine only bear slots: a quick start and few threads matter, the best code does not."""
+"""Options of local JVMs, which only start slots: a quick start and few threads matter, peak performance does not."""
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.task.maxFailures": "1",  # the driver asks for a new slot itself: retries would be used up
-    "spark.deploy.maxExecutorRetries": "-1",  # executors may die as often as they like
-    "spark.python.worker.reuse": "false",  # one life, one process
+    "spark.task.maxFailures": "1",  # the driver requests a new slot itself, without Spark's retries
+    "spark.deploy.maxExecutorRetries": "-1",  # no limit for failures of executors
+    "spark.python.worker.reuse": "false",  # one process per slot
     "spark.speculation": "false",
     "spark.locality.wait": "0",
     "spark.dynamicAllocation.enabled": "false",
 }
 
 CLUSTER_HERE: Final = re.compile(r"local-cluster\[|spark://(localhost|127\.[\d.]+|\[::1\])(:|,|$)")
-"""Masters of clusters whose workers are on the driver's machine."""
+"""Masters of clusters whose workers run on the driver's machine."""
 
 SECRET_BYTES: Final = 32
 PAGES_FILTER: Final = "org.apache.spark.ui.JWSFilter"
-"""Lets requests to the web pages of master and workers pass that bear a token, and nobody is given one."""
+"""Filter that admits to the web pages of master and workers only requests with a token, which nobody is given."""
 
 
 class SparkNotStarted(EnvironmentFault):
-    """Spark did not start."""
+    """Spark did not start. ``log``: the last lines of its log."""
 
     master: str
     reason: str
@@ -84,7 +84,7 @@ class SparkNotStarted(EnvironmentFault):
 
 
 class OwnContext:
-    """A SparkContext that the library started, with the folder of its log. ``close`` ends what ``start`` began."""
+    """SparkContext that the library started, with the folder of its log."""
 
     def __init__(self, context: SparkContext, folder: Path) -> None:
         self.context = context
@@ -92,11 +92,15 @@ class OwnContext:
 
     @classmethod
     def start(cls, name: str, master: str, hash_seed: str) -> OwnContext:
-        """Checks Java, launches the JVM, connects to ``master``. ``hash_seed``: PYTHONHASHSEED of its Python."""
+        """Checks Java, launches the JVM, and connects to ``master``. ``hash_seed``: PYTHONHASHSEED of the Python
+        workers.
+
+        Raises: JobError when this process has a SparkContext already; JavaUnfit; SparkNotStarted.
+        """
         if active_context() is not None:
             raise JobError(
-                "this process has a SparkContext already, so no second one can be started:"
-                " hand its session over with job.run(spark=session), or stop it first."
+                "this process has a SparkContext already, so Clonos cannot start another one:"
+                " pass its session with job.run(spark=session), or stop it first."
             )
         check_java()
         folder = Path(tempfile.mkdtemp(prefix="clonos-spark-"))
@@ -109,7 +113,7 @@ class OwnContext:
             raise
 
     def close(self) -> None:
-        """Stops the context and with it all its executors; removes what Spark leaves behind on this machine."""
+        """Stops the context and all its executors, and removes the files that Spark leaves on this machine."""
         application = self.context.applicationId
         self.context.stop()
         shutil.rmtree(Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "work", application), True)
@@ -117,11 +121,14 @@ class OwnContext:
 
 
 def context_of(session: Any) -> SparkContext:
-    """The SparkContext of a session or context of the user's; one of Spark Connect is refused."""
+    """Returns the SparkContext of a session or context of the user.
+
+    Raises: JobError for a Spark Connect session, or an object of another class.
+    """
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise JobError(
-            "this is a Spark Connect session: it can run queries, but not the long-lived tasks that slots are."
-            ' Make a classic one with SparkSession.builder.master("...").getOrCreate(), in a driver of its own.'
+            "spark= is a Spark Connect session, which can run queries, but not the long-lived tasks that slots are."
+            ' Create a classic session with SparkSession.builder.master("...").getOrCreate() in a separate driver.'
         )
     context = session if isinstance(session, SparkContext) else getattr(session, "sparkContext", None)
     if not isinstance(context, SparkContext):
@@ -130,40 +137,44 @@ def context_of(session: Any) -> SparkContext:
 
 
 def hash_seed_of(context: SparkContext) -> str:
-    """PYTHONHASHSEED of the Python workers; one that is known to all is warned of. Raises: JobError."""
+    """Returns PYTHONHASHSEED of the session's Python workers, and warns when it is 0, because that is publicly known.
+
+    Raises: JobError when it is no number.
+    """
     hash_seed = str(context.environment.get("PYTHONHASHSEED", "0"))
     if not hash_seed.isdecimal():
         raise JobError(
-            f"the Spark session was made with PYTHONHASHSEED={hash_seed}, but all slots of a job need the same hash"
-            " seed: set it to a number before the session is made."
+            f"the Spark session uses PYTHONHASHSEED={hash_seed}, but all slots of a job need the same hash"
+            " seed: set it to a number before you create the session."
         )
     if int(hash_seed) == 0:
         logger.warning(
-            "the Spark session was made with hash seed 0, which everybody knows: who chooses the keys of records can"
-            " slow the job down by keys that collide; set PYTHONHASHSEED to a secret number before the session is made"
+            "the Spark session uses hash seed 0, which is publicly known, so a sender of records can slow the job down"
+            " by keys that collide. Set PYTHONHASHSEED to a secret number before you create the session"
             " (docs/security.md)"
         )
     return hash_seed
 
 
 def warn_if_open(context: SparkContext) -> None:
-    """A slot's birth travels through Spark: on a network that should be encrypted."""
+    """Warns when Spark's own connections are not encrypted, because launch specs of slots are sent over them."""
     configuration = context.getConf()
     if configuration.get("spark.network.crypto.enabled", "false") != "true" and (
         configuration.get("spark.ssl.rpc.enabled", "false") != "true"
     ):
         logger.warning(
-            "Spark's own connections are not encrypted, and the births of slots with their tokens travel over them:"
-            " set spark.authenticate and spark.network.crypto.enabled, or trust the network"
+            "Spark's own connections are not encrypted, but launch specs of slots and their tokens are sent over them:"
+            " set spark.authenticate and spark.network.crypto.enabled, unless you trust the network"
         )
 
 
 def warn_if_unauthenticated(context: SparkContext) -> None:
-    """The ports of a cluster on this machine are within reach of all its users."""
+    """Warns when a cluster on this machine has no authentication, because all users of the machine can reach its
+    ports."""
     is_here = CLUSTER_HERE.match(str(context.master)) is not None
     if is_here and context.getConf().get("spark.authenticate", "false") != "true":
         logger.warning(
-            "the Spark session on %s has no spark.authenticate, so every user of this machine can run code as yours"
+            "the Spark session on %s has no spark.authenticate, so every user of this machine can run code as you"
             " through its ports: set spark.authenticate and spark.authenticate.secret in a spark-defaults.conf that"
             " only you can read (docs/security.md)",
             context.master,
@@ -171,17 +182,17 @@ def warn_if_unauthenticated(context: SparkContext) -> None:
 
 
 def active_context() -> SparkContext | None:
-    """The SparkContext that this process has, if any."""
+    """Returns the SparkContext of this process, if it has one."""
     return SparkContext._active_spark_context
 
 
 def is_local(context: SparkContext) -> bool:
-    """Whether all executors live on the driver's own machine, whatever happens."""
+    """Returns True when all executors run on the driver's machine at all times."""
     return _is_local(str(context.master))
 
 
 def has_executors(context: SparkContext) -> bool:
-    """Whether there may be more than one process that bears workers."""
+    """Returns True when the workers may run under more than one executor process."""
     return not is_local(context) or str(context.master).startswith("local-cluster")
 
 
@@ -190,7 +201,7 @@ def _is_local(master: str) -> bool:
 
 
 def import_path() -> str:
-    """The driver's import path as an environment variable."""
+    """Returns the driver's import path, as the value of an environment variable."""
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path if not entry.endswith(".zip"))
 
 
@@ -205,10 +216,10 @@ def _new_context(name: str, master: str, folder: Path) -> SparkContext:
     with open(log, "ab") as output, _variables(_environment(master)):
         try:
             gateway = None
-            if SparkContext._gateway is None:  # else a JVM of an earlier run is there, and is used again
+            if SparkContext._gateway is None:  # else the JVM of an earlier run is reused
                 launch: Any = launch_gateway  # untyped
                 gateway = launch(configuration, {"stdout": output, "stderr": output})
-            # Only now: before, they would be among the arguments of the JVM, which every user of the machine can read.
+            # After the launch, else they would be arguments of the JVM, which every user of the machine can read.
             for key, value in _secrets(master).items():
                 configuration.set(key, value)
             return SparkContext(conf=configuration, gateway=gateway)
@@ -229,9 +240,10 @@ def _of_place(master: str) -> dict[str, str]:
 
 
 def _secrets(master: str) -> dict[str, str]:
-    """What keeps the machine's other users from Spark's ports: they could run code as this user by each of them."""
+    """Returns the settings that keep other users of the machine from Spark's ports, by which they could run code as
+    this user."""
     if not _is_local(master):
-        return {}  # the cluster has its own
+        return {}  # the cluster has its own secrets
     return {
         "spark.authenticate": "true",
         "spark.authenticate.secret": random_bytes(SECRET_BYTES).hex(),
@@ -241,7 +253,7 @@ def _secrets(master: str) -> dict[str, str]:
 
 
 def _environment(master: str) -> dict[str, str]:
-    """What pyspark reads from the environment. A user who has set one of them knows why."""
+    """Returns variables that pyspark reads, without those that the user has set."""
     wanted = {"PYSPARK_PYTHON": sys.executable}
     if _is_local(master):
         wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
@@ -259,5 +271,5 @@ def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def host_name() -> str:
-    """This machine as others call it."""
+    """Returns the host name of this machine."""
     return socket.gethostname()

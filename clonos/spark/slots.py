@@ -1,8 +1,8 @@
-"""Slots on Spark executors: one single-partition job each, submitted from a thread of its own.
+"""Slots on Spark executors: one Spark job with a single partition each, submitted from its own thread.
 
-Spark places a slot, ships its birth and adds executors when slots wait; a slot that has died ends its job with an error
-and nothing else. Spark's own second attempt at a task ends at once: it would bear a slot whose token is used up, and
-the driver orders a new one anyway.
+Spark places a slot, ships its launch spec, and adds executors when slots wait; a failed slot only fails its own job.
+Spark's second attempt at a task returns at once, because its token is used up and the driver requests a new slot
+anyway.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from clonos.io.process.slot_provider import Listener, SlotEnded
 from clonos.spark.session import import_path
 
 END_TIMEOUT_S: Final = 10.0
-"""What slots that were cancelled have to end."""
+"""Seconds that cancelled slots have to end."""
 
 _providers: Final = itertools.count()
 
 
 class SparkSlots:
-    """Bears slots on the executors of ``context``. ``order`` and ``close`` are for one thread."""
+    """Slot provider on the executors of ``context``. One thread calls ``order`` and ``close``."""
 
     def __init__(self, context: SparkContext, listener: Listener) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class SparkSlots:
         self._is_closing = False
 
     def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
-        """Submits one more slot. Where it is born Spark decides, whatever is to be avoided."""
+        """Submits one more slot. Spark chooses its executor, regardless of ``avoid_domains``."""
         number = len(self._threads)
         thread = InheritableThread(
             target=self._run, args=(number, launch_spec), name=f"slot order {number}", daemon=True
@@ -47,7 +47,7 @@ class SparkSlots:
         return number
 
     def close(self) -> None:
-        """Cancels the jobs of slots that still run and waits for their end."""
+        """Cancels the jobs of running slots and waits for their end."""
         self._is_closing = True
         if any(thread.is_alive() for thread in self._threads):
             self._context.cancelJobsWithTag(self._tag)
@@ -58,21 +58,22 @@ class SparkSlots:
         self._context.addJobTag(self._tag)
         self._context.setLocalProperty("spark.job.description", f"clonos slot {number}")
         try:
-            self._context.parallelize([number], 1).mapPartitions(bearer(launch_spec, self._path)).collect()
+            self._context.parallelize([number], 1).mapPartitions(slot_job(launch_spec, self._path)).collect()
             reason = ""
-        except (Py4JError, PySparkException) as error:  # the latter where there is a SparkSession
+        except (Py4JError, PySparkException) as error:  # PySparkException: when a SparkSession exists
             reason = "" if self._is_closing else why_refused(error)
         self._listener(SlotEnded(number, reason))
 
 
 WORKER_FAILED = "Error from python worker:"
-"""How Spark begins to tell that the executors' Python did not start."""
+"""Beginning of Spark's message when the executors' Python did not start."""
 
 
-def bearer(launch_spec: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
-    """What the executor runs. Nested, so that it travels by value: the executor need not find this module."""
+def slot_job(launch_spec: bytes, path: str) -> Callable[[Iterable[int]], Iterator[int]]:
+    """Returns the function that the executor runs. It is nested, so that it is pickled by value and needs no import
+    there."""
 
-    def bear(numbers: Iterable[int]) -> Iterator[int]:
+    def run(numbers: Iterable[int]) -> Iterator[int]:
         import os
         import sys
 
@@ -81,7 +82,7 @@ def bearer(launch_spec: bytes, path: str) -> Callable[[Iterable[int]], Iterator[
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
             return iter(())
-        # The driver's path helps where executors share its disk and do not have the library installed.
+        # The driver's path makes the library importable on executors that share its disk without an installation.
         sys.path.extend(entry for entry in path.split(os.pathsep) if entry not in sys.path and os.path.exists(entry))
         try:
             import cloudpickle
@@ -89,22 +90,22 @@ def bearer(launch_spec: bytes, path: str) -> Callable[[Iterable[int]], Iterator[
             from clonos.spark.domain import own_domain
         except ImportError as error:
             raise ImportError(
-                f"{error}: the executors' Python ({sys.executable}) does not find clonos."
+                f"{error}: the executors' Python ({sys.executable}) cannot import clonos."
                 " Install it there, or ship an environment with spark.archives (venv-pack, conda-pack)."
             ) from error
         cloudpickle.loads(launch_spec)(own_domain())
         return iter(())
 
-    return bear
+    return run
 
 
 def why_refused(error: Py4JError | PySparkException) -> str:
-    """The line of a job's failure that says what happened on the executor."""
+    """Returns the lines of a failed Spark job that say what happened on the executor."""
     exception: Any = getattr(error, "java_exception", None)
-    said = str(exception.getMessage()) if exception is not None else str(error)
-    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
-    if WORKER_FAILED in said:
-        of_worker = [line.strip() for line in said.partition(WORKER_FAILED)[2].splitlines() if line.strip()]
+    message = str(exception.getMessage()) if exception is not None else str(error)
+    lines = [line.rstrip() for line in message.splitlines() if line.strip()]
+    if WORKER_FAILED in message:
+        of_worker = [line.strip() for line in message.partition(WORKER_FAILED)[2].splitlines() if line.strip()]
         ends = [index for index, line in enumerate(of_worker) if line.startswith(("org.apache.", "at ", "java."))]
         return f"{WORKER_FAILED} " + "\n".join(of_worker[: ends[0] if ends else None])
     heads = [index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line]

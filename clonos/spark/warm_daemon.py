@@ -1,6 +1,6 @@
-"""pyspark's daemon that forks Python workers, with everything imported, so that a slot on an executor starts warm.
+"""pyspark's daemon that forks Python workers, with all modules imported, so that a slot on an executor starts quickly.
 
-Set by ``spark.python.daemon.module`` where the library makes the session itself. What it imports starts no thread.
+It is set by ``spark.python.daemon.module`` in sessions that the library starts. Its imports start no thread.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from clonos.io.process.fork_server import warm_up
 
 WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos", "pyspark.worker")
-"""What a slot needs, what the code of a job can ask for, and what pyspark's side of a worker needs."""
+"""Modules of a slot, modules that the code of a job can import, and those of pyspark's worker."""
 
 
 def main() -> None:
-    """Imports, then serves the executor."""
-    # Spark puts its own zip first, which has no compiled modules: an installed pyspark loads in a tenth of the time.
+    """Imports the modules, then serves the executor."""
+    # Spark puts its own zip first, which has no compiled modules; an installed pyspark loads ten times as fast.
     sys.path.sort(key=lambda entry: entry.endswith(".zip"))
     warm_up(WARM_MODULES)
     importlib.import_module("pyspark.daemon").manager()

@@ -1,4 +1,4 @@
-"""Causal services: clock, random, uuid, http, calls and timers, whose answers are recorded once and replayed the same.
+"""Causal services: clock, random, uuid, http, calls and timers, whose results are recorded once and replayed unchanged.
 
-Record-or-replay is written once. Outside a job each service is simply the real thing.
+Outside a job each service is the plain function that it stands for. The record-or-replay rule is in ``calls``.
 """

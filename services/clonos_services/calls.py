@@ -1,4 +1,4 @@
-"""Record or replay, written once: every service that calls the outside goes through ``recorded_call``."""
+"""Record or replay of calls: every service that calls an external system goes through ``recorded_call``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ DIGEST_BYTES: Final = 16
 _SCALARS: Final = frozenset({str, bytes, int, bool, float, type(None)})
 
 Perform = Callable[[str], object]
-"""Does it, given the idempotency key; returns a value that the codec can carry, or raises."""
+"""Performs a call, given its idempotency key. Returns a value that the codec can encode, or raises."""
 
 
 class Asking(NamedTuple):
-    """One recorded call, as user code makes it, live or in a replay. ``request``: a digest of what identifies it."""
+    """One recorded call, as user code makes it, live or in a replay. ``request``: digest of what identifies the
+    call."""
 
     recorder: Recorder
     service: str
@@ -31,14 +32,14 @@ class Asking(NamedTuple):
 
 
 Watch = Callable[[Asking, Perform, Perform | None], tuple[Perform, Perform | None]]
-"""Hears of each recorded call and answers what shall be performed live instead: (perform, in_doubt)."""
+"""Receives each recorded call, and returns the functions to perform live instead: (perform, in_doubt)."""
 
 _watch: Watch | None = None
 
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
-    """Inside, all recorded calls of this process pass a watch: for simulated worlds and for tests."""
+    """Passes all recorded calls of this process to ``watch`` inside the context, for simulated worlds and for tests."""
     global _watch
     before, _watch = _watch, watch
     try:
@@ -48,15 +49,15 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 
 class RequestUnencodable(JobError):
-    """What identifies a call holds something that the codec cannot carry."""
+    """The values that identify a call cannot be encoded."""
 
     service: str
     problem: str
 
     def __str__(self) -> str:
         return (
-            f"the arguments of {self.service} do not identify the call, since they are no plain values: {self.problem}"
-            " Pass plain values, or say what identifies the call with @service(request=function of the arguments)."
+            f"the arguments of {self.service} cannot identify the call: {self.problem}"
+            " Pass plain values, or return plain values for them by @service(request=...)."
         )
 
 
@@ -68,10 +69,13 @@ def recorded_call(
     effect: bool = False,
     in_doubt: Perform | None = None,
 ) -> object:
-    """The outcome of ``perform``, from the outside or from the log. Outside a job ``perform`` is simply called.
+    """Returns the outcome of a call: performed and recorded when live, taken from the log in a replay. Outside a job it
+    only calls ``perform``.
 
-    ``identify``: what tells this call from others, a value that the codec carries; only its digest goes on.
-    ``effect`` and ``in_doubt``: as in ``Recorder.call``.
+    ``identify``: returns what distinguishes this call from others, a value that the codec can encode; only its digest
+    is recorded. ``effect`` and ``in_doubt``: as in ``Recorder.call``.
+
+    Raises: RequestUnencodable when the result of ``identify`` cannot be encoded; the error of ``perform``.
     """
     recorder = current()
     if recorder is None:
@@ -84,14 +88,13 @@ def recorded_call(
     if _watch is not None:
         perform, in_doubt = _watch(Asking(recorder, service, request, effect), perform, in_doubt)
     if in_doubt is None:
-        return recorder.call(service, request, _outside_the_log(perform), effect=effect)
-    return recorder.call(
-        service, request, _outside_the_log(perform), effect=effect, in_doubt=_outside_the_log(in_doubt)
-    )
+        return recorder.call(service, request, _unrecorded(perform), effect=effect)
+    return recorder.call(service, request, _unrecorded(perform), effect=effect, in_doubt=_unrecorded(in_doubt))
 
 
 def _identity_bytes(identity: object) -> bytes:
-    """Bytes that tell a request from others, the same in every life; never read back. Plain scalars by their text."""
+    """Returns bytes that identify a request, equal in every incarnation; they are never decoded. Plain scalars by their
+    text."""
     if type(identity) is tuple and _SCALARS.issuperset(map(type, identity)):
         try:
             return repr(identity).encode()
@@ -101,10 +104,11 @@ def _identity_bytes(identity: object) -> bytes:
 
 
 def reconciled(reconcile: Perform, perform: Perform) -> Perform:
-    """What settles a call in doubt: the outside is asked by the key, and the call is made if it never happened.
+    """Returns a function that resolves a call in doubt: it asks the external system, and performs the call if it never
+    happened.
 
-    What ``reconcile`` returns or raises is the call's outcome. Calls that it makes itself have keys of their own: an
-    outside that knows requests by their key must not take the question for the call.
+    The outcome of the call is what ``reconcile`` returns or raises. Calls inside ``reconcile`` have keys of their own,
+    because an external system that knows requests by their key must not take the query for the call.
     """
 
     def settled(key: str) -> object:
@@ -119,7 +123,7 @@ def reconciled(reconcile: Perform, perform: Perform) -> Perform:
     return settled
 
 
-def _outside_the_log(perform: Perform) -> Perform:
+def _unrecorded(perform: Perform) -> Perform:
     def performed(key: str) -> object:
         with Suspended(key):
             return perform(key)

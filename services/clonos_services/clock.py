@@ -1,14 +1,18 @@
-"""The time, as user code may take it: recorded once, the same in every replay.
+"""Clock for user code: read once, recorded, and equal in every replay.
 
-The names and units are those of the module ``time``, and ``now`` for an aware datetime. In a job:
+The names and units are those of the module ``time``, plus ``now`` for an aware datetime::
 
-- Time never runs backwards, also across the death of a process. It is the wall clock, but when that is set back or
-  forth, the job's time only runs a tenth slower or faster until they meet.
-- It stands still within a step (some milliseconds of work), so that all records of it share one entry of the log.
-  ``exact=True`` looks at the clock each time, at one entry of the log each. With the option ``clock_tick_ms`` it stands
-  still for a whole tick, whatever the number of steps (the design is in ``clonos.core.ports.recorder``).
+    stamped = words.map(lambda word: (word, clock.time()))
 
-Outside a job this is the real clock.
+In a job:
+
+- Time never runs backwards, also not across the failure of a process. It follows the wall clock; when that is set back
+  or forward, the job's time runs at most a tenth slower or faster until both agree.
+- Time stands still within a step (some milliseconds of work), so that all records of the step share one log entry.
+  ``exact=True`` reads the clock at each call, for one log entry each. With the option ``clock_tick_ms`` time stands
+  still for a whole tick, however many steps it has (the design is in ``clonos.core.ports.recorder``).
+
+Outside a job this is the system's clock.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ from clonos.io.system.wall_clock import Datetime, utc_datetime
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
-_latest: tuple[int, Datetime] = (0, utc_datetime(0))  # one instant is read often: its datetime is made once
+_latest: tuple[int, Datetime] = (0, utc_datetime(0))  # cache, because many records read the same instant
 
 
 def now(*, exact: bool = False) -> Datetime:
-    """The time as an aware UTC datetime, to the microsecond."""
+    """Returns the time as an aware UTC datetime, in microseconds.
+
+    ``exact``: read the clock at this call instead of once per step.
+    """
     global _latest
     recorder = current()
     if recorder is None:
@@ -39,12 +46,12 @@ def now(*, exact: bool = False) -> Datetime:
 
 
 def time(*, exact: bool = False) -> float:
-    """Seconds since the Unix epoch."""
+    """Returns the seconds since the Unix epoch. ``exact``: as in ``now``."""
     return time_ns(exact=exact) / NANOSECONDS_PER_SECOND
 
 
 def time_ns(*, exact: bool = False) -> int:
-    """Nanoseconds since the Unix epoch."""
+    """Returns the nanoseconds since the Unix epoch. ``exact``: as in ``now``."""
     recorder = current()
     if recorder is None:
         check_outside("clock.time()")
@@ -53,12 +60,13 @@ def time_ns(*, exact: bool = False) -> int:
 
 
 def monotonic(*, exact: bool = False) -> float:
-    """Seconds since some instant. To measure how long something takes within a step, say ``exact=True``."""
+    """Returns the seconds since an arbitrary instant. To measure a duration within a step, set ``exact=True``."""
     return monotonic_ns(exact=exact) / NANOSECONDS_PER_SECOND
 
 
 def monotonic_ns(*, exact: bool = False) -> int:
-    """Nanoseconds since some instant. In a job it is ``time_ns``, which never runs backwards there."""
+    """Returns the nanoseconds since an arbitrary instant. In a job it equals ``time_ns``, which never runs backwards
+    there."""
     recorder = current()
     if recorder is None:
         check_outside("clock.monotonic()")

@@ -1,7 +1,8 @@
-"""What an epoch's seed gives: one source of luck for each kind and name, made when it is first asked for.
+"""Random generators of an epoch, derived from its seed: one per kind and name, created on first use.
 
-Luck starts anew with each epoch, so its state is in no snapshot: replay begins at an epoch and draws the same. A source
-must therefore never be kept beyond its epoch; ``random.RandomStream`` and the numpy generator ask for it at each use.
+Generators are reseeded at each epoch, so no snapshot has their state, and a replay, which begins at an epoch, draws the
+same numbers. A generator must not be kept beyond its epoch: ``random.RandomStream`` and the numpy generator look it up
+at each use.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ Source = TypeVar("Source")
 
 
 class TooManyStreams(JobError):
-    """A task uses more named streams within one epoch than its memory shall hold."""
+    """A task uses more than 100,000 named streams within one epoch."""
 
     name: str
     limit: int
 
     def __str__(self) -> str:
         return (
-            f"the stream {self.name!r} would be one more than the {self.limit} that a task may use between two"
-            " checkpoints. Use fewer names: one for a purpose, not one for a record."
+            f"the stream {self.name!r} exceeds the limit of {self.limit} named streams that a task may use between two"
+            " checkpoints. Use one name per purpose, not one per record."
         )
 
 
 class ReseedRefused(JobError):
-    """User code would set the state of a stream that follows the epochs' seeds."""
+    """User code in a job tries to set the state of a stream, which each epoch reseeds."""
 
     method: str
 
     def __str__(self) -> str:
         return (
-            f"{self.method} is refused in a job: causal streams are seeded by each epoch, and what is set here would be"
-            " lost at the next. Use random.stream(name) for a stream of its own, or random.Random(seed) of the"
+            f"{self.method} is refused in a job, because each epoch seeds the causal streams, and this state would be"
+            " lost at the next epoch. Use random.stream(name) for a separate stream, or random.Random(seed) of the"
             " standard library, within one call of a function, for fixed numbers."
         )
 
@@ -58,7 +59,11 @@ _rng_of: WeakKeyDictionary[Recorder, _EpochRng] = WeakKeyDictionary()
 
 
 def source_of(recorder: Recorder, kind: str, name: str, make: Callable[[int], Source]) -> Source:
-    """The recorder's one source of this kind and name in its current epoch; ``make(seed)`` if it has none yet."""
+    """Returns the recorder's generator of this kind and name in the current epoch; creates it by ``make(seed)`` on
+    first use.
+
+    Raises: TooManyStreams when the epoch has 100,000 generators already.
+    """
     rng = _rng_of.get(recorder)
     if rng is None or rng.epoch != recorder.epoch:
         rng = _rng_of[recorder] = _EpochRng(recorder.epoch, recorder.seed())
@@ -71,6 +76,6 @@ def source_of(recorder: Recorder, kind: str, name: str, make: Callable[[int], So
 
 
 def derived_seed(epoch_seed: bytes, kind: str, name: str) -> int:
-    """256 bits, independent for each kind and name."""
+    """Returns a seed of 256 bits, independent for each kind and name."""
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32, key=epoch_seed, person=kind.encode())
     return int.from_bytes(digest.digest(), "big")

@@ -1,16 +1,16 @@
-"""HTTP as a causal service: each request is made once, and a replay gets the recorded answer::
+"""HTTP as a causal service: each request is sent once, and a replay returns the recorded response::
 
-    answer = http.get("http://localhost:8099/banned/word", timeout=2)
-    if answer.raise_for_status().json()["banned"]: ...
+    response = http.get("http://localhost:8099/banned/word", timeout=2)
+    if response.raise_for_status().json()["banned"]: ...
 
-- Recorded are the status, chosen headers and the body, or the exception. ``http.configure(redact=...)`` changes what is
-  recorded; user code then sees the changed answer in every life, the first included.
-- Every request carries an ``Idempotency-Key``, the same whenever the same call is made again, also by a successor.
-- GET, HEAD and OPTIONS are reads: made at least once, their answer used once. The others have an effect: made at most
-  once, in a step with ``effects=True`` (``Session.request`` says how to state otherwise).
-- No cookies: what a request says depends on its arguments only.
+- The status, selected headers and the body are recorded, or the exception. ``http.configure(redact=...)`` changes what
+  is recorded; user code then gets the redacted response in every incarnation, including the first.
+- Every request has an ``Idempotency-Key`` header, which is the same when the call is repeated, also by a successor.
+- GET, HEAD and OPTIONS are reads: sent at least once, with one response used. The others are effects: sent at most
+  once, in a step with ``effects=True`` (``Session.request`` has the options).
+- There are no cookies: a request depends on its arguments alone.
 
-Outside a job these send the request and return the answer.
+Outside a job these functions send the request and return the response.
 """
 
 from __future__ import annotations
@@ -84,10 +84,17 @@ request = _plain.request
 
 
 def session(**settings: Unpack[SessionSettings]) -> Session:
-    """Requests with settings in common: any field of ``SessionConfig``, such as base_url=, headers=, timeout=."""
+    """Returns a session: requests with common settings, any field of ``SessionConfig`` such as base_url=, headers=,
+    timeout=.
+
+    Raises: SettingUnknown when a setting is not a field of ``SessionConfig``.
+    """
     return Session(**settings)
 
 
 def configure(**settings: Unpack[SessionSettings]) -> None:
-    """Changes the settings of all requests of this job that do not say otherwise. Call it where the job is built."""
+    """Changes the default settings of all requests of this job. Call it where the job is built.
+
+    Raises: SettingUnknown when a setting is not a field of ``SessionConfig``.
+    """
     use_common_settings(changed(common_settings(), settings))

@@ -1,4 +1,4 @@
-"""What came back from an HTTP request: the recorded part of it."""
+"""Response of an HTTP request: the part of it that is recorded."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CHARSETS: Final = frozenset(
         ),
     }
 )
-"""Python's codecs for text on the web. A server must not choose among the others: the time that `punycode` takes grows
-with the square of the length, to half a minute for a megabyte, and `idna` raises."""
+"""Python's codecs for text on the web. A server may not choose other codecs: `punycode` takes quadratic time, up to
+half a minute for a megabyte, and `idna` raises."""
 
 
 class Headers(Mapping[str, str]):
-    """Header fields by name, whatever its case; a field that came several times is joined by commas."""
+    """Header fields by name, case-insensitive. A field that occurs several times is joined by commas."""
 
     __slots__ = ("_fields",)
 
@@ -68,7 +68,7 @@ class Headers(Mapping[str, str]):
 
 
 def _codec_of(charset: str) -> str:
-    """Python's name for a charset, "" for one that is not to be used. Loads no codec."""
+    """Returns Python's name of a charset, "" for a charset that is not in ``CHARSETS``. Loads no codec."""
     if len(charset) > CHARSET_CHARACTERS_MAX:
         return ""
     name = normalize_encoding(charset).lower()
@@ -78,7 +78,8 @@ def _codec_of(charset: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. ``headers`` has those that were chosen (``keep_headers=``); ``url`` is where it came from."""
+    """Response of a request. ``headers``: the recorded ones (``keep_headers=``); ``url``: final URL, after redirects;
+    ``content``: body in bytes, decompressed."""
 
     method: str
     url: str
@@ -94,7 +95,7 @@ class Response:
 
     @property
     def encoding(self) -> str:
-        """The charset that the answer names, if it is one of texts on the web, else UTF-8."""
+        """Charset that the response names, if it is a charset of text on the web; else UTF-8."""
         for parameter in self.headers.get("content-type", "").split(";")[1:]:
             name, _, value = parameter.partition("=")
             if name.strip().lower() == "charset" and _codec_of(charset := value.strip().strip("\"'")):
@@ -103,18 +104,18 @@ class Response:
 
     @property
     def text(self) -> str:
-        """The body as text; what is no text in its charset is replaced by U+FFFD."""
+        """Body as text; bytes that are invalid in its charset become U+FFFD."""
         return self.content.decode(_codec_of(self.encoding), "replace")
 
     def json(self) -> Any:
-        """The body read as JSON. Raises: ValueError, if it is none or too deep."""
+        """Parses the body as JSON. Raises: ValueError when the body is no JSON or is nested too deeply."""
         try:
             return json.loads(self.content)
         except RecursionError:
-            raise ValueError("the body is JSON that is too deep") from None
+            raise ValueError("the JSON of the body is nested too deeply") from None
 
     def raise_for_status(self) -> Response:
-        """This response, or ``HttpStatusError`` for a status of 400 or above."""
+        """Returns this response. Raises: HttpStatusError for a status of 400 or above."""
         if self.ok:
             return self
         excerpt = self.text[:EXCERPT_CHARACTERS_MAX]

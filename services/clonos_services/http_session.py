@@ -1,4 +1,4 @@
-"""HTTP requests with settings in common: built, sent once, recorded, and replayed."""
+"""HTTP requests with common settings: built, sent once, recorded, and replayed."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ from clonos_services.calls import reconciled, recorded_call
 from clonos_services.http_response import Headers, Response
 
 IDEMPOTENT_METHODS: Final = SAFE_METHODS | {"PUT", "DELETE"}
-KEPT_HEADERS: Final = ("content-type", "etag", "last-modified", "link", "location", "retry-after")
+RECORDED_HEADERS: Final = ("content-type", "etag", "last-modified", "link", "location", "retry-after")
 KEY_HEADER: Final = "idempotency-key"
 
 Body = bytes | str | Mapping[str, Any] | None
 Redact = Callable[[Response], Response]
 Reconcile = Callable[[str, HttpRequest], Response]
-"""Asks the outside whether a request with this idempotency key took place; see ``Session.request``."""
+"""Asks the server whether a request with this idempotency key took place; see ``Session.request``."""
 
-Recorded = tuple[int, str, str, tuple[tuple[str, str], ...], bytes]  # status, reason, url if another, headers, body
+Recorded = tuple[
+    int, str, str, tuple[tuple[str, str], ...], bytes
+]  # status, reason, final URL if it differs, headers, body
 
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
-    """What requests have in common. Times in seconds."""
+    """Settings of requests. Times in seconds, sizes in bytes."""
 
     base_url: str = ""
     headers: Mapping[str, str] | None = None
-    timeout: float = 10.0  # the whole call, repetitions and pauses included
-    connect_timeout: float = 3.0  # one attempt to connect
-    retries: int = 2  # after the first attempt; only where the server did not see the request, or may see it twice
-    redirects: int = 5
-    body_bytes_max: int = 1 << 20  # of the answer: every process downstream keeps a copy
-    keep_headers: tuple[str, ...] = KEPT_HEADERS  # of the answer
-    redact: Redact | None = None  # what is recorded, and seen by user code, instead of the answer
+    timeout: float = 10.0  # seconds for the whole call, including retries and pauses
+    connect_timeout: float = 3.0  # seconds for one attempt to connect
+    retries: int = 2  # after the first attempt; only if the request was not sent, or may be sent twice
+    redirects: int = 5  # redirects that are followed
+    body_bytes_max: int = 1 << 20  # limit for the response; every process downstream keeps a copy
+    keep_headers: tuple[str, ...] = RECORDED_HEADERS  # recorded headers of the response
+    redact: Redact | None = None  # returns the response to record and to pass to user code
 
 
 class CallSettings(TypedDict, total=False):
-    """Settings that one request may have for itself."""
+    """Settings of a single request."""
 
     timeout: float
     connect_timeout: float
@@ -57,14 +59,14 @@ class CallSettings(TypedDict, total=False):
 
 
 class SessionSettings(CallSettings, total=False):
-    """Settings that requests may have in common."""
+    """Settings of a session."""
 
     base_url: str
     headers: Mapping[str, str] | None
 
 
 class CallOptions(CallSettings, total=False):
-    """What a request may say besides method and URL; see ``Session.request``."""
+    """Options of a request in addition to method and URL; see ``Session.request``."""
 
     params: Mapping[str, Any] | None
     headers: Mapping[str, str] | None
@@ -77,17 +79,17 @@ class CallOptions(CallSettings, total=False):
 
 
 class SettingUnknown(JobError):
-    """A setting that requests do not have."""
+    """A setting is not a field of ``SessionConfig``."""
 
     names: tuple[str, ...]
 
     def __str__(self) -> str:
         known = ", ".join(field.name for field in fields(SessionConfig))
-        return f"HTTP requests have no setting {', '.join(self.names)}. There are: {known}."
+        return f"HTTP requests have no setting {', '.join(self.names)}. The settings are: {known}."
 
 
 class RedactionInvalid(JobError):
-    """A redaction hook gave something else than a response."""
+    """A redaction hook returned something other than a ``Response``."""
 
     actual: str
 
@@ -99,19 +101,19 @@ class RedactionInvalid(JobError):
 
 
 class ReconciliationInvalid(JobError):
-    """What asks for a request in doubt gave something else than a response."""
+    """A reconciliation function returned something other than a ``Response``."""
 
     actual: str
 
     def __str__(self) -> str:
         return (
             f"reconcile= returned {self.actual}, expected a Response."
-            " Return what http.get(...) gives, make an http.Response, or raise CallNeverHappened."
+            " Return the response of http.get(...), create an http.Response, or raise CallNeverHappened."
         )
 
 
 def changed(settings: SessionConfig, changes: Mapping[str, Any]) -> SessionConfig:
-    """The settings with these changes."""
+    """Returns the settings with these changes. Raises: SettingUnknown when a change is not a field."""
     known = {field.name for field in fields(SessionConfig)}
     if unknown := tuple(sorted(set(changes) - known)):
         raise SettingUnknown(unknown)
@@ -125,19 +127,19 @@ _send: Callable[[HttpRequest, HttpLimits], HttpReply] | None = None
 
 
 def common_settings() -> SessionConfig:
-    """What holds for every request of this process that does not say otherwise. It travels to slots with the job."""
+    """Returns the default settings of all requests of this process; they are sent to the slots with the job."""
     return _common
 
 
 def use_common_settings(settings: SessionConfig) -> None:
-    """Called in a slot with what ``common_settings`` gave in the driver."""
+    """Sets the default settings; called in a slot with the driver's ``common_settings``."""
     global _common
     _common = settings
 
 
 @contextmanager
 def transported_by(send: Callable[[HttpRequest, HttpLimits], HttpReply]) -> Iterator[None]:
-    """Requests inside go to this function instead of the network: a simulated outside, or that of a unit test."""
+    """Sends the requests inside the context to ``send`` instead of the network, for simulated worlds and unit tests."""
     global _send
     before, _send = _send, send
     try:
@@ -147,38 +149,43 @@ def transported_by(send: Callable[[HttpRequest, HttpLimits], HttpReply]) -> Iter
 
 
 class Session:
-    """Requests with settings in common. It holds no connection (the process has one pool) and may travel to a slot."""
+    """Requests with common settings. A session has no connection of its own (the process has one pool) and may be
+    pickled::
+
+        api = http.session(base_url="https://api.example.com/", headers={"authorization": token}, timeout=2)
+        price = api.get("prices/7").raise_for_status().json()
+    """
 
     def __init__(self, **settings: Unpack[SessionSettings]) -> None:
         changed(_common, settings)  # an unknown setting is an error here, not at the first request
         self._changes: Mapping[str, Any] = dict(settings)
 
     def get(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """GET. For the options see ``request``."""
+        """Sends a GET request; see ``request`` for the options."""
         return self.request("GET", url, **options)
 
     def head(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """HEAD. For the options see ``request``."""
+        """Sends a HEAD request; see ``request`` for the options."""
         return self.request("HEAD", url, **options)
 
     def options(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """OPTIONS. For the options see ``request``."""
+        """Sends an OPTIONS request; see ``request`` for the options."""
         return self.request("OPTIONS", url, **options)
 
     def post(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """POST: an effect. For the options see ``request``."""
+        """Sends a POST request, which is an effect; see ``request`` for the options."""
         return self.request("POST", url, **options)
 
     def put(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """PUT: an effect, idempotent. For the options see ``request``."""
+        """Sends a PUT request, which is an idempotent effect; see ``request`` for the options."""
         return self.request("PUT", url, **options)
 
     def patch(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """PATCH: an effect. For the options see ``request``."""
+        """Sends a PATCH request, which is an effect; see ``request`` for the options."""
         return self.request("PATCH", url, **options)
 
     def delete(self, url: str, **options: Unpack[CallOptions]) -> Response:
-        """DELETE: an effect, idempotent. For the options see ``request``."""
+        """Sends a DELETE request, which is an idempotent effect; see ``request`` for the options."""
         return self.request("DELETE", url, **options)
 
     def request(
@@ -196,24 +203,25 @@ class Session:
         reconcile: Reconcile | None = None,
         **settings: Unpack[CallSettings],
     ) -> Response:
-        """One recorded request.
+        """Makes one recorded request and returns its response.
 
         Args:
-            params: added to the URL's query.
-            json, data: the body, as JSON, or as bytes, text or a form.
+            params: added to the query of the URL.
+            json, data: the body, as JSON, or as bytes, text or a form (a mapping).
             auth: user and password, sent as HTTP Basic.
-            idempotent: the server may see the request twice: it is repeated when the connection breaks, or when a
-                process died during it. None: as HTTP says, so for GET, HEAD, OPTIONS, PUT and DELETE.
-            intent: announce it in the log and to a keeper before it is sent, at most once; only a step with
-                ``effects=True`` may. None: for all but GET, HEAD and OPTIONS. False says that the request is
-                idempotent by its ``Idempotency-Key``: it is an ordinary recorded call, made at least once.
-            reconcile: of a request that is announced: where a process died during it, called with the idempotency key
-                and the request instead of sending it again. The Response that it returns, or what it raises, is the
-                outcome; ``CallNeverHappened`` says that the server knows nothing of it: it is sent, under the same key.
-            settings: any field of ``SessionConfig`` but base_url and headers, for this request.
+            idempotent: the server may receive the request twice: it is repeated when the connection breaks, or when a
+                process fails during it. None follows HTTP: True for GET, HEAD, OPTIONS, PUT and DELETE.
+            intent: the request is an effect: announced in the log and to a keeper, then sent at most once, in a step
+                with ``effects=True``. None: True except for GET, HEAD and OPTIONS. False declares that its
+                ``Idempotency-Key`` makes it idempotent: an ordinary recorded call, made at least once.
+            reconcile: for an announced request whose process failed during it: called with the idempotency key and the
+                request instead of sending it again. Its return value or exception is the outcome; ``CallNeverHappened``
+                means that the server does not know the request, which is then sent under the same key.
+            settings: any field of ``SessionConfig`` except base_url and headers, for this request.
 
-        Raises HttpTimeout, HttpConnectionFailed, HttpBodyTooLarge, HttpRequestInvalid, or CallInDoubt; a status of 400
-        or above raises only by ``raise_for_status``.
+        Raises: HttpTimeout, HttpConnectionFailed, HttpBodyTooLarge, HttpRedirectRefused when there is no usable
+        response; HttpRequestInvalid for an invalid request; CallInDoubt for an effect with an unknown outcome. A status
+        of 400 or above raises only by ``raise_for_status``.
         """
         method = method.upper()
         effective = changed(changed(_common, self._changes), settings)
@@ -226,7 +234,7 @@ class Session:
         )
         is_announced = method not in SAFE_METHODS if intent is None else intent
         if reconcile is not None and not is_announced:
-            problem = "it has reconcile=, but is not announced: leave out intent=False, or give intent=True"
+            problem = "reconcile= needs an announced request: remove intent=False, or set intent=True"
             raise HttpRequestInvalid(method, shown_url(request.url), problem)
         if idempotent is None:
             idempotent = intent is False or method in IDEMPOTENT_METHODS
@@ -245,7 +253,7 @@ class Session:
 def _called(
     request: HttpRequest, limits: HttpLimits, settings: SessionConfig, is_announced: bool, reconcile: Reconcile | None
 ) -> Response:
-    """What the recorded call gives."""
+    """Makes the recorded call and returns its response."""
 
     def perform(key: str) -> Recorded:
         return _perform(request, limits, settings, key)
@@ -266,25 +274,28 @@ def _called(
 
 
 def _perform(request: HttpRequest, limits: HttpLimits, settings: SessionConfig, key: str) -> Recorded:
-    """Sends it, and says what of the answer is recorded."""
+    """Sends the request and returns the recorded part of the response."""
     reply = (_send or shared_client().send)(_keyed(request, key), limits)
-    kept = tuple((name, value) for name, value in reply.headers if name.lower() in settings.keep_headers)
+    headers = tuple((name, value) for name, value in reply.headers if name.lower() in settings.keep_headers)
     if settings.redact is None:
         elsewhere = "" if reply.url == request.url else reply.url
-        return reply.status_code, reply.reason, elsewhere, kept, reply.body
-    response = Response(request.method, reply.url, reply.status_code, reply.reason, Headers(kept), reply.body)
+        return reply.status_code, reply.reason, elsewhere, headers, reply.body
+    response = Response(request.method, reply.url, reply.status_code, reply.reason, Headers(headers), reply.body)
     return _recorded(request, response, settings)
 
 
 def _keyed(request: HttpRequest, key: str) -> HttpRequest:
-    """With its idempotency key, unless it has one of its own."""
+    """Returns the request with its idempotency key, unless the caller has set the header."""
     if any(name == KEY_HEADER for name, _ in request.headers):
         return request
     return replace(request, headers=(*request.headers, (KEY_HEADER, key)))
 
 
 def _recorded(request: HttpRequest, response: object, settings: SessionConfig) -> Recorded:
-    """What is recorded of an answer that somebody has made."""
+    """Returns the recorded part of a response that user code has made.
+
+    Raises: ReconciliationInvalid when it is no ``Response``; RedactionInvalid when redaction returns none.
+    """
     if not isinstance(response, Response):
         raise ReconciliationInvalid(type(response).__qualname__)
     if settings.redact is not None:
@@ -318,7 +329,7 @@ def _sent_headers(
     json: Any,
     data: Body,
 ) -> dict[str, str]:
-    """By lower-case name; what is more particular wins."""
+    """Returns the headers to send, by lower-case name; the request's own override the common ones."""
     sent = {"user-agent": "clonos", "accept": "*/*", "accept-encoding": "gzip, deflate"}
     if json is not None:
         sent["content-type"] = "application/json"
@@ -340,7 +351,7 @@ def _body_of(method: str, url: str, json: Any, data: Body) -> bytes | None:
         try:
             return json_codec.dumps(json, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError) as problem:
-            raise HttpRequestInvalid(method, shown_url(url), f"json= is no JSON: {problem}") from problem
+            raise HttpRequestInvalid(method, shown_url(url), f"json= cannot be encoded as JSON: {problem}") from problem
     if isinstance(data, Mapping):
         return urlencode(data, doseq=True).encode()
     return data.encode() if isinstance(data, str) else data

@@ -1,4 +1,4 @@
-"""Identities: ``uuid4`` from a causal stream, so that a replay names things as the first life did. No secrets."""
+"""Random identities: ``uuid4`` from a causal stream, so that a replay produces the same ones. Not for secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from clonos_services.random import RandomStream
 
 UUID_BITS: Final = 128
 
-_bits: Final = RandomStream("clonos.uuid4")  # a stream of its own: naming things does not shift other luck
+_bits: Final = RandomStream("clonos.uuid4")  # a separate stream, so that uuid4 does not shift other draws
 
 
 def uuid4() -> UUID:
-    """A random UUID, version 4, variant RFC 9562."""
+    """Returns a random UUID, version 4, variant RFC 9562; equal in every replay."""
     if current() is None:
         check_outside("uuid4()")
         return random_uuid()

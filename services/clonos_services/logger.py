@@ -1,8 +1,8 @@
-"""Structured logging of user code that stays silent during replay: what the first life said is not said again.
+"""Structured logging for user code, silent during replay, so that no line is logged again.
 
-``logger.info("banned", word=word)`` goes to the standard library's logger ``clonos.job`` as ``banned word='x'``, with
-the fields as a dict in the record's attribute ``fields``. Around the place where a life ended a line may be missing, or
-be there twice: the log of the task holds choices, not lines.
+``logger.info("banned", word=word)`` logs ``banned word='x'`` to the standard library's logger ``clonos.job``, with the
+fields as a dict in the record's attribute ``fields``. Around a failure a line may be missing or repeated, because the
+causal log records decisions, not lines.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ LOGGER_NAME: Final = "clonos.job"
 
 
 class Logger:
-    """Text and fields to the standard library's logging. It may travel in a function to a slot."""
+    """Logger of a text and fields, on top of the standard library's logging. It may be pickled."""
 
     def __init__(self, name: str = LOGGER_NAME) -> None:
         self.name = name
         self._logger = logging.getLogger(name)
 
     def debug(self, text: str, /, **fields: object) -> None:
-        """For whoever looks for a bug."""
+        """Logs at level DEBUG."""
         self._log(logging.DEBUG, text, fields)
 
     def info(self, text: str, /, **fields: object) -> None:
-        """What happened."""
+        """Logs at level INFO."""
         self._log(logging.INFO, text, fields)
 
     def warning(self, text: str, /, **fields: object) -> None:
-        """What somebody should look at."""
+        """Logs at level WARNING."""
         self._log(logging.WARNING, text, fields)
 
     def error(self, text: str, /, **fields: object) -> None:
-        """What went wrong."""
+        """Logs at level ERROR."""
         self._log(logging.ERROR, text, fields)
 
     def exception(self, text: str, /, **fields: object) -> None:
-        """What went wrong, in an ``except``: with the traceback."""
+        """Logs at level ERROR with the traceback of the current exception; call it in an ``except`` block."""
         self._log(logging.ERROR, text, fields, with_traceback=True)
 
     def named(self, name: str) -> Logger:
-        """A logger below this one."""
+        """Returns a child logger."""
         return Logger(f"{self.name}.{name}")
 
     def __reduce__(self) -> tuple[Callable[[str], Logger], tuple[str]]:

@@ -1,4 +1,4 @@
-"""A numpy generator that follows the task and its epoch. Imported only when it is asked for: numpy takes long."""
+"""Numpy generator of the task and its epoch. Imported on first use, because numpy takes long to import."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from numpy.random import PCG64, BitGenerator, Generator, default_rng
 from clonos.core.ports.recorder import check_outside, current
 from clonos_services.epoch_rng import ReseedRefused, source_of
 
-_outside: Generator | None = None
+_plain: Generator | None = None
 
 
 class EpochGenerator(Generator):
-    """A ``Generator`` by name: it may be kept, and may travel; every method asks the epoch's own generator.
+    """Named ``Generator``, which may be kept and pickled: every method delegates to the generator of the current epoch.
 
-    Its ``bit_generator`` is the epoch's: never keep that one.
+    Its ``bit_generator`` belongs to the epoch and must not be kept.
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(PCG64(0))  # never drawn from
+        super().__init__(PCG64(0))  # its numbers are never used
         self.name = name
 
     @property
     def bit_generator(self) -> BitGenerator:
-        """The epoch's; fit for one call."""
+        """Bit generator of the current epoch, for one call."""
         return self._source().bit_generator
 
     def spawn(self, n_children: int) -> NoReturn:
-        """Refused: a child would be kept beyond the epoch. Use names."""
+        """Refused, because a child would be kept beyond the epoch; use names instead. Raises: ReseedRefused in any
+        case."""
         raise ReseedRefused("numpy(...).spawn()")
 
     def __reduce__(self) -> Any:
@@ -45,7 +46,7 @@ class EpochGenerator(Generator):
         recorder = current()
         if recorder is None:
             check_outside("random.numpy()")
-            return _outside_generator()
+            return _plain_generator()
         return source_of(recorder, "numpy", self.name, _generator_from)
 
 
@@ -53,14 +54,14 @@ def _generator_from(seed: int) -> Generator:
     return Generator(PCG64(seed))
 
 
-def _outside_generator() -> Generator:
-    global _outside
-    if _outside is None:
-        _outside = default_rng()
-    return _outside
+def _plain_generator() -> Generator:
+    global _plain
+    if _plain is None:
+        _plain = default_rng()
+    return _plain
 
 
-def _asking_source(name: str) -> Callable[..., Any]:
+def _delegating(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(Generator, name))
     def method(self: EpochGenerator, /, *arguments: Any, **named: Any) -> Any:
         return getattr(self._source(), name)(*arguments, **named)
@@ -70,4 +71,4 @@ def _asking_source(name: str) -> Callable[..., Any]:
 
 for _name in dir(Generator):
     if not _name.startswith("_") and _name not in vars(EpochGenerator) and callable(getattr(Generator, _name)):
-        setattr(EpochGenerator, _name, _asking_source(_name))
+        setattr(EpochGenerator, _name, _delegating(_name))

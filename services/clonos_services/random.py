@@ -1,10 +1,12 @@
-"""Luck, with the names of the standard library's module ``random``: drawn once, the same in every replay.
+"""Random numbers, with the names of the standard library's module ``random``; equal in every replay.
 
-In a job each task has a stream of its own, seeded when an epoch begins; ``stream(name)`` gives independent ones, so
-that one use of luck does not shift another, and ``numpy(name=...)`` a numpy ``Generator``. Not for secrets. Outside a
-job these are the standard library's functions, and follow its ``random.seed``.
+In a job each task has its own stream, seeded at each epoch; ``stream(name)`` returns independent streams, so that one
+use of random numbers does not shift another, and ``numpy(name=...)`` a numpy ``Generator``::
 
-Which numbers a seed gives is fixed for one version of Python and of numpy; all slots of a job have the same.
+    sampled = words.filter(lambda word: random.random() < 0.5)
+
+Not for secrets. Outside a job these are the standard library's functions, and follow its ``random.seed``. The numbers
+of a seed are fixed for one version of Python and of numpy, which is the same in all slots of a job.
 """
 
 from __future__ import annotations
@@ -23,33 +25,33 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 NAME_OF_ALL: Final = ""
-"""The stream behind the functions of this module."""
+"""Name of the stream behind the functions of this module."""
 
-_outside: Final = stdlib_random()
+_stdlib: Final = stdlib_random()
 
 
 class RandomStream(Random):
-    """A named stream of pseudo-random numbers that follows the task and its epoch; a ``random.Random`` to others.
+    """Named stream of pseudo-random numbers for the task and its epoch, usable as a ``random.Random``.
 
-    It may be kept, and may travel in a function to a slot: it is a name, and its state lies with the recorder.
+    It may be kept and pickled, because it is only a name: its state belongs to the recorder.
     """
 
     def __init__(self, name: str) -> None:
-        # The state of the base class is never used, so it is not seeded: every method asks ``_source``.
+        # The state of the base class is unused and not seeded: every method delegates to ``_source``.
         self.name = name
         self._latest: tuple[Callable[[], Recorder | None], int, Random] = (lambda: None, 0, self)
 
     def random(self) -> float:
-        """A float x, 0.0 <= x < 1.0."""
+        """Returns a float x with 0.0 <= x < 1.0."""
         return self._source().random()
 
     def seed(self, *seed: object, **named: object) -> None:
-        """Outside a job as in the standard library; refused in a job."""
-        self._outside_source("seed").seed(*seed, **named)  # type: ignore[arg-type]
+        """Seeds the standard library's generator outside a job. Raises: ReseedRefused in a job."""
+        self._stdlib_source("seed").seed(*seed, **named)  # type: ignore[arg-type]
 
     def setstate(self, state: tuple[Any, ...]) -> None:
-        """Outside a job as in the standard library; refused in a job."""
-        self._outside_source("setstate").setstate(state)
+        """Sets the state of the standard library's generator outside a job. Raises: ReseedRefused in a job."""
+        self._stdlib_source("setstate").setstate(state)
 
     def __reduce__(self) -> tuple[Callable[[str], RandomStream], tuple[str]]:
         return stream, (self.name,)
@@ -61,7 +63,7 @@ class RandomStream(Random):
         recorder = current()
         if recorder is None:
             check_outside("random")
-            return _outside
+            return _stdlib
         owner, epoch, source = self._latest
         if owner() is recorder and epoch == recorder.epoch:
             return source
@@ -69,13 +71,13 @@ class RandomStream(Random):
         self._latest = (ref(recorder), recorder.epoch, source)
         return source
 
-    def _outside_source(self, method: str) -> Random:
+    def _stdlib_source(self, method: str) -> Random:
         if current() is not None:
             raise ReseedRefused(f"random.{method}()")
-        return _outside
+        return _stdlib
 
 
-def _asking_source(name: str) -> Callable[..., object]:
+def _delegating(name: str) -> Callable[..., object]:
     @functools.wraps(getattr(Random, name))
     def method(self: RandomStream, /, *arguments: object, **named: object) -> object:
         return getattr(self._source(), name)(*arguments, **named)
@@ -83,19 +85,20 @@ def _asking_source(name: str) -> Callable[..., object]:
     return method
 
 
-# All other public methods, those of later versions of Python included.
+# All other public methods, including those of later versions of Python.
 for _name in dir(Random):
     if not _name.startswith("_") and _name not in vars(RandomStream) and callable(getattr(Random, _name)):
-        setattr(RandomStream, _name, _asking_source(_name))
+        setattr(RandomStream, _name, _delegating(_name))
 
 
 def stream(name: str) -> RandomStream:
-    """The stream of this name: independent of the others, the same wherever in a task it is asked for."""
+    """Returns the stream with this name: independent of other streams, and the same wherever in a task it is
+    requested."""
     return RandomStream(name)
 
 
 def numpy(*, name: str = NAME_OF_ALL) -> Generator:
-    """A ``numpy.random.Generator`` that follows the task and its epoch; independent of the stream of the same name."""
+    """Returns a ``numpy.random.Generator`` for the task and its epoch, independent of the stream with the same name."""
     from clonos_services.numpy_rng import EpochGenerator
 
     return EpochGenerator(name)
@@ -129,7 +132,10 @@ weibullvariate = _all.weibullvariate
 
 
 def __getattr__(name: str) -> Any:
-    """Functions that later versions of Python have added, ``binomialvariate`` for one."""
+    """Returns functions that later versions of Python have added, such as ``binomialvariate``.
+
+    Raises: AttributeError when ``random.Random`` has no such method.
+    """
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_all, name)

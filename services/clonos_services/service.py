@@ -1,4 +1,4 @@
-"""``@service``: any function of the user's as a causal service: called once, and a replay gets its outcome."""
+"""``@service``: a user function as a causal service, called once; a replay returns its recorded outcome."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _stand_ins: Mapping[str, Callable[..., Any]] = {}
 
 @contextmanager
 def answered_by(stand_ins: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-    """Inside, these functions answer for the services of these names, in all jobs of this process: for tests.
+    """Replaces services by functions inside the context, by name and in all jobs of this process, for tests.
 
-    One that has a method ``reconcile`` answers for the service's ``reconcile=`` too.
+    A function with a method ``reconcile`` replaces the service's ``reconcile=`` too.
     """
     global _stand_ins
     before, _stand_ins = _stand_ins, dict(stand_ins)
@@ -47,7 +47,8 @@ def answered_by(stand_ins: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
 
 
 class Service(Generic[P, R]):
-    """A function whose calls are recorded. Made by ``@service``; called, documented and pickled like the function."""
+    """Function whose calls are recorded, made by ``@service``. It is called, documented and pickled like the
+    function."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Service(Generic[P, R]):
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ServiceInvalid(self.name, "it is asynchronous. Write it as a plain function.")
         if (idempotent or reconcile is not None) and not effect:
-            raise ServiceInvalid(self.name, "idempotent= and reconcile= are about effects. Add effect=True.")
+            raise ServiceInvalid(self.name, "idempotent= and reconcile= apply to effects only. Add effect=True.")
         self._declare()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -96,7 +97,7 @@ class Service(Generic[P, R]):
         again = perform if self.idempotent else None
         in_doubt = again if self.reconcile is None else reconciled(reconcile, perform)
         outcome = recorded_call(self.name, identify, perform, effect=self.effect, in_doubt=in_doubt)
-        return outcome  # type: ignore[return-value]  # the codec gives back what it was given
+        return outcome  # type: ignore[return-value]  # decoding returns the encoded value
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -113,7 +114,7 @@ class Service(Generic[P, R]):
             declare_exception(exception_class)
 
     def _outcome(self, returned: object) -> object:
-        if isinstance(returned, BaseException):  # an outcome that is an exception is raised
+        if isinstance(returned, BaseException):  # a recorded exception would be raised
             raise ServiceInvalid(self.name, f"it returned {returned!r}. Raise it, or return plain values.")
         return returned
 
@@ -149,26 +150,32 @@ def service(
     request: Callable[..., object] | None = None,
     raises: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Any:
-    """Makes a function a causal service; outside a job it stays the plain function.
+    """Makes a function a causal service; outside a job it stays the plain function::
 
-    It is called once for an input and returns plain values; exceptions are recorded too. A process that dies while the
-    function runs has it called again: *at least once*, which is right for a read. A function that has a parameter
-    ``idempotency_key`` gets a key that is the same when it is called again.
+        @service(raises=PriceUnknown)
+        def price_of(item: str) -> float: ...
+
+    The function is called once per input and returns plain values; its exceptions are recorded too. If a process fails
+    during the call, the function is called again, so it runs *at least once*, which suits a read. A parameter named
+    ``idempotency_key`` gets a key that is the same in each repetition.
 
     Args:
-        name: what messages and the log call it; the function's own name if it is not given.
-        effect: it changes the outside. It is announced in the log, and to a keeper, before it is called, and is called
-            *at most once*; the step that uses it declares ``effects=True``. Where a process died during the call,
-            nobody knows whether it took place: then the next three decide, and without them ``CallInDoubt`` is raised.
-        idempotent: in doubt it is called again, with the same key.
-        reconcile: in doubt it is called with the key and the arguments of the call, and asks the outside. What it
-            returns or raises is the call's outcome; ``CallNeverHappened`` says that there was no call: it is made,
-            under its key.
-        request: gives, from the same arguments, the plain values that identify the call, where the arguments are no
-            such values (``self`` of a method for one).
-        raises: exception classes that shall be raised as themselves, of the job's own file and of other packages;
-            Python's own need no mention. Any other, and what cannot be rebuilt from plain values, becomes
+        name: name in messages and in the log; by default that of the function.
+        effect: the call changes an external system. It is announced in the log and to a keeper before it is made, and
+            made *at most once*; a step that uses it declares ``effects=True``. If a process fails during the call, its
+            outcome is in doubt: the next two arguments resolve it, and without them ``CallInDoubt`` is raised.
+        idempotent: a call in doubt is made again, with the same key.
+        reconcile: a call in doubt is resolved by this function, which gets the key and the arguments of the call, and
+            asks the external system. Its return value or exception is the outcome; ``CallNeverHappened`` means that the
+            call did not take place, and it is then made under its key.
+        request: returns the plain values that identify the call, from the same arguments, where the arguments are not
+            plain values (``self`` of a method, for example).
+        raises: exception classes to raise as themselves, from the job's own file and from other packages; Python's own
+            need no declaration. Any other exception, or an exception with other than plain values, becomes
             ``RecordedError``.
+
+    Raises: ServiceInvalid when the function is asynchronous, or ``idempotent`` or ``reconcile`` is set without
+    ``effect``.
     """
     classes = raises if isinstance(raises, tuple) else (raises,)
 

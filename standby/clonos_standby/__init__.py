@@ -1,5 +1,5 @@
-"""The processes of a job: a slot's host process with its threads, and the driver's loop around the coordinator.
+"""Processes of a job: the slot process with its threads, and the driver's loop around the coordinator.
 
-Shells only. The machines that they run, among them mirrors of state, keepers of logs and placement, are in
-``clonos.core``.
+The package has shells only; ``clonos.core`` has the machines that they run, such as state mirrors, keepers of logs and
+the placement.
 """

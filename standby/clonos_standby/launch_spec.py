@@ -1,4 +1,4 @@
-"""What a slot is born with: how to reach the coordinator and prove that it was asked for, and the whole job."""
+"""Launch spec of a slot: the coordinator's address and a token to register with, and the whole job."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from clonos.io.net.binding import Binding
 
 @dataclass(frozen=True, slots=True)
 class SlotLaunchSpec:
-    """Travels by cloudpickle from the driver. ``token`` is good for one slot.
+    """Specification of a slot process, cloudpickled by the driver. ``token``: registers one slot.
 
-    ``image``: the cloudpickled ``JobImage``, unpickled once the slot is at its place. ``folder_root``: where the slot's
-    local folder is made; empty for the user's own below the folder for temporary files. ``binding``: where the slot
-    listens; a ``folder`` in it only says that it is ipc, in the slot's local folder. ``address_rewriter``: (peer, its
-    address) to the address to connect to. ``log_level``: of the lines that go to the driver's log.
-    ``fault_points``: address of who listens for them, see ``clonos.io.process.fault_points``.
+    ``image``: the cloudpickled ``JobImage``, unpickled in the slot. ``folder_root``: root of the slot's local folder;
+    empty for the user's default root. ``binding``: where the slot listens; its ``folder`` only selects ipc in the
+    slot's local folder. ``address_rewriter``: maps (peer, its address) to the address to connect to. ``log_level``:
+    minimum level of the lines that are sent to the driver's log. ``fault_points``: address of their listener, see
+    ``clonos.io.process.fault_points``.
     """
 
     coordinator_address: str
@@ -38,7 +38,8 @@ class SlotLaunchSpec:
 
 
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:
-    """What must be equal in all processes of a job; the driver names the ``hash_seed`` that it gives its slots."""
+    """Returns the versions that must be equal in all processes of a job. ``hash_seed``: given by the driver, which does
+    not run with the hash seed of its slots."""
     return (
         ("clonos", _version_of("clonos")),
         ("hash_seed", os.environ.get("PYTHONHASHSEED", "random") if hash_seed is None else hash_seed),
@@ -51,5 +52,5 @@ def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:
 def _version_of(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:  # run from its sources
+    except importlib.metadata.PackageNotFoundError:  # not installed: runs from its sources
         return "sources"

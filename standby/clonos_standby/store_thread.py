@@ -1,6 +1,7 @@
-"""A slot's threads for the checkpoint store: one writes snapshots, one reads them: no recovery waits for a write.
+"""Threads of a slot for the checkpoint store: one writes snapshots and one reads them, so that no recovery waits for a
+write.
 
-A failure is tried again a few times, then it becomes an event: the slot's machine decides what it means.
+A failed call is retried up to 3 times; then the failure is an event for the slot's machine.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class StoreThread:
-    """Does one job after the other in a thread of its own. One that raises is a bug, which the I/O thread dies of."""
+    """Thread that runs one function after the other. An exception of a function is a bug and ends the process."""
 
     def __init__(self, name: str, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -47,18 +48,19 @@ class StoreThread:
         self._thread.start()
 
     def put(self, job: Callable[[], None]) -> None:
-        """Queues a job."""
+        """Enqueues a function."""
         self._jobs.put(job)
 
     def _run(self) -> None:
         try:
             while (job := self._jobs.get()) is not None and not self._end.is_set():
                 job()
-        except Exception as error:  # noqa: BLE001 raised again where it ends the process
+        except Exception as error:  # noqa: BLE001 raised again in the I/O thread, which ends the process
             self._inbox.put(_crash, error)
 
     def persist(self, call: Callable[[], Result]) -> Result:
-        """Makes the call, a few times if the store fails; the last failure is raised."""
+        """Returns the result of ``call``, retried with backoff when the store fails. Raises: StoreFailed of the last
+        attempt."""
         backoff_s = BACKOFF_FIRST_S
         for _ in range(ATTEMPTS_MAX - 1):
             try:
@@ -66,23 +68,23 @@ class StoreThread:
             except ObjectMissing:
                 raise
             except StoreFailed as error:
-                logger.info("%s Trying again in %.2f s", error, backoff_s)
+                logger.info("%s Retrying in %.2f s", error, backoff_s)
                 if self._end.wait(backoff_s):
                     raise
                 backoff_s *= BACKOFF_FACTOR
         return call()
 
     def close(self) -> None:
-        """Ends after the job that is being done."""
+        """Ends the thread after the function that it is running."""
         self._end.set()
         self._jobs.put(None)
         self._thread.join(CLOSE_TIMEOUT_S)
 
 
 class SnapshotStore:
-    """Snapshots in the background; outcomes are calls of the slot's machine.
+    """Background writes and reads of snapshots; each outcome is a call of the slot's machine.
 
-    What nobody waits for, all of the state of a task, has a thread of its own: no checkpoint waits for it.
+    Full states of tasks are written by a separate thread, so that no checkpoint waits for them.
     """
 
     def __init__(
@@ -100,12 +102,12 @@ class SnapshotStore:
         self._reader = StoreThread("store reader", inbox)
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        """``Slot.on_snapshot_written`` tells the outcome."""
+        """Writes a snapshot; the outcome is ``Slot.on_snapshot_written``."""
         self._writer.put(lambda: self._write(name, snapshot, more))
 
     def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot)
-        pieces = _Kept(snapshot, more)
+        pieces = _RecordedPieces(snapshot, more)
         try:
             self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
@@ -117,10 +119,10 @@ class SnapshotStore:
             if more is not None:
                 more.release()
             self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
-            self._inbox.put(self._slot.on_snapshot_written, name, standby_payload(pieces.kept), "")
+            self._inbox.put(self._slot.on_snapshot_written, name, standby_payload(pieces.recorded), "")
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        """``Slot.on_whole_written`` tells it, if it is stored."""
+        """Writes the full state of a task; a success is ``Slot.on_whole_written``."""
         self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole))
 
     def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
@@ -128,7 +130,9 @@ class SnapshotStore:
         try:
             self._store.write_object(name, chain((encode_snapshot(snapshot),), whole))
         except StoreFailed as error:
-            logger.warning("%s The next snapshots build on the earlier ones; it is tried again later.", error)
+            logger.warning(
+                "%s The next snapshots build on the earlier ones, and the full state is written again later.", error
+            )
         except ClonosError as error:
             self._give_up(snapshot, error)
         else:
@@ -138,7 +142,7 @@ class SnapshotStore:
             whole.release()
 
     def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
-        """Something in the state cannot be kept: the task fails by it, as it does where it encodes it itself."""
+        """Fails the task, because its state cannot be encoded; the same happens when the task encodes it itself."""
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
         self._inbox.put(self._slot.on_failed, failed)
 
@@ -147,22 +151,22 @@ class SnapshotStore:
             self._faults.reach(point, self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
 
     def read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        """``Slot.on_objects_read`` tells the outcome."""
+        """Reads snapshots; the outcome is ``Slot.on_objects_read``."""
         self._reader.put(lambda: self._read(purpose, names))
 
     def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         objects = ((name, self._reader.persist(partial(self._store.read_object, name))) for name in names)
         try:
             restored = restore_from(objects, self._new_mirror(purpose.task))
-        except (EnvironmentFault, PeerError) as error:  # the latter: values that this process cannot read
+        except (EnvironmentFault, PeerError) as error:  # PeerError: values that this process cannot decode
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
                 self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
             elif isinstance(
                 purpose, TaskRead
-            ):  # reading again does not help, and going back further is for people to decide
+            ):  # a retry does not help, and an earlier checkpoint is the user's decision
                 self._inbox.put(self._slot.on_failed, _unrestorable(purpose, error))
-            else:  # a standby that lags may ask for what a later checkpoint has made superfluous
+            else:  # a late standby may request an object that a later checkpoint has removed
                 logger.info("%s", error)
                 self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
         else:
@@ -175,23 +179,23 @@ class SnapshotStore:
         self._reader.close()
 
 
-class _Kept:
-    """The pieces of a snapshot, as often as they are asked for; those of the last time are kept for standbys, unless
-    they are too many."""
+class _RecordedPieces:
+    """Pieces of a snapshot, which may be iterated again for a retry. ``recorded``: the pieces of the last iteration,
+    for standbys; empty when they exceed ``STANDBY_BYTES_MAX``."""
 
     def __init__(self, snapshot: Snapshot, more: Pieces | None) -> None:
         self._snapshot, self._more = snapshot, more
-        self.kept: list[bytes] = []
+        self.recorded: list[bytes] = []
 
     def __iter__(self) -> Iterator[bytes]:
-        self.kept = []
+        self.recorded = []
         size_bytes = 0
         for piece in chain((encode_snapshot(self._snapshot),), self._more or ()):
             size_bytes += len(piece)
             if size_bytes <= STANDBY_BYTES_MAX:
-                self.kept.append(piece)
+                self.recorded.append(piece)
             else:
-                self.kept = []
+                self.recorded = []
             yield piece
 
 

@@ -1,1 +1,1 @@
-"""The HTTP client and its errors."""
+"""HTTP client and its errors."""

@@ -1,15 +1,14 @@
-"""The real HTTP client: urllib3's connection pool behind a plain request and a plain reply.
+"""HTTP client: urllib3's connection pool behind a plain request and a plain reply.
 
 Rules:
 
-- One deadline for the whole call: lookups, connecting, sending, reading, redirects, repetitions and pauses included.
-  The sockets hold it (`clonos.io.http.http_sockets`), so nothing that a server does gets beyond it.
-- A request is repeated when it surely was not sent, or when the caller says that it is repeatable. All repetitions
-  carry the same headers, the idempotency key among them.
-- What the request asks for is checked before anything is sent, and is the job's fault. What a reply asks for, or is
-  like, is an `HttpError`.
-- Redirects are followed here. What the caller has given for one origin does not go to another.
-- No cookies, no proxies, no credentials from files: nothing but the request decides.
+- One deadline for the whole call: name lookups, connecting, sending, reading, redirects, retries and pauses included.
+  The sockets enforce it (`clonos.io.http.http_sockets`), so no behaviour of a server can exceed it.
+- A request is retried when it was certainly not sent, or when the caller declares it repeatable. All attempts carry the
+  same headers, the idempotency key among them.
+- A request is checked before anything is sent: an invalid one is the job's fault. An invalid reply is an `HttpError`.
+- Redirects are followed here. Headers and bodies that the caller gave for one origin are not sent to another origin.
+- No cookies, no proxies, no credentials from files: a request depends on its arguments alone.
 """
 
 from __future__ import annotations
@@ -47,19 +46,20 @@ from clonos.io.system import wall_clock
 
 PIECE_BYTES: Final = 64 << 10
 FRAMING_BYTES_MAX: Final = 256 << 10
-"""Bytes of a reply beyond those that its body may have: its head, interim replies, chunk sizes and trailers."""
+"""Bytes of a reply in addition to its body: status line, headers, interim replies, chunk sizes and trailers."""
 PAUSE_S_FIRST: Final = 0.1
 PAUSE_S_MAX: Final = 5.0
 TRANSIENT_STATUSES: Final = frozenset({429, 502, 503, 504})
 OPT_IN_ENCODINGS: Final = ("br", "zstd")
-"""Urllib3 unpacks these where a library for them is installed. Only a caller that accepts them gets them."""
+"""Encodings that urllib3 decodes where a library for them is installed; used only for a caller that accepts them."""
 
 _NO_RETRIES: Final = urllib3.Retry(False)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What came back. ``url`` is where it came from, after redirects. ``body`` is decoded from gzip and the like."""
+    """Reply to a request. ``url``: source of the reply, after redirects; ``body``: decoded from gzip and similar
+    encodings."""
 
     status_code: int
     reason: str
@@ -70,18 +70,18 @@ class HttpReply:
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How long, how often and how much."""
+    """Limits of a call in time, attempts and bytes."""
 
     timeout_s: float  # the whole call
     connect_timeout_s: float  # one attempt to connect
-    retries_max: int  # repetitions after the first attempt
+    retries_max: int  # retries after the first attempt
     redirects_max: int
     body_bytes_max: int
     is_repeatable: bool  # the server may see the request more than once
 
 
 class HttpClient:
-    """A pool of connections that any thread may use."""
+    """Connection pool that any thread may use."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class HttpClient:
         self._pools = pool_manager()
 
     def send(self, request: HttpRequest, limits: HttpLimits) -> HttpReply:
-        """Sends, repeats where that is allowed, and returns the last reply or raises the last ``HttpError``.
+        """Sends the request, retries it where that is allowed, and returns the last reply.
 
-        Raises: HttpRequestInvalid, before anything is sent.
+        Raises: HttpRequestInvalid before anything is sent; the ``HttpError`` of the last attempt.
         """
         first = first_hop(request)
         if limits.connect_timeout_s <= 0:
@@ -113,14 +113,15 @@ class HttpClient:
         return outcome
 
     def close(self) -> None:
-        """Closes the pooled connections. The client can be used again."""
+        """Closes the pooled connections; the client can be used again."""
         self._pools.clear()
 
     def _left_s(self, deadline_ns: int) -> float:
         return (deadline_ns - self._monotonic()) / NANOSECONDS_PER_SECOND
 
     def _attempt(self, first: Hop, limits: HttpLimits, deadline_ns: int) -> tuple[HttpReply | HttpError, float]:
-        """One attempt: its reply or error, and the pause that the server asks for before another (s)."""
+        """Makes one attempt. Returns its reply or error, and the pause in seconds that the server requests before a
+        retry."""
         budget = Budget(deadline_ns, self._monotonic)
         if budget.left_s <= 0:
             return _timeout(first, "waiting to repeat it", limits), 0.0
@@ -134,7 +135,7 @@ class HttpClient:
                     return _read(response, hop, limits, budget), _asked_pause_s(response)
                 status_code = response.status
                 _leave(response)
-                del response  # the frames of an error would keep its connection open
+                del response  # else the traceback of an error would keep its connection open
                 hop = next_hop(hop, status_code, location)
                 redirects_left -= 1
         except HttpError as error:
@@ -163,7 +164,7 @@ class HttpClient:
 
 
 def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpReply:
-    """Reads the body within the limits; gives the connection back to the pool only when it was read to its end."""
+    """Reads the body within the limits; returns the connection to the pool only after a complete read."""
     budget.phase = "reading the body"
     pieces: list[bytes] = []
     size_bytes = 0
@@ -175,7 +176,7 @@ def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budg
             size_bytes += len(piece)
             if size_bytes > limits.body_bytes_max:
                 raise ReplyTooLong
-            budget.wait_s()  # what is unpacked waits for nobody
+            budget.wait_s()  # decompression does not wait on the socket, so the deadline is checked here
         is_whole = True
     finally:
         if is_whole:
@@ -187,9 +188,9 @@ def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budg
 
 
 def _check_encoding(response: urllib3.BaseHTTPResponse, hop: Hop) -> None:
-    """Refuses what may unpack to terabytes, or at the cost of hours, without a byte of it being seen.
+    """Refuses encodings that could decompress to terabytes or for hours before the first byte can be checked.
 
-    Raises: HttpConnectionFailed.
+    Raises: HttpConnectionFailed when the encoding was not accepted or is more than one.
     """
     named = response.headers.get("content-encoding", "").lower()
     if not named or response.length_remaining == 0:
@@ -197,12 +198,12 @@ def _check_encoding(response: urllib3.BaseHTTPResponse, hop: Hop) -> None:
     encodings = [encoding.strip() for encoding in named.split(",")]
     accepted = dict(hop.request.headers).get("accept-encoding", "")
     if len(encodings) > 1 or (encodings[0] in OPT_IN_ENCODINGS and encodings[0] not in accepted):
-        reason = f"its body is encoded as {shown_text(named)!r}, and {accepted!r} was asked for"
+        reason = f"its body is encoded as {shown_text(named)!r}, but the request accepts only {accepted!r}"
         raise HttpConnectionFailed(hop.request.method, shown_url(hop.request.url), reason, True)
 
 
 def _leave(response: urllib3.BaseHTTPResponse) -> None:
-    """Does not wait for the body of a redirect: where there is one, the connection is closed."""
+    """Closes the connection of a redirect instead of reading its body; reuses it when there is no body."""
     if response.length_remaining == 0:
         response.drain_conn()
         response.release_conn()
@@ -219,7 +220,7 @@ def _is_worth_repeating(outcome: HttpReply | HttpError, limits: HttpLimits) -> b
 
 
 def _asked_pause_s(response: urllib3.BaseHTTPResponse) -> float:
-    """``Retry-After`` in seconds; its other form, a date, is not obeyed."""
+    """Returns ``Retry-After`` in seconds. The date form of the header is ignored."""
     asked = response.headers.get("Retry-After", "")
     return float(asked) if asked.isascii() and asked.isdigit() else 0.0
 
@@ -229,13 +230,13 @@ def _timeout(hop: Hop, phase: str, limits: HttpLimits) -> HttpTimeout:
 
 
 def _translated(failure: Exception, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpError:
-    """What the failure of an attempt means to the caller."""
+    """Returns the error that a caller sees for the failure of an attempt."""
     method, url = hop.request.method, shown_url(hop.request.url)
     if isinstance(failure, ReplyTooLong):
         return HttpBodyTooLarge(method, url, limits.body_bytes_max)
     if budget.left_s <= 0:
         return _timeout(hop, budget.phase, limits)
-    if isinstance(failure, AnyTimeoutError) and not isinstance(failure, NewConnectionError):  # a kind of it
+    if isinstance(failure, AnyTimeoutError) and not isinstance(failure, NewConnectionError):  # which is a subclass
         if not isinstance(failure, ConnectTimeoutError):
             return _timeout(hop, budget.phase, limits)
         failure = TimeoutError(f"no connection within {limits.connect_timeout_s:g} s")
@@ -247,7 +248,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_client() -> HttpClient:
-    """The client of this process, made when it is first needed."""
+    """Returns the client of this process; creates it on first use."""
     global _shared
     with _shared_lock:
         if _shared is None:
@@ -256,7 +257,7 @@ def shared_client() -> HttpClient:
 
 
 def close_shared_client() -> None:
-    """Closes the idle connections of this process' client; the next request makes it anew."""
+    """Closes the idle connections of this process' client; the next request creates a new client."""
     global _shared
     with _shared_lock:
         client, _shared = _shared, None
@@ -265,7 +266,7 @@ def close_shared_client() -> None:
 
 
 def _forget_shared_client() -> None:
-    """In a forked child: the parent's connections must not be written to by two processes."""
+    """Drops the client in a forked child, because two processes must not write to one connection."""
     global _shared, _shared_lock
     _shared, _shared_lock = None, threading.Lock()
     forget_lookups()

@@ -1,7 +1,7 @@
-"""What can go wrong with an HTTP request, as its caller sees it.
+"""Errors of an HTTP request, as its caller sees them.
 
-Built from plain values only, so that each survives the causal log and a replay raises an equal one. URLs in messages
-are without user, password and query: these carry secrets.
+They have plain values only, so that the causal log can record them and a replay raises an equal error. URLs in messages
+have no user, password and query, because these may be secret.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ SHOWN_CHARACTERS_MAX: Final = 500
 
 
 class HttpError(EnvironmentFault):
-    """A request got no answer, or no usable one."""
+    """The request has no reply, or no usable reply."""
 
 
 class HttpTimeout(HttpError):
-    """The time for a request was used up."""
+    """The time for the request has elapsed."""
 
     method: str
     url: str
@@ -28,13 +28,13 @@ class HttpTimeout(HttpError):
 
     def __str__(self) -> str:
         return (
-            f"{self.method} {self.url}: no answer while {self.phase}, within {self.timeout_s:g} s."
+            f"{self.method} {self.url}: no reply within {self.timeout_s:g} s, while {self.phase}."
             " Raise timeout= if the service is slow."
         )
 
 
 class HttpConnectionFailed(HttpError):
-    """The connection could not be made, or broke. ``was_sent``: the server may have seen the request."""
+    """The connection was refused or broke. ``was_sent``: the server may have received the request."""
 
     method: str
     url: str
@@ -42,12 +42,13 @@ class HttpConnectionFailed(HttpError):
     was_sent: bool
 
     def __str__(self) -> str:
-        seen = "the server may have acted on it" if self.was_sent else "the request was not sent"
+        seen = "the server may have received the request" if self.was_sent else "the request was not sent"
         return f"{self.method} {self.url}: {self.reason}; {seen}."
 
 
 class HttpRedirectRefused(HttpError):
-    """The answer sends the request to where it cannot or must not go. ``location``: where to, as it is shown."""
+    """The reply redirects the request to an address that it cannot or must not use. ``location``: that address,
+    redacted."""
 
     method: str
     url: str
@@ -56,13 +57,13 @@ class HttpRedirectRefused(HttpError):
 
     def __str__(self) -> str:
         return (
-            f"{self.method} {self.url}: the answer redirects it to {self.location}: {self.reason}."
-            " If you trust that address, ask there; redirects=0 gives you the answer itself."
+            f"{self.method} {self.url}: the redirect to {self.location} is refused: {self.reason}."
+            " If you trust that address, send the request there; redirects=0 returns the redirect itself."
         )
 
 
 class HttpStatusError(HttpError):
-    """The answer's status is 400 or above, and ``raise_for_status`` was called."""
+    """The status of the reply is 400 or above, and ``raise_for_status`` was called."""
 
     method: str
     url: str
@@ -75,7 +76,7 @@ class HttpStatusError(HttpError):
 
 
 class HttpBodyTooLarge(HttpError):
-    """The answer's body is longer than what may be recorded, or it has too much around its body."""
+    """The reply is longer than the limit for its body and the bytes around the body."""
 
     method: str
     url: str
@@ -83,14 +84,14 @@ class HttpBodyTooLarge(HttpError):
 
     def __str__(self) -> str:
         return (
-            f"{self.method} {self.url}: the answer has more than the {self.limit_bytes} bytes that its body may have,"
-            " or far more around its body. Every process downstream keeps a copy of what is recorded; raise"
-            " body_bytes_max= if it must be."
+            f"{self.method} {self.url}: the reply exceeds the limit of {self.limit_bytes} bytes for its body,"
+            " or has too many bytes around it. Every process downstream keeps a copy of a recorded body; raise"
+            " body_bytes_max= if you need it."
         )
 
 
 class HttpRequestInvalid(JobError):
-    """What the job asked for is no request."""
+    """The job's request is not a valid HTTP request."""
 
     method: str
     url: str
@@ -101,13 +102,13 @@ class HttpRequestInvalid(JobError):
 
 
 def shown_text(text: str) -> str:
-    """What somebody else has written, as it may stand in a message: on one line and not too long."""
+    """Returns foreign text as it may stand in a message: printable, on one line, at most 500 characters."""
     shown = "".join(character if character.isprintable() else " " for character in text[:SHOWN_CHARACTERS_MAX])
     return shown if len(text) <= SHOWN_CHARACTERS_MAX else f"{shown}..."
 
 
 def shown_url(url: str) -> str:
-    """The URL without user, password, query and fragment."""
+    """Returns the URL without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:

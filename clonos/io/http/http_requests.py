@@ -1,7 +1,7 @@
-"""What a request is, what makes it valid, and where a redirect takes it.
+"""HTTP requests: their validity, and the next request after a redirect.
 
-An *origin* is scheme, host and port. To another origin a redirect takes nothing that the caller has given for the
-first: a request that changes something or has a body does not go there, and of its headers only harmless ones do.
+An *origin* is scheme, host and port. A redirect to another origin carries no body, only safe methods, and of the
+headers only those in ``HARMLESS_HEADERS``, because the caller gave everything else for the first origin.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from urllib3.util import Url, parse_url
 
 from clonos.io.http.http_errors import HttpRedirectRefused, HttpRequestInvalid, shown_url
 
-URL_CHARACTERS_MAX: Final = 8_192  # of a redirect
+URL_CHARACTERS_MAX: Final = 8_192  # of the target of a redirect
 HOST_CHARACTERS_MAX: Final = 253
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 SEE_OTHER: Final = 303
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 HARMLESS_HEADERS: Final = frozenset({"accept", "accept-encoding", "accept-language", "user-agent"})
-"""What goes to another origin. Any other header may carry a secret: `X-Api-Key` is as common as `Authorization`."""
+"""Headers that are sent to another origin. Any other may carry a secret: `X-Api-Key` is as common as
+`Authorization`."""
 BODY_HEADERS: Final = frozenset(
     {"content-encoding", "content-language", "content-length", "content-location", "content-type", "transfer-encoding"}
 )
@@ -35,7 +36,7 @@ _FIELD_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent. ``headers`` in the order in which they are sent."""
+    """Request to send. ``headers``: in the order in which they are sent."""
 
     method: str
     url: str
@@ -44,7 +45,7 @@ class HttpRequest:
 
 
 class Hop(NamedTuple):
-    """A request on its way: the caller's own, or what a redirect has made of it. ``target``: its URL, taken apart."""
+    """Request of the caller, or of a redirect that followed it. ``target``: its URL, parsed."""
 
     request: HttpRequest
     target: Url
@@ -57,7 +58,10 @@ class Hop(NamedTuple):
 
 
 def first_hop(request: HttpRequest) -> Hop:
-    """The caller's request, checked. Raises: HttpRequestInvalid."""
+    """Checks the caller's request and parses its URL.
+
+    Raises: HttpRequestInvalid when the method, the URL or a header is invalid.
+    """
     try:
         _check(request)
         return Hop(request, _target_of(request.url))
@@ -66,7 +70,11 @@ def first_hop(request: HttpRequest) -> Hop:
 
 
 def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
-    """The request that a redirect asks for. Raises: HttpRedirectRefused."""
+    """Returns the request that a redirect asks for.
+
+    Raises: HttpRedirectRefused, from a ValueError with the reason, when the new URL is invalid, or when a body or an
+    unsafe method would go to another origin.
+    """
     request = hop.request
     method, headers, body = request.method, request.headers, request.body
     if status_code == SEE_OTHER and method != "HEAD":
@@ -75,13 +83,13 @@ def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
     url = location
     try:
         if len(location) > URL_CHARACTERS_MAX:
-            raise ValueError(f"that URL has more than {URL_CHARACTERS_MAX} characters")
+            raise ValueError(f"the URL has more than {URL_CHARACTERS_MAX} characters")
         url = urljoin(request.url, location)
         there = Hop(HttpRequest(method, url, headers, body), _target_of(url))
         if there.origin == hop.origin:
             return there
         if body is not None or method not in SAFE_METHODS:
-            raise ValueError("that is another origin, where no body and no request with an effect is sent")
+            raise ValueError("it is another origin, and a body or an unsafe method is not sent to another origin")
     except ValueError as problem:
         raise HttpRedirectRefused(method, shown_url(request.url), shown_url(url), str(problem)) from problem
     harmless = tuple(header for header in headers if header[0].lower() in HARMLESS_HEADERS)
@@ -89,21 +97,24 @@ def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
 
 
 def _check(request: HttpRequest) -> None:
-    """Raises: ValueError, where http.client would, or would send something else than is meant."""
+    """Refuses what http.client would refuse, or would send in another form than given.
+
+    Raises: ValueError, with the reason.
+    """
     if not _TOKEN.fullmatch(request.method):
-        raise ValueError(f"{request.method!r} is no method")
+        raise ValueError(f"{request.method!r} is not a method")
     for name, value in request.headers:
         if not _TOKEN.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a header")
+            raise ValueError(f"{name!r} is not a header name")
         if not _FIELD_VALUE.fullmatch(str(value)):
-            raise ValueError(f"the header {name!r} is no line of Latin-1 text")
+            raise ValueError(f"the value of the header {name!r} is not one line of Latin-1 text")
 
 
 def _target_of(url: str) -> Url:
-    """Where an absolute URL leads. Raises: ValueError."""
+    """Parses an absolute URL. Raises: ValueError when it has no http scheme or no valid host."""
     try:
         target = parse_url(url)
-    except LocationParseError:  # its text has the whole URL, secrets and all
+    except LocationParseError:  # its text has the whole URL, including secrets
         raise ValueError("the URL has no valid host and port") from None
     if target.scheme not in DEFAULT_PORTS or not target.host:
         raise ValueError("the URL needs http(s):// and a host")
@@ -113,11 +124,11 @@ def _target_of(url: str) -> Url:
 
 @functools.lru_cache(maxsize=256)
 def _check_host(host: str) -> None:
-    """What a lookup would refuse. Raises: ValueError."""
+    """Checks a host name as a name lookup would. Raises: ValueError, with the reason."""
     if len(host) > HOST_CHARACTERS_MAX:
         raise ValueError(f"the URL's host has more than {HOST_CHARACTERS_MAX} characters")
     if not _HOST.fullmatch(host):
-        raise ValueError("the URL's host has a character that no host has")
+        raise ValueError("the URL's host has an invalid character")
     try:
         host.encode("idna")
     except UnicodeError:

@@ -1,11 +1,11 @@
-"""Sockets of HTTP that end with the call which they serve: in time, and in the bytes that a reply may have.
+"""Sockets of HTTP calls, limited by the deadline of the call and by the bytes of its reply.
 
 Rules:
 
-- Each wait of a socket is limited by what is left of the call. So no way of answering slowly gets beyond the deadline:
-  neither single bytes, nor a handshake, a name of many addresses, or a server that reads slowly what is sent.
-- Every byte of a reply is counted as it comes: head, interim replies, chunk sizes, extensions and trailers too.
-- A lookup of a name knows no deadline. It has a thread, which is left behind when the time is up.
+- Each wait of a socket is limited by the time left for the call, so no slow server exceeds the deadline: neither by a
+  reply of single bytes, nor by a slow handshake, a name with many addresses, or by reading the request slowly.
+- Every byte of a reply counts when it arrives: head, interim replies, chunk sizes, extensions and trailers too.
+- A name lookup has no timeout. It runs in a thread, which is abandoned when the time is up.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from urllib3.util.ssl_ import create_urllib3_context
 POOLED_HOSTS_MAX: Final = 32
 POOLED_CONNECTIONS_PER_HOST_MAX: Final = 8
 LOOKUPS_MAX: Final = 64
-"""Lookups of names that run at once. A further one waits for one of them, within the time of its call."""
+"""Name lookups that run at once. A further lookup waits for one of them, within the time of its call."""
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 Address = tuple[Any, ...]
 
 
 class ReplyTooLong(Exception):
-    """A reply has more bytes than its budget."""
+    """The reply has more bytes than its budget."""
 
 
 class Budget:
-    """What an attempt to send a request may use. ``phase`` is what it does now, for the message of a timeout."""
+    """Time and bytes that one attempt to send a request may use. ``phase``: current activity, for the text of a
+    timeout."""
 
     __slots__ = ("_deadline_ns", "_monotonic", "bytes_left", "phase", "was_sent")
 
@@ -49,61 +50,61 @@ class Budget:
         self._monotonic = monotonic
         self.bytes_left = 0
         self.phase = "connecting"
-        self.was_sent = False  # some bytes of a request have been given to the kernel
+        self.was_sent = False  # the kernel has accepted some bytes of the request
 
     @property
     def left_s(self) -> float:
-        """Seconds until the deadline; 0 or less behind it."""
+        """Seconds until the deadline; 0 or less after it."""
         return (self._deadline_ns - self._monotonic()) / NANOSECONDS_PER_SECOND
 
     def wait_s(self) -> float:
-        """How long one wait may be. Raises: TimeoutError at the deadline."""
+        """Returns the longest permitted wait in seconds. Raises: TimeoutError after the deadline."""
         if (left_s := self.left_s) <= 0:
-            raise TimeoutError("the time for the call is used up")
+            raise TimeoutError("the time for the call has elapsed")
         return left_s
 
     def take(self, count_bytes: int) -> None:
-        """Counts bytes of the reply. Raises: ReplyTooLong."""
+        """Counts bytes of the reply. Raises: ReplyTooLong when the budget is exceeded."""
         self.bytes_left -= count_bytes
         if self.bytes_left < 0:
             raise ReplyTooLong
 
 
 current_budget: ContextVar[Budget] = ContextVar("current_budget")
-"""The budget of the attempt that this thread makes: urllib3 has no way to hand it to a connection."""
+"""Budget of the attempt that this thread makes. A context variable, because urllib3 cannot pass it to a connection."""
 
 
 class BoundedSocket(socket.socket):
-    """A socket within a budget, which each request that uses the connection replaces by its own."""
+    """Socket with a budget; each request that reuses the connection sets its own."""
 
     budget: Budget
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
-        """Receives, within the time and the bytes that are left."""
+        """Receives within the time and the bytes that are left."""
         self.settimeout(self.budget.wait_s())
         count_bytes = super().recv_into(buffer, nbytes or len(buffer), flags)
         self.budget.take(count_bytes)
         return count_bytes
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Sends a part; ``sendall`` of a TLS socket is made of this."""
+        """Sends a part; ``sendall`` of a TLS socket calls this."""
         self.budget.was_sent = True
         self.settimeout(self.budget.wait_s())
         return super().send(data, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Sends all, within the time that is left."""
+        """Sends all data within the time that is left."""
         self.budget.was_sent = True
         self.settimeout(self.budget.wait_s())
         super().sendall(data, flags)
 
 
 class _BoundedTlsSocket(BoundedSocket, ssl.SSLSocket):
-    """The same with TLS. Its handshake is one wait, which ssl limits as a whole."""
+    """Bounded socket with TLS. Its handshake is one wait, which ssl limits as a whole."""
 
 
 class _Connection(HTTPConnection):
-    """A connection whose socket is bounded."""
+    """Connection with a bounded socket."""
 
     def _new_conn(self) -> socket.socket:
         budget = current_budget.get()
@@ -118,17 +119,20 @@ class _Connection(HTTPConnection):
             raise NewConnectionError(self, f"Failed to establish a new connection: {refused}") from refused
 
     def request(self, *arguments: Any, **options: Any) -> None:
-        """Sends a request within its own budget, also where the connection was made for another."""
+        """Sends a request within its own budget, also on a connection that another request opened."""
         if isinstance(self.sock, BoundedSocket):
             self.sock.budget = current_budget.get()
         super().request(*arguments, **options)
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    """The same with TLS."""
+    """Connection with a bounded TLS socket."""
 
     def connect(self) -> None:
-        """Connects and shakes hands, each within the time for an attempt to connect."""
+        """Connects and performs the TLS handshake, each within the connect timeout.
+
+        Raises: ConnectTimeoutError when the handshake takes longer.
+        """
         self.ssl_context = _tls_context()
         try:
             super().connect()
@@ -145,7 +149,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 def pool_manager() -> urllib3.PoolManager:
-    """Pools of connections with bounded sockets. Requests need a ``current_budget``."""
+    """Returns connection pools with bounded sockets. Each request needs a ``current_budget``."""
     manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=POOLED_CONNECTIONS_PER_HOST_MAX)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return manager
@@ -153,7 +157,7 @@ def pool_manager() -> urllib3.PoolManager:
 
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
-    """Verifies certificates by those of the system, and host names."""
+    """Returns the TLS context, which verifies host names, and certificates by the system's authorities."""
     context = create_urllib3_context()
     context.load_default_certs()
     context.sslsocket_class = _BoundedTlsSocket
@@ -161,7 +165,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _connected(connection: HTTPConnection, budget: Budget) -> BoundedSocket:
-    """A socket that is connected to the first of the host's addresses that answers."""
+    """Returns a socket connected to the first address of the host that accepts."""
     addresses = _addresses(connection._dns_host, connection.port, budget)
     for count, address in enumerate(addresses, 1):
         try:
@@ -190,16 +194,19 @@ def _connected_to(found: Address, connection: HTTPConnection, budget: Budget) ->
 
 
 def _addresses(host: str, port: int, budget: Budget) -> list[Address]:
-    """Where a host is. Raises: socket.gaierror, or TimeoutError at the deadline."""
+    """Looks up the addresses of a host.
+
+    Raises: socket.gaierror when the name is unknown; TimeoutError after the deadline.
+    """
     host = host.strip("[]")
     look_up = functools.partial(socket.getaddrinfo, host, port, allowed_gai_family(), socket.SOCK_STREAM)
     try:
         return look_up(flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:  # it is a name
+    except socket.gaierror:  # not a numeric address: look the name up
         pass
     lookups = _lookups
     if not lookups.acquire(timeout=budget.wait_s()):
-        raise TimeoutError(f"{LOOKUPS_MAX} lookups of names wait for an answer")
+        raise TimeoutError(f"{LOOKUPS_MAX} name lookups are still unanswered")
     outcome: Future[list[Address]] = Future()
 
     def run() -> None:
@@ -218,6 +225,6 @@ _lookups = threading.Semaphore(LOOKUPS_MAX)
 
 
 def forget_lookups() -> None:
-    """In a forked child: it has none of the threads that would end them."""
+    """Resets the limit in a forked child, which has none of the threads that would release it."""
     global _lookups
     _lookups = threading.Semaphore(LOOKUPS_MAX)

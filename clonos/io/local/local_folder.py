@@ -1,8 +1,8 @@
-"""The folder of one process: it holds all that the process leaves on the local disk, and a lock while it lives.
+"""Local folder of one process: everything that the process writes to the local disk, locked while the process runs.
 
-A later process sweeps the folders whose lock nobody holds: their processes are dead, however they died. The root lies
-where other users can write, so it is trusted only as a real folder of this user that no one else may enter; all work
-below it is relative to its descriptor, follows no link and touches only names that this module makes.
+A later process sweeps folders whose lock is free, because their processes are dead. Other users can write to the parent
+of the root, so the root is used only if it is a real folder of this user with mode 0700. All work below it is relative
+to its descriptor, follows no link, and touches only names that this module creates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("clonos.io")
 
 LOCK_SUFFIX: Final = ".lock"
 FOLDER_NAME: Final = re.compile(r"[0-9a-f]{16}|driver-[0-9a-f]{12}", re.ASCII)
-"""Of a slot's folder and of a driver's."""
+"""Name of a slot's folder, or of a driver's folder."""
 
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_LOCK: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,14 +38,19 @@ class FolderRefused(EnvironmentFault):
     reason: str
 
     def __str__(self) -> str:
-        return f"the local folder {self.folder} cannot be used: {self.reason}. Remove it or name another one."
+        return (
+            f"the local folder {self.folder} cannot be used: {self.reason}. Remove it or set TMPDIR to another folder."
+        )
 
 
 class LocalFolder:
-    """``path`` is this process's own, with mode 0700, below ``root``. ``close`` removes it."""
+    """Folder of this process below ``root``: ``path``, with mode 0700. ``close`` removes it."""
 
     def __init__(self, root: Path, name: str) -> None:
-        """``name`` matches ``FOLDER_NAME``. Raises: FolderRefused."""
+        """Creates the folder; ``name`` must match ``FOLDER_NAME``.
+
+        Raises: FolderRefused when the root is unsafe, or another process has the lock.
+        """
         assert FOLDER_NAME.fullmatch(name), name
         self.root = root
         self.path = root / name
@@ -55,12 +60,12 @@ class LocalFolder:
             on_failure.callback(os.close, self._root)
             self._lock = _make_lock(self._root, f"{name}{LOCK_SUFFIX}", self.path)
             on_failure.callback(os.close, self._lock)
-            # The lock is held before the folder exists, so no sweep can take it for a dead one's.
+            # The lock is held before the folder exists, so no sweep can remove the folder.
             os.mkdir(name, 0o700, dir_fd=self._root)
             on_failure.pop_all()
 
     def close(self) -> None:
-        """Removes the folder and gives the lock back."""
+        """Removes the folder and releases the lock."""
         if self._lock >= 0:
             shutil.rmtree(self.path.name, ignore_errors=True, dir_fd=self._root)
             _unlink(self._root, f"{self.path.name}{LOCK_SUFFIX}")
@@ -70,10 +75,10 @@ class LocalFolder:
 
 
 def default_root() -> Path:
-    """A private folder of this user, made if need be: short, since sockets lie within.
+    """Returns a private folder of this user and creates it if needed. Its path is short, because it has Unix sockets.
 
-    It is ``clonos-<uid>`` in the folder for temporary files. Where that is another user's or open to others, it is
-    ``clonos`` in XDG_RUNTIME_DIR, or a new folder, which later processes find.
+    The usual root is ``clonos-<uid>`` in the folder for temporary files. If that belongs to another user or is open to
+    others, the root is ``clonos`` in XDG_RUNTIME_DIR, or a new folder that later processes find.
     """
     usual = Path(tempfile.gettempdir()) / f"clonos-{os.getuid()}"
     try:
@@ -81,13 +86,13 @@ def default_root() -> Path:
         _check_private(usual)
     except FolderRefused as refused:
         other = _other_root(usual)
-        logger.warning("%s: %s. %s is used instead", usual, refused.reason, other)
+        logger.warning("the folder %s is unsafe: %s. Using %s instead", usual, refused.reason, other)
         return other
     return usual
 
 
 def sweep(root: Path) -> list[str]:
-    """Removes the folders of dead processes; answers their names. Raises: FolderRefused."""
+    """Removes the folders of dead processes and returns their names. Raises: FolderRefused when the root is unsafe."""
     if not os.path.lexists(root):
         return []
     swept = []
@@ -107,7 +112,7 @@ def sweep(root: Path) -> list[str]:
 
 
 def _other_root(usual: Path) -> Path:
-    """The first safe one of the places that stand in for the usual one."""
+    """Returns the first safe alternative to the usual root; creates one if there is none."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     if runtime.is_absolute() and _is_private(runtime):
         try:
@@ -152,14 +157,14 @@ def _opened_private(folder: Path) -> Iterator[int]:
 
 
 def _open_private(folder: Path) -> int:
-    """A descriptor of a real folder of this user's that nobody else may enter. Raises: FolderRefused."""
+    """Returns a descriptor of a real folder that only this user may enter. Raises: FolderRefused when it is none."""
     try:
         _refuse_unsafe(folder, os.lstat(folder))
         descriptor = os.open(folder, _OPEN_FOLDER)
     except OSError as error:
         raise FolderRefused(str(folder), f"it cannot be opened: {error.strerror}") from None
     try:
-        _refuse_unsafe(folder, os.fstat(descriptor))  # it may be another one by now
+        _refuse_unsafe(folder, os.fstat(descriptor))  # another folder may have replaced it meanwhile
     except FolderRefused:
         os.close(descriptor)
         raise
@@ -179,7 +184,8 @@ def _refuse_unsafe(folder: Path, found: os.stat_result) -> None:
 
 
 def _make_lock(root_fd: int, name: str, folder: Path) -> int:
-    """A descriptor that holds a new lock. It is held before it has its name, so that no sweep comes between."""
+    """Returns a descriptor that holds a new lock. The lock is held before the file has its name, so no sweep can take
+    it."""
     unnamed = f"{name}.{os.getpid()}"
     descriptor = os.open(unnamed, _OPEN_LOCK | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=root_fd)
     try:
@@ -194,7 +200,8 @@ def _make_lock(root_fd: int, name: str, folder: Path) -> int:
 
 
 def _take_lock(root_fd: int, name: str) -> int:
-    """A descriptor that holds an existing lock, or -1 if its process lives, the file has gone or is no lock of ours."""
+    """Returns a descriptor that holds an existing lock; -1 if its process lives, or the file is missing or no lock
+    file."""
     try:
         descriptor = os.open(name, _OPEN_LOCK, dir_fd=root_fd)
     except OSError:

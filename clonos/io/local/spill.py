@@ -1,9 +1,10 @@
-"""Segments of in-flight logs on the slot's local disk: one file each, written and read by one background thread.
+"""Spilled segments of in-flight logs on the slot's local disk: one file each, written and read by one background
+thread.
 
-A file is ``checksum (xxh3, 8 bytes) | length (8 bytes) | LZ4 frame of so many bytes: (format, segment, count, length of
-each payload, payloads)``, all little-endian. It lives no longer than its process, so nothing is synced: nobody needs
-what a power failure takes. Loads go before deletions, deletions before writes: somebody waits for the first, the second
-give the third room.
+A file is ``checksum (xxh3, 8 bytes) | length of the content (8 bytes) | LZ4 frame of the content: (format, segment,
+count, length of each payload, payloads)``, all little-endian. Files are not synced, because they live no longer than
+their process. Loads come before deletions, because a receiver waits for them; deletions come before writes, because
+they free disk space.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ from clonos.io.process.fault_points import FaultPoint, FaultPoints
 
 SPILL_FORMAT: Final = 2
 CLOSE_TIMEOUT_S: Final = 10.0
-"""What the thread has to end what it is doing, once told."""
+"""Seconds that the thread has to finish its current work when the folder is closed."""
 
 _CHECKSUM: Final = struct.Struct("<Q")
 _LENGTH: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<IQI")  # format, segment, count
 
 OnSpilled = Callable[[int, int, str], None]
-"""(segment, stored bytes, error)"""
+"""Callback after a write: (segment, stored bytes, error)."""
 OnLoaded = Callable[[int, list[bytes] | None, str], None]
-"""(segment, payloads or None, error)"""
+"""Callback after a load: (segment, payloads or None, error)."""
 
 
 class SegmentDamaged(EnvironmentFault):
-    """A file does not hold what was written to it."""
+    """A file does not have the content that was written to it."""
 
     path: str
     expected: str
     actual: str
 
     def __str__(self) -> str:
-        return f"{self.path} is damaged: expected {self.expected}, found {self.actual}. Check the disk under it"
+        return f"{self.path} is damaged: expected {self.expected}, found {self.actual}. Check this disk for errors."
 
 
 def encode_segment(segment: int, payloads: list[bytes]) -> tuple[bytes, bytes]:
-    """Checksum and body of a segment's file."""
+    """Returns checksum and body of a segment's file."""
     lengths = struct.pack(f"<{len(payloads)}I", *map(len, payloads))
     head = _HEAD.pack(SPILL_FORMAT, segment, len(payloads))
     content = b"".join((head, lengths, *payloads))
@@ -59,7 +60,10 @@ def encode_segment(segment: int, payloads: list[bytes]) -> tuple[bytes, bytes]:
 
 
 def decode_segment(segment: int, data: bytes, path: str) -> list[bytes]:
-    """The payloads in ``data``; ``SegmentDamaged``, which names ``path``, if they are not those of ``segment``."""
+    """Returns the payloads in ``data``. ``path``: name of the file, for errors.
+
+    Raises: SegmentDamaged when ``data`` does not have the payloads of ``segment``.
+    """
     if len(data) < _CHECKSUM.size + _LENGTH.size:
         raise SegmentDamaged(path, "a checksum and a length", f"{len(data)} bytes")
     (expected,) = _CHECKSUM.unpack_from(data)
@@ -87,10 +91,11 @@ def decode_segment(segment: int, data: bytes, path: str) -> list[bytes]:
 
 
 class SpillFolder:
-    """``clonos.core.ports.slot_shell.SpillStore`` on a folder of its own, made when it is needed, removed by ``close``.
+    """Implementation of ``clonos.core.ports.slot_shell.SpillStore`` by a folder, created at the first write and removed
+    by ``close``.
 
-    ``on_spilled`` and ``on_loaded`` are called in the background thread, which does nothing else meanwhile: they hand
-    over to the slot's thread. The thread is started by the first write. ``close`` is for the thread that made this.
+    The background thread starts with the first request. It calls ``on_spilled`` and ``on_loaded``, which must only
+    enqueue the outcome for the slot's thread. Only the thread that created this object may call ``close``.
     """
 
     def __init__(
@@ -108,19 +113,19 @@ class SpillFolder:
         self._thread: threading.Thread | None = None
 
     def write_segment(self, segment: int, payloads: list[bytes]) -> None:
-        """Soon, after what was asked before."""
+        """Queues a write."""
         with self._changed:
             self._writes[segment] = payloads
             self._wake()
 
     def load(self, segment: int) -> None:
-        """Next, but for other loads."""
+        """Queues a load, ahead of deletions and writes."""
         with self._changed:
             self._loads.append(segment)
             self._wake()
 
     def delete(self, segment: int) -> None:
-        """One that was not written yet never is."""
+        """Queues a deletion; cancels the write of a segment that is still queued."""
         with self._changed:
             if self._writes.pop(segment, None) is not None:
                 return
@@ -130,13 +135,13 @@ class SpillFolder:
             self._wake()
 
     def close(self) -> None:
-        """Ends the thread and removes the files. What is on its way gets no answer."""
+        """Ends the thread and removes the files. Pending requests get no answer."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
-        shutil.rmtree(self._folder, ignore_errors=True)  # what stays is swept with the slot's folder
+        shutil.rmtree(self._folder, ignore_errors=True)  # a file that remains is removed with the slot's folder
 
     # ------------------------------------------------------------------ the thread
 
@@ -171,7 +176,7 @@ class SpillFolder:
     def _remove(self, segment: int) -> None:
         try:
             self._path(segment).unlink(missing_ok=True)
-        except OSError:  # it takes room until the slot's folder is swept, and is read by nobody
+        except OSError:  # the file is never read, and is removed with the slot's folder
             pass
 
     def _write(self, segment: int, payloads: list[bytes]) -> None:

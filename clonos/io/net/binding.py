@@ -1,4 +1,4 @@
-"""Where a process listens: ipc in a folder that only the user may enter, or TCP, encrypted by default."""
+"""Listening sockets: ipc in a folder that only the user may enter, or TCP, encrypted by default."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from clonos.io.net.frames import FRAME_BYTES_MAX
 
 SOCKET_PATH_BYTES_MAX = 100
 HANDSHAKE_MS = 2_000
-"""Time that a connection has to finish its handshake; then it is dropped."""
+"""Milliseconds that a connection has for its handshake before it is dropped."""
 
 UNREAD_MESSAGES_MAX = 1 << 14
-"""Of one connection; its sender has to wait then. Credit bounds what an honest one sends."""
+"""Unread messages of one connection before its sender must wait. Credit keeps a correct sender below this limit."""
 
 BACKLOG = 1_024
-"""Connections that may wait to be accepted: all slots of a job come at once."""
+"""Connections that may wait to be accepted, because all slots of a job connect at once."""
 
 ANY_HOSTS = ("0.0.0.0", "[::]")
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where to listen. With ``folder`` set: ipc in this folder, which only the user may enter. Else TCP.
+    """Listening address: with ``folder`` set, ipc in this folder, which only the user may enter; else TCP.
 
-    ``advertised_host`` is what peers connect to, where it differs from ``host``; for a host that stands for all of this
-    machine's addresses it is the machine's own name if it is not said.
-    ``ports``: candidates, the first free ones are taken.
-    ``use_curve``: None decides by itself, encrypted and authenticated unless it is ipc.
+    ``advertised_host``: address that peers connect to, where it differs from ``host``. If it is empty and ``host`` is a
+    wildcard address, it is the address of the machine's own host name. ``ports``: candidates, the first free one is
+    taken. ``use_curve``: None encrypts and authenticates every connection except ipc.
     """
 
     folder: str = ""
@@ -44,31 +43,34 @@ class Binding:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether connections need keys."""
+        """True when connections need keys."""
         return not self.folder if self.use_curve is None else self.use_curve
 
 
 class BindingRefused(EnvironmentFault):
-    """This process cannot listen where it was told to."""
+    """The process cannot listen at the configured address."""
 
     where: str
     reason: str
 
     def __str__(self) -> str:
-        return f"cannot listen at {self.where}: {self.reason}. Name another data_host=, data_ports= or folder."
+        return f"cannot listen at {self.where}: {self.reason}. Set another data_host=, data_ports= or folder."
 
 
 def bind_router(
     context: zmq.Context[zmq.Socket[bytes]], binding: Binding, name: str, keys: KeyPair
 ) -> tuple[zmq.Socket[bytes], str]:
-    """A listening socket and the address that peers connect to."""
+    """Returns a listening socket and the address that peers connect to.
+
+    Raises: BindingRefused when the path is too long, or no address or port is free.
+    """
     router = context.socket(zmq.ROUTER)
     router.linger = 0
     router.rcvhwm = UNREAD_MESSAGES_MAX
     router.maxmsgsize = FRAME_BYTES_MAX
     router.backlog = BACKLOG
     router.handshake_ivl = HANDSHAKE_MS
-    router.router_mandatory = True  # whether a connection is there is asked by sending to it
+    router.router_mandatory = True  # a send to a closed connection fails, which tells that it is closed
     router.ipv6 = ":" in binding.host
     if keys.public:
         router.zap_domain = ZAP_DOMAIN
@@ -86,9 +88,10 @@ def bind_router(
 
 
 def towards(binding: Binding, address: str) -> Binding:
-    """The binding with the address of this machine advertised that it uses on its way to ``address`` (``tcp://...``).
+    """Returns the binding with the local address advertised from which this machine reaches ``address``
+    (``tcp://...``).
 
-    Only where it listens on all of its addresses and none of them is named.
+    It changes only a binding to a wildcard address without ``advertised_host``.
     """
     if binding.folder or binding.advertised_host or binding.host not in ("0.0.0.0", "::"):
         return binding
@@ -103,7 +106,7 @@ def towards(binding: Binding, address: str) -> Binding:
 def _bind_ipc(router: zmq.Socket[bytes], binding: Binding, name: str) -> str:
     path = Path(binding.folder).resolve() / name
     if len(str(path).encode()) > SOCKET_PATH_BYTES_MAX:
-        raise BindingRefused(str(path), f"a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes")
+        raise BindingRefused(str(path), f"the path of a socket may have at most {SOCKET_PATH_BYTES_MAX} bytes")
     address = f"ipc://{path}"
     router.bind(address)
     return address
@@ -122,4 +125,4 @@ def _bind_tcp(router: zmq.Socket[bytes], binding: Binding) -> str:
                 raise
         else:
             return f"tcp://{advertised}:{port}"
-    raise BindingRefused(host, f"none of its {len(binding.ports)} ports is free")
+    raise BindingRefused(host, f"none of the {len(binding.ports)} ports is free")

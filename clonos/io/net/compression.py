@@ -1,4 +1,4 @@
-"""Payloads to other hosts, compressed where it pays: one LZ4 block each, the length of its content before it."""
+"""Compression of payloads to other hosts: one LZ4 block each, preceded by the length of its content."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.options import Compression
 
 IS_COMPRESSED = 1 << 7
-"""Flag of a frame whose payload is compressed."""
+"""Flag of a frame with a compressed payload."""
 
 CONTENT_BYTES_MAX = 8 << 20
-"""Longer payloads are sent as they are: compressing 8 MiB takes some 10 ms of the I/O thread. A receiver refuses a
-payload that claims to be longer before it decompresses anything."""
+"""Longest payload that is compressed, in bytes: compressing 8 MiB takes about 10 ms of the I/O thread. A receiver
+refuses a longer claimed length before it decompresses."""
 
 COMPRESSED_BYTES_MIN = 512
-"""Shorter payloads are sent as they are."""
+"""Shortest payload that is compressed, in bytes."""
 
 INCOMPRESSIBLE_SKIPPED = 15
-"""Payloads sent as they are after one that became hardly smaller."""
+"""Payloads that skip compression after a payload that shrank by less than 1/16."""
 
 _LENGTH = struct.Struct("<I")
 
 
 def applies_between(compress: Compression, own_address: str, peer_address: str) -> bool:
-    """Whether payloads from one data address to another are compressed; addresses are ``tcp://host:port`` or ipc."""
+    """Returns True when payloads between two data addresses (``tcp://host:port`` or ipc) are to be compressed."""
     if compress is not Compression.REMOTE:
         return compress is Compression.ALWAYS
     own_host, peer_host = _host_of(own_address), _host_of(peer_address)
@@ -38,15 +38,15 @@ def _host_of(address: str) -> str:
 
 
 class Compressor:
-    """Compresses payloads to one peer."""
+    """Compressor of the payloads to one peer."""
 
     __slots__ = ("_skipped",)
 
     def __init__(self) -> None:
-        self._skipped = 0  # payloads that are still to be sent as they are
+        self._skipped = 0  # payloads that still skip compression
 
     def compress(self, payload: bytes | memoryview) -> tuple[bytes | memoryview, int]:
-        """What to send, and the flags that say so."""
+        """Returns the payload to send, and the flag ``IS_COMPRESSED`` if it is compressed."""
         if not COMPRESSED_BYTES_MIN <= len(payload) <= CONTENT_BYTES_MAX:
             return payload, 0
         if self._skipped:
@@ -60,9 +60,9 @@ class Compressor:
 
 
 def decompress(payload: bytes | memoryview, peer: str) -> bytes:
-    """The content of a compressed payload; memory is taken for as much as it claims to be.
+    """Returns the content of a compressed payload of ``peer``.
 
-    Raises: MessageMalformed, naming ``peer``.
+    Raises: MessageMalformed when it is damaged, or claims more than ``CONTENT_BYTES_MAX`` bytes.
     """
     if len(payload) < _LENGTH.size:
         raise MessageMalformed(peer, f"a compressed payload of {len(payload)} bytes has no length")

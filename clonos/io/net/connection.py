@@ -1,7 +1,7 @@
-"""One connection to one peer, watched by a socket monitor.
+"""One connection to one peer, observed by a socket monitor.
 
-A connection that breaks loses what was on its way, and opens itself anew. The sessions of the protocol heal the loss,
-so nothing is repeated here. What is sent while a connection opens is held, up to a limit, then dropped.
+A broken connection loses its unsent messages and is reopened with backoff. Nothing is resent here, because the sessions
+of the protocol recover the loss. Messages sent during the opening are queued up to ``HELD_BYTES_MAX``, then dropped.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from clonos.io.net.curve import KeyPair
 from clonos.io.net.frames import Packet
 
 HELD_BYTES_MAX = 64 << 20
-"""What a connection that is not open yet holds, or one message of any size; beyond, messages are lost."""
+"""Bytes that an opening connection queues, or one message of any size; further messages are lost."""
 
 COPY_BYTES_MAX = 128 << 10
-"""Longer frames are handed to the socket in place: copying them costs more than keeping track of them."""
+"""Frames above this size are passed to the socket without a copy; below it, a copy costs less than the bookkeeping."""
 
 ANSWER_BYTES_MAX = 64 << 10
-"""Longest frame that is taken from the other end: a part of a handshake, a probe or a wish for a reset."""
+"""Longest frame accepted from the other end: part of a handshake, a probe or a reset request."""
 
 ANSWERS_MAX = 16
-"""Probes and wishes for a reset that may wait to be read."""
+"""Probes and reset requests that may wait to be read."""
 
-OUTSIDE_ADDRESSES = ("tcp://", "ipc://")
-"""How addresses begin. A peer names its own: sockets within this process are not for it."""
+ADDRESS_SCHEMES = ("tcp://", "ipc://")
+"""Accepted beginnings of a peer's address. A peer names its address itself, and must not name a socket of this
+process."""
 
 REOPEN_FIRST_MS = 5
 REOPEN_MS_MAX = 500
@@ -45,34 +46,34 @@ MONITORED = (
 )
 
 _MONITOR_EVENT: Final = struct.Struct("=hi")
-"""What a monitor tells first: the event and a value that goes with it. (pyzmq's own reader brings all of asyncio.)"""
+"""Head of a monitor's message: the event and its value. (pyzmq's own parser imports all of asyncio.)"""
 
 PROBE = b""
-"""What a peer sends to see whether the connection is there. It means nothing to this end."""
+"""Message by which a peer tests whether the connection is open; it has no content."""
 
 Context = zmq.Context[zmq.Socket[bytes]]
 Socket = zmq.Socket[bytes]
 
 
 class ConnectionPhase(Enum):
-    """Of a connection."""
+    """Phase of a connection."""
 
     OPENING = "opening"
     OPEN = "open"
-    BROKEN = "broken"  # waits for its time to open anew
+    BROKEN = "broken"  # waits to be reopened
 
 
 class ConnectionChange(Enum):
-    """What a monitor told."""
+    """Event of a socket monitor."""
 
     OPENED = "opened"
-    REFUSED = "refused"  # nobody listens there
-    REJECTED = "rejected"  # somebody does, but the handshake failed: not for us, or not yet
+    REFUSED = "refused"  # no process listens there
+    REJECTED = "rejected"  # a process listens, but the handshake failed: it does not admit this key, or not yet
     BROKEN = "broken"
 
 
 class PeerConnection:
-    """A DEALER to one ROUTER of a peer. ``failure``: why it could not even begin to open, else empty."""
+    """DEALER connected to one ROUTER of a peer. ``failure``: reason why the opening could not begin, else empty."""
 
     def __init__(self, context: Context, address: str, peer_key: bytes, keys: KeyPair, silence_ms: int) -> None:
         self._context = context
@@ -91,12 +92,13 @@ class PeerConnection:
         self._open()
 
     def _open(self) -> None:
-        """What the machine does not give now, such as a file descriptor, is asked for again later."""
+        """Creates the socket. A lack of resources, such as file descriptors, leaves the connection broken, to be
+        reopened later."""
         self.phase, self.failure = ConnectionPhase.OPENING, ""
-        if not self._address.startswith(OUTSIDE_ADDRESSES):
+        if not self._address.startswith(ADDRESS_SCHEMES):
             self.phase, self.failure = (
                 ConnectionPhase.BROKEN,
-                f"{self._address!r} is not the address of another process",
+                f"{self._address!r} is not an address of another process",
             )
             return
         try:
@@ -110,7 +112,7 @@ class PeerConnection:
 
     def _configure(self, socket: Socket) -> None:
         socket.linger = 0
-        socket.sndhwm = 0  # credit bounds what is on its way
+        socket.sndhwm = 0  # credit bounds the messages in flight
         socket.rcvhwm = ANSWERS_MAX
         socket.maxmsgsize = ANSWER_BYTES_MAX
         socket.reconnect_ivl = 10
@@ -126,12 +128,13 @@ class PeerConnection:
 
     @property
     def descriptor(self) -> int:
-        """What becomes readable when the monitor has something to tell. Not to be asked for when broken."""
+        """File descriptor that is readable when the monitor has events. Must not be read while the connection is
+        broken."""
         assert self._monitor is not None, self._address
         return int(self._monitor.fd)
 
     def send(self, packets: Sequence[Packet]) -> bool:
-        """Hands over all of them without waiting. False: they were dropped."""
+        """Sends or queues all packets without waiting. Returns False when they were dropped."""
         if self.phase is ConnectionPhase.OPEN:
             for packet in packets:
                 self._send_now(packet)
@@ -153,11 +156,11 @@ class PeerConnection:
                 socket.send(payload, zmq.NOBLOCK, copy=len(payload) < COPY_BYTES_MAX)
             else:
                 socket.send(frame, zmq.NOBLOCK)
-        except zmq.Again:  # the pipe has just gone: the monitor is about to say so
+        except zmq.Again:  # the connection has just closed: the monitor will report it
             return
 
     def read_monitor(self) -> list[ConnectionChange]:
-        """What has happened since the last call; a change of phase is made here."""
+        """Returns the events since the last call, and changes the phase accordingly."""
         changes = []
         while self.phase is not ConnectionPhase.BROKEN:
             assert self._monitor is not None, self._address
@@ -170,7 +173,7 @@ class PeerConnection:
                 changes.append(ConnectionChange.OPENED)
             elif event == zmq.EVENT_CONNECT_RETRIED:
                 changes.append(ConnectionChange.REFUSED)
-            elif self.phase is ConnectionPhase.OPENING:  # the socket does not try again by itself
+            elif self.phase is ConnectionPhase.OPENING:  # the socket does not retry by itself
                 changes.append(ConnectionChange.REJECTED)
                 self._break()
             else:
@@ -186,36 +189,37 @@ class PeerConnection:
         self._held_bytes = 0
 
     def _break(self) -> None:
-        """What the socket still held is lost: the receiver finds the gap and a new session heals it."""
+        """Marks the connection as broken. Messages in the socket are lost; the receiver finds the gap and a new session
+        closes it."""
         self.phase = ConnectionPhase.BROKEN
 
     def plan_to_reopen(self) -> None:
-        """Called when broken, after the monitor is not watched any more."""
+        """Schedules the reopening of a broken connection, whose monitor is no longer watched."""
         self.close()
         self.reopen_at_ms = time.monotonic() * 1e3 + self._reopen_ms
         self._reopen_ms = min(REOPEN_MS_MAX, self._reopen_ms * 2)
 
     def open_again(self) -> None:
-        """Called when ``reopen_at_ms`` has come."""
+        """Reopens the connection, once ``reopen_at_ms`` has come."""
         self._open()
 
-    def was_told_to_reset(self) -> bool:
-        """Whether the peer has found a malformed message on this one-way connection, and says so."""
+    def is_reset_requested(self) -> bool:
+        """Returns True when the peer requests a new connection, because it received a malformed message on this one."""
         if self.phase is not ConnectionPhase.OPEN:
             return False
         assert self._socket is not None, self._address
         for _ in range(ANSWERS_MAX):
             try:
-                said = self._socket.recv_multipart(zmq.NOBLOCK)
+                reply = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return False
-            if said != [PROBE]:
+            if reply != [PROBE]:
                 self._break()
                 return True
         return False
 
     def close(self) -> None:
-        """Closes the socket; what waits in it is dropped."""
+        """Closes the socket; queued messages are dropped."""
         socket, self._socket = self._socket, None
         monitor, self._monitor = self._monitor, None
         if socket is not None:

@@ -1,6 +1,6 @@
-"""Who may connect: CURVE keys, one pair per life of a slot, and the gatekeeper that knows the list of allowed keys.
+"""CURVE keys, one pair per slot process, and the authenticator that admits the allowed keys.
 
-The gatekeeper answers the ZAP questions of the sockets of one context. It is asked in the thread that polls it.
+The authenticator answers the ZAP requests of the sockets of one context, in the thread that polls it.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ ZAP_DOMAIN = b"clonos"
 
 
 class KeyPair(NamedTuple):
-    """A CURVE key pair in Z85, 40 bytes each."""
+    """CURVE key pair in Z85, 40 bytes each."""
 
     public: bytes
     secret: bytes
 
 
 NO_KEYS = KeyPair(b"", b"")
-"""Sockets in a folder that only the user may enter, or on a network that is trusted by option."""
+"""Keys of unencrypted sockets: ipc in a folder that only the user may enter, or a network that an option declares
+trusted."""
 
 
 def new_keys() -> KeyPair:
-    """A pair for the life that begins."""
+    """Returns a new key pair, for one process."""
     return KeyPair(*zmq.curve_keypair())
 
 
 class Gatekeeper:
-    """Answers which keys may connect; the socket's ``User-Id`` is the key that did."""
+    """Authenticator of the keys that may connect; the ``User-Id`` of a connection is its key."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self.socket = context.socket(zmq.REP)
         self.socket.linger = 0
         self.socket.bind(ZAP_ADDRESS)
-        self.admits_strangers = False  # the coordinator lets them in to register; it believes nothing else from them
+        self.admits_strangers = False  # the coordinator admits them, but accepts only a registration from them
         self._allowed: dict[bytes, int] = {}
 
     def allow(self, public_key: bytes) -> None:
-        """This key may connect from now on."""
+        """Admits a key. Calls are counted."""
         self._allowed[public_key] = self._allowed.get(public_key, 0) + 1
 
     def forbid(self, public_key: bytes) -> None:
-        """Takes one ``allow`` back. What is connected stays so: its messages are dropped by sender."""
+        """Reverses one ``allow``. Open connections stay open: their messages are dropped by sender."""
         if (uses := self._allowed.pop(public_key, 0)) > 1:
             self._allowed[public_key] = uses - 1
 
     def answer(self) -> None:
-        """Answers all questions that wait."""
+        """Answers all pending ZAP requests."""
         while True:
             try:
                 question = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -61,9 +62,9 @@ class Gatekeeper:
             if public_key and (self.admits_strangers or public_key in self._allowed):
                 status, text = b"200", b"OK"
             else:
-                status, text = b"400", b"this key is not in the present view"
+                status, text = b"400", b"this key is not in the current view"
             self.socket.send_multipart([version, request_id, status, text, public_key, b""])
 
     def close(self) -> None:
-        """Ends the service."""
+        """Closes the socket."""
         self.socket.close(0)

@@ -1,7 +1,7 @@
-"""How a message looks on a socket: a head with its checksum, and the bulk payload as a frame of its own.
+"""Frames of a message on a socket: a head with its checksum and the message, and the bulk payload as a second frame.
 
-``[head | message] [payload]``. A message or a payload longer than ``PIECE_BYTES`` travels as several socket messages,
-so that a socket can refuse long frames: pieces of the message first, then pieces of the payload (``[head] [piece]``),
+``[head | message] [payload]``. A message or a payload longer than ``PIECE_BYTES`` is sent as several socket messages,
+so that a socket can refuse long frames: first pieces of the message, then pieces of the payload (``[head] [piece]``),
 then ``[head | rest of the message] [rest of the payload]``.
 """
 
@@ -18,31 +18,31 @@ from clonos.core.values.value_limits import BATCH_BYTES_MAX
 from clonos.core.wire.codec import MESSAGE_BYTES_MAX, WIRE_FORMAT
 
 PIECE_BYTES = 8 << 20
-"""Bytes of a message, and of a payload, that one socket message carries at most."""
+"""Bytes of a message, and of a payload, that one socket message has at most."""
 
 FRAME_BYTES_MAX = PIECE_BYTES + (1 << 20)
-"""Length of a frame at which a listening socket closes the connection. It holds before anybody has shown a key."""
+"""Length of a frame at which a listening socket closes the connection, also before the peer is authenticated."""
 
 PIECES_MAX = (MESSAGE_BYTES_MAX + BATCH_BYTES_MAX) // PIECE_BYTES
 """Pieces of one message and its payload before the last one: 192, which is 1.5 GiB."""
 
 LARGE_PAYLOAD_BYTES = 32 << 10
-"""From here on a payload is worth a frame that is read in place instead of copied."""
+"""Payloads of at least this length are received without a copy."""
 
 IS_PIECE = 1
 HAS_LARGE_PAYLOAD = 2
 OF_MESSAGE = 4
-"""Of a piece: it belongs to the message, not to the payload."""
+"""Flag of a piece that belongs to the message, not to the payload."""
 
 Packet = tuple[bytes, bytes | memoryview]
-"""One socket message: the head with a message, and the payload frame."""
+"""One socket message: the frame of head and message, and the payload frame."""
 
 _HEAD = struct.Struct("<BBHQQ")  # format, flags, pieces before this one, sender, checksum
 HEAD_BYTES = _HEAD.size
 
 
 class Head(NamedTuple):
-    """The head of a received frame, its checksum verified."""
+    """Head of a received frame, after its checksum was verified."""
 
     flags: int
     pieces_before: int
@@ -50,12 +50,13 @@ class Head(NamedTuple):
 
 
 def slot_name(slot: int) -> str:
-    """A slot as people read it."""
+    """Returns the name of a slot for messages to users."""
     return "the coordinator" if slot == COORDINATOR else f"slot {slot:016x}"
 
 
 def pack_in_pieces(sender: SlotId, message: bytes, payload: bytes | memoryview, last_flags: int = 0) -> list[Packet]:
-    """The packets of a message that is too long for one, or whose payload is. ``last_flags``: of the last packet."""
+    """Returns the packets of a message whose encoding or payload exceeds one packet. ``last_flags``: flags of the last
+    packet."""
     packets: list[Packet] = []
     rests = []
     for flags, whole in ((IS_PIECE | OF_MESSAGE, memoryview(message)), (IS_PIECE, memoryview(payload))):
@@ -69,7 +70,8 @@ def pack_in_pieces(sender: SlotId, message: bytes, payload: bytes | memoryview, 
 
 
 def pack(sender: SlotId, message: bytes, payload: bytes | memoryview, flags: int = 0, pieces_before: int = 0) -> bytes:
-    """The first frame of a socket message; ``payload`` is the second one and only counts for the checksum here."""
+    """Returns the first frame of a socket message. ``payload`` is the second frame, and only enters the checksum
+    here."""
     if len(payload) >= LARGE_PAYLOAD_BYTES:
         flags |= HAS_LARGE_PAYLOAD
     checksum = _checksum(sender, message, payload, flags, pieces_before)
@@ -77,12 +79,15 @@ def pack(sender: SlotId, message: bytes, payload: bytes | memoryview, flags: int
 
 
 def flags_of(frame: bytes | memoryview) -> int:
-    """The flags of a frame that is not verified yet."""
+    """Returns the flags of a frame that is not verified yet."""
     return frame[1] if len(frame) >= HEAD_BYTES else 0
 
 
 def unpack(frame: bytes | memoryview, payload: bytes | memoryview) -> Head:
-    """Verifies format and checksum; the message itself lies behind ``HEAD_BYTES``."""
+    """Verifies format and checksum; the message follows after ``HEAD_BYTES``.
+
+    Raises: MessageMalformed when the frame is too short, of another format, or damaged.
+    """
     if len(frame) < HEAD_BYTES:
         raise MessageMalformed("an unknown peer", f"{len(frame)} bytes where a head of {HEAD_BYTES} was expected")
     wire_format, flags, pieces_before, sender, checksum = _HEAD.unpack_from(frame)

@@ -1,8 +1,7 @@
-"""What comes in by one listening socket: who speaks on each of its connections, and what is taken from them.
+"""Receiver of the messages of one listening socket: checks the sender of each connection, and each message.
 
-A connection belongs to the slot that its first message names, proven by its key where there is CURVE. Of a sender that
-is not known nothing is kept. A malformed message costs its connection: nothing more is taken from it, and its other end
-is told to open a new one.
+A connection belongs to the slot that its first message names, which CURVE proves by its key. Messages of unknown
+senders are dropped. After a malformed message the connection is blocked, and its other end is asked to open a new one.
 """
 
 from __future__ import annotations
@@ -25,30 +24,28 @@ from clonos.io.net.rate_limited_log import RateLimitedLog
 from clonos.io.net.transfers import Transfer, Transfers
 
 DRAIN_MESSAGES_MAX = 64
-"""Received from one plane before the other plane and the caller get their turn."""
+"""Messages received from one socket before the other socket and the caller get their turn."""
 
 CONNECTIONS_MAX = 1 << 14
-"""Connections that are remembered, and as many that nothing is taken from. An older one is checked anew."""
+"""Connections that are remembered, and as many that are blocked. The oldest is forgotten, and checked again if it
+sends."""
 
 REGISTER_BYTES_MAX = 64 << 10
-"""Longest message that is read from a sender that is not known."""
+"""Longest message that is read from an unknown sender."""
 
 RESET = b"reset"
 
 
-class Taker(Protocol):
-    """Where a checked message goes."""
+class MessageHandler(Protocol):
+    """Receiver of checked messages."""
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
-        """Takes a message from a peer that may send.
-
-        Raises: MessageMalformed, if that peer may not send this one.
-        """
+        """Handles a message of an admitted peer. Raises: MessageMalformed when that peer may not send this message."""
 
 
 @dataclass(slots=True)
 class _Route:
-    """One incoming connection of a known sender, and the message in pieces that is under way on it."""
+    """Incoming connection of a known sender, with its unfinished message in pieces."""
 
     sender: SlotId
     public_key: bytes
@@ -56,9 +53,9 @@ class _Route:
 
 
 class MessageReceiver:
-    """Receives from one ROUTER. ``expected_keys``: who may send, with the key that proves it (empty: none is needed).
+    """Receiver of one ROUTER. ``expected_keys``: admitted senders with their public keys, empty without CURVE.
 
-    ``admits_strangers``: ``Register`` is taken from anybody; nothing else is.
+    ``admits_strangers``: a ``Register`` is accepted from unknown senders; nothing else is.
     """
 
     def __init__(
@@ -78,11 +75,11 @@ class MessageReceiver:
         self._is_encrypted = is_encrypted
         self._admits_strangers = admits_strangers
         self._routes: dict[bytes, _Route] = {}  # of known senders
-        self._blocked: dict[bytes, None] = {}  # nothing more is taken from these
+        self._blocked: dict[bytes, None] = {}  # messages of these connections are dropped
         self._unfinished: dict[bytes, _Route] = {}  # routes with a transfer under way
 
-    def receive_some(self, taker: Taker) -> None:
-        """Takes what is there, not more than ``DRAIN_MESSAGES_MAX`` messages."""
+    def receive_some(self, handler: MessageHandler) -> None:
+        """Receives the pending messages, at most ``DRAIN_MESSAGES_MAX``."""
         socket = self._socket
         for _ in range(DRAIN_MESSAGES_MAX):
             try:
@@ -104,7 +101,7 @@ class MessageReceiver:
                 head = unpack(frame, payload)
                 if route is None:
                     route = self._new_route(routing_id, head.sender, public_key)
-                self._take(routing_id, route, head, frame, payload, taker)
+                self._handle(routing_id, route, head, frame, payload, handler)
             except MessageMalformed as malformed:
                 self._drop_connection(routing_id, malformed)
 
@@ -116,27 +113,27 @@ class MessageReceiver:
             self._routes[routing_id] = route
         return route
 
-    def _take(
+    def _handle(
         self,
         routing_id: bytes,
         route: _Route,
         head: Head,
         frame: bytes,
         payload: bytes | memoryview,
-        taker: Taker,
+        handler: MessageHandler,
     ) -> None:
         if head.sender != route.sender:
-            raise MessageMalformed(slot_name(route.sender), f"it names {slot_name(head.sender)} as its sender")
+            raise MessageMalformed(slot_name(route.sender), f"it claims to be sent by {slot_name(head.sender)}")
         expected_key = self._expected_keys.get(head.sender)
         if expected_key is None:
-            self._take_from_stranger(route, head, frame, payload, taker)
+            self._handle_unknown(route, head, frame, payload, handler)
             return
         if self._is_encrypted:
             _check_key(route, expected_key)
         transfer = route.transfer
         count = transfer.count if transfer is not None else 0
         if head.pieces_before != count:
-            raise MessageMalformed(slot_name(head.sender), f"{count} pieces have come, expected {head.pieces_before}")
+            raise MessageMalformed(slot_name(head.sender), f"{count} pieces received, expected {head.pieces_before}")
         if head.flags & IS_PIECE:
             if transfer is None:
                 transfer = route.transfer = self._transfers.begin(head.sender)
@@ -150,24 +147,26 @@ class MessageReceiver:
             self._end_transfer(routing_id, route)
         if head.flags & IS_COMPRESSED:
             payload = decompress(payload, slot_name(head.sender))
-        taker.on_message(head.sender, decode_message(encoded, slot_name(head.sender)), payload)
+        handler.on_message(head.sender, decode_message(encoded, slot_name(head.sender)), payload)
 
-    def _take_from_stranger(
-        self, route: _Route, head: Head, frame: bytes, payload: bytes | memoryview, taker: Taker
+    def _handle_unknown(
+        self, route: _Route, head: Head, frame: bytes, payload: bytes | memoryview, handler: MessageHandler
     ) -> None:
-        """Not in the view: fenced, or not known yet. Only a coordinator reads on, and only a registration."""
+        """Handles a message of a sender that is not in the view. Only a coordinator reads it, and only a
+        registration."""
         if not self._admits_strangers or head.flags & IS_PIECE or len(frame) + len(payload) > REGISTER_BYTES_MAX:
             return
         message = decode_message(memoryview(frame)[HEAD_BYTES:], slot_name(head.sender))
         if isinstance(message, Register):
             if self._is_encrypted:
                 _check_key(route, message.public_key)
-            taker.on_message(head.sender, message, payload)
+            handler.on_message(head.sender, message, payload)
 
     # ------------------------------------------------------------------ the end of a connection
 
     def look_for_ends(self) -> None:
-        """Gives up transfers whose sender is not known any more, or whose connection has ended. Called at each tick."""
+        """Discards transfers whose sender is no longer admitted, or whose connection has closed. Called at each
+        tick."""
         for routing_id, route in list(self._unfinished.items()):
             transfer = route.transfer
             assert transfer is not None, route
@@ -204,21 +203,21 @@ class MessageReceiver:
         try:
             self._socket.send_multipart([routing_id, RESET], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):  # else it has gone by itself
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):  # else the connection is closed already
                 raise
 
 
 def _check_key(route: _Route, expected: bytes) -> None:
     if route.public_key != expected:
-        raise MessageMalformed(slot_name(route.sender), "its connection has another key than this slot")
+        raise MessageMalformed(slot_name(route.sender), "its connection has another key than the slot")
 
 
 def _receive_payload(socket: zmq.Socket[bytes], frame: bytes) -> bytes | memoryview:
     payload: bytes | memoryview = b""
-    if socket.get(zmq.RCVMORE):  # the attribute of that name takes four times as long
+    if socket.get(zmq.RCVMORE):  # the attribute `rcvmore` takes four times as long
         in_place = flags_of(frame) & HAS_LARGE_PAYLOAD
         payload = socket.recv(copy=False).buffer if in_place else socket.recv()
-        while socket.get(zmq.RCVMORE):  # there should be no more: the checksum will say so
+        while socket.get(zmq.RCVMORE):  # an additional frame makes the checksum fail
             payload = socket.recv()
     return payload
 
@@ -231,5 +230,5 @@ def _discard(socket: zmq.Socket[bytes]) -> None:
 def _key_of(frame: zmq.Frame) -> bytes:
     try:
         return str(frame.get("User-Id")).encode()
-    except zmq.ZMQError:  # nothing was proven
+    except zmq.ZMQError:  # the connection is not authenticated
         return b""

@@ -1,7 +1,7 @@
-"""The peers that a process sends to: a connection per plane, opened when first needed; who is gone and who is back.
+"""Peers that a process sends to: one connection per plane, opened on first use, and the failure of connections.
 
-*Gone*: nobody listens there, or a connection broke and the next attempt to open it failed. A connection that merely
-broke and opens again is no death: only what was on its way is lost.
+A peer is *gone* when no process listens at its address, or when a broken connection could not be reopened. A connection
+that breaks and reopens only loses its messages in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clonos.io.net.rate_limited_log import RateLimitedLog
 
 
 class Plane(IntEnum):
-    """What must not wait for each other on the way to one peer."""
+    """Class of messages with a connection of its own, so that classes do not delay each other."""
 
     DATA = 0
     CONTROL = 1
@@ -27,7 +27,7 @@ class Plane(IntEnum):
 
 
 class PeerAddress(NamedTuple):
-    """Where a slot listens, and the key it proves itself with (empty: no CURVE)."""
+    """Addresses of a slot, and the key that authenticates it (empty: no CURVE)."""
 
     slot: SlotId
     data_address: str
@@ -35,19 +35,19 @@ class PeerAddress(NamedTuple):
     public_key: bytes
 
     def of_plane(self, plane: Plane) -> str:
-        """The address that serves a plane."""
+        """Returns the address that serves a plane."""
         return self.control_address if plane is Plane.CONTROL else self.data_address
 
 
 class PeerNews(NamedTuple):
-    """A peer is gone, or back."""
+    """Change of a peer: gone, or reachable again."""
 
     slot: SlotId
     is_gone: bool
 
 
 class Peer:
-    """A slot that we send to."""
+    """One peer and its connections."""
 
     __slots__ = ("address", "connections", "has_broken", "has_dropped", "is_gone")
 
@@ -59,14 +59,14 @@ class Peer:
         self.has_dropped = False
 
     def is_open(self) -> bool:
-        """Whether every connection that was needed is open."""
+        """Returns True when every connection that is in use is open."""
         return all(connection.phase is ConnectionPhase.OPEN for connection in self.connections.values())
 
 
 class Peers:
-    """All peers of a process. ``connect(address of the peer, where)`` makes a connection.
+    """Peers of a process. ``connect(peer, address)`` creates a connection.
 
-    ``fileno`` becomes readable when a monitor has something to tell: then call ``read_monitors``.
+    ``fileno`` becomes readable when a monitor has events: then call ``read_monitors``.
     """
 
     def __init__(self, connect: Callable[[PeerAddress, str], PeerConnection], log: RateLimitedLog) -> None:
@@ -79,15 +79,15 @@ class Peers:
         self.news: deque[PeerNews] = deque()
 
     def fileno(self) -> int:
-        """What to poll for reading."""
+        """Returns the file descriptor to poll for reading."""
         return self._selector.fileno()  # type: ignore[attr-defined, no-any-return, unused-ignore]
 
     def find(self, slot: SlotId) -> Peer | None:
-        """The peer of that name."""
+        """Returns the peer with this id, if it is known."""
         return self._peers.get(slot)
 
     def add(self, address: PeerAddress) -> PeerAddress | None:
-        """Knows it from now on; answers an address that it has replaced."""
+        """Adds a peer; returns the address that it replaces, if it was known by another one."""
         known = self._peers.get(address.slot)
         if known is not None and known.address == address:
             return None
@@ -97,16 +97,16 @@ class Peers:
         return known.address if known is not None else None
 
     def strangers_to(self, slots: Collection[SlotId]) -> list[PeerAddress]:
-        """Peers that are not among these."""
+        """Returns the addresses of all peers that are not among ``slots``."""
         return [peer.address for slot, peer in self._peers.items() if slot not in slots]
 
     def forget(self, slot: SlotId) -> None:
-        """Closes all connections to it."""
+        """Removes a peer and closes its connections."""
         self.disconnect(slot)
         del self._peers[slot]
 
     def disconnect(self, slot: SlotId) -> None:
-        """Closes all connections to it; what is sent to it later opens new ones."""
+        """Closes the connections to a peer; a later message opens new ones."""
         peer = self._peers[slot]
         self._broken = [(other, connection) for other, connection in self._broken if other is not peer]
         for connection in peer.connections.values():
@@ -115,7 +115,7 @@ class Peers:
         peer.connections.clear()
 
     def send(self, peer: Peer, plane: Plane, packets: Sequence[Packet]) -> None:
-        """Hands packets to the connection of a plane, which is opened now if this is the first need."""
+        """Sends packets on the connection of a plane; opens it on first use."""
         connection = peer.connections.get(plane)
         if connection is None:
             connection = self._connect(peer.address, peer.address.of_plane(plane))
@@ -124,20 +124,20 @@ class Peers:
         if not connection.send(packets) and not peer.has_dropped:
             peer.has_dropped = True
             self._log.warning(
-                "messages that are dropped",
-                f"messages to {slot_name(peer.address.slot)} are dropped: no connection to it opens",
+                "dropped messages",
+                f"messages to {slot_name(peer.address.slot)} are dropped, because no connection to it opens",
             )
 
     def _watch(self, peer: Peer, connection: PeerConnection) -> None:
         if connection.phase is ConnectionPhase.BROKEN:
-            what = f"a connection to {slot_name(peer.address.slot)} cannot be opened now: {connection.failure}"
-            self._log.warning("connections that cannot be opened now", f"{what}. Trying again")
+            what = f"the connection to {slot_name(peer.address.slot)} cannot be opened: {connection.failure}"
+            self._log.warning("failed connection attempts", f"{what}. Retrying")
             self._plan_to_reopen(peer, connection)
             return
         descriptor = connection.descriptor
         self._watched[descriptor] = peer, connection
         self._selector.register(descriptor, selectors.EVENT_READ)
-        self._read_monitor(peer, connection)  # what was told before somebody listened to the descriptor
+        self._read_monitor(peer, connection)  # events from before the registration
 
     def _unwatch(self, connection: PeerConnection) -> None:
         for descriptor, (_, watched) in list(self._watched.items()):
@@ -146,7 +146,7 @@ class Peers:
                 self._selector.unregister(descriptor)
 
     def read_monitors(self) -> None:
-        """Takes in what the monitors tell; ``news`` has what matters to others."""
+        """Reads the events of all monitors; ``news`` has the resulting changes of peers."""
         for key, _ in self._selector.select(0):
             if (watched := self._watched.get(key.fd)) is not None:
                 self._read_monitor(*watched)
@@ -171,7 +171,7 @@ class Peers:
         self._broken.append((peer, connection))
 
     def reopen_broken(self, now_ms: float) -> None:
-        """Opens anew what has waited long enough."""
+        """Reopens the connections whose backoff has elapsed."""
         due = [entry for entry in self._broken if entry[1].reopen_at_ms <= now_ms]
         self._broken = [entry for entry in self._broken if entry[1].reopen_at_ms > now_ms]
         for peer, connection in due:
@@ -179,17 +179,17 @@ class Peers:
             self._watch(peer, connection)
 
     def reopens_at_ms(self) -> float | None:
-        """When the next broken connection wants to be opened anew; None if all is well."""
+        """Returns when the next broken connection is to be reopened; None if no connection is broken."""
         return min((connection.reopen_at_ms for _, connection in self._broken), default=None)
 
     def look_for_resets(self) -> None:
-        """Opens anew what the other end wants to have so; no descriptor tells of it."""
+        """Reopens connections for which the peer has requested a reset. No file descriptor signals these requests."""
         for peer in self._peers.values():
             for connection in peer.connections.values():
-                if connection.was_told_to_reset():
+                if connection.is_reset_requested():
                     self._log.warning(
-                        "peers that ask for a new connection",
-                        f"{slot_name(peer.address.slot)} asks for a new connection",
+                        "reset requests of peers",
+                        f"{slot_name(peer.address.slot)} requests a new connection, because a message was malformed",
                     )
                     peer.has_broken = True
                     self._plan_to_reopen(peer, connection)

@@ -1,7 +1,5 @@
-"""A log of what peers do wrong: at most a few lines of a kind in a while, and none that a peer could forge.
-
-Whatever a peer has sent may stand in such a line, and nothing bounds how often it is sent.
-"""
+"""Rate-limited log of messages that peers can cause: at most 10 lines of a kind in 10 seconds, indented so that no peer
+can forge a line."""
 
 from __future__ import annotations
 
@@ -12,14 +10,14 @@ from dataclasses import dataclass
 from clonos.core.wire.printable import indented
 
 LINES_MAX = 10
-"""Of one kind in ``WINDOW_S``; further ones are counted."""
+"""Lines of one kind in ``WINDOW_S``; further lines are counted."""
 
 WINDOW_S = 10.0
 
 
 @dataclass(slots=True)
 class _Window:
-    """The lines of one kind since ``began_s``."""
+    """Count of the lines of one kind since ``began_s``."""
 
     level: int
     began_s: float
@@ -28,7 +26,7 @@ class _Window:
 
 
 class RateLimitedLog:
-    """Writes to ``logger``. A kind is a short text that says in the log what was left out."""
+    """Log that writes to ``logger``. A kind is a short text, which the summary of suppressed lines names."""
 
     def __init__(self, logger: logging.Logger, lines_max: int = LINES_MAX) -> None:
         self._logger = logger
@@ -36,11 +34,11 @@ class RateLimitedLog:
         self._windows: dict[str, _Window] = {}
 
     def warning(self, kind: str, text: str) -> bool:
-        """Logs a warning, or counts it; whether it was logged."""
+        """Logs or counts a warning; returns True when it was logged."""
         return self.log(kind, logging.WARNING, text)
 
     def log(self, kind: str, level: int, text: str, logger: logging.Logger | None = None) -> bool:
-        """Logs a line, or counts it; whether it was logged."""
+        """Logs or counts a line; returns True when it was logged."""
         now_s = time.monotonic()
         window = self._windows.get(kind)
         if window is None or now_s - window.began_s >= WINDOW_S:
@@ -54,18 +52,18 @@ class RateLimitedLog:
         return True
 
     def tick(self) -> None:
-        """Says what was left out, once its time is over. To be called now and then."""
+        """Logs the number of suppressed lines of each window that has ended. Called periodically."""
         now_s = time.monotonic()
         for kind, window in list(self._windows.items()):
             if now_s - window.began_s >= WINDOW_S:
                 self._end(kind)
 
     def close(self) -> None:
-        """Says what was left out so far."""
+        """Logs the number of suppressed lines so far."""
         for kind in list(self._windows):
             self._end(kind)
 
     def _end(self, kind: str) -> None:
         window = self._windows.pop(kind, None)
         if window is not None and window.left_out:
-            self._logger.log(window.level, "%d more lines were left out: %s", window.left_out, kind)
+            self._logger.log(window.level, "%d more lines were suppressed: %s", window.left_out, kind)

@@ -1,6 +1,6 @@
-"""Messages in pieces that are under way to a process: what has come of each, bounded over all of them.
+"""Messages in pieces that a process is receiving, with one limit on the bytes of all of them.
 
-Pieces are held for known senders only (``Intake`` asks first), and until their connection ends.
+Pieces are held only for admitted senders (``MessageReceiver`` checks that), and only while their connection is open.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from clonos.core.wire.codec import MESSAGE_BYTES_MAX
 from clonos.io.net.frames import OF_MESSAGE, PIECES_MAX, Head, slot_name
 
 HELD_BYTES_MAX = 2 << 30
-"""Of pieces in a slot: one message of the longest kind and some usual snapshots beside it."""
+"""Bytes of pieces in a slot: room for one message of the greatest length and for some usual snapshots."""
 
 COORDINATOR_HELD_BYTES_MAX = MESSAGE_BYTES_MAX
-"""Of pieces in the coordinator's process: nothing that is sent there has a payload."""
+"""Bytes of pieces in the coordinator's process, where no message has a payload."""
 
 
 class Transfer:
-    """The pieces of one message that have come by one connection."""
+    """Pieces of one message, received on one connection."""
 
     __slots__ = (
         "_transfers",
@@ -39,13 +39,14 @@ class Transfer:
         self.payload: list[bytes | memoryview] = []
         self.count = 0
         self.message_bytes = self.size_bytes = 0
-        self.is_quiet = False  # nothing has come since the last tick
-        self.is_cut = False  # it was given up for another one
+        self.is_quiet = False  # no piece since the last tick
+        self.is_cut = False  # discarded, because the process held too much
 
     def add(self, head: Head, piece: bytes | memoryview) -> None:
-        """Takes the next piece.
+        """Adds the next piece.
 
-        Raises: MessageMalformed, if the message is too long, or this process holds too much, most of it of its sender.
+        Raises: MessageMalformed when the message is too long, or when the process holds too much and most of it is from
+        this sender.
         """
         self.check()
         is_of_message = bool(head.flags & OF_MESSAGE)
@@ -62,29 +63,29 @@ class Transfer:
         self.check()
 
     def check(self) -> None:
-        """Raises: MessageMalformed, if this transfer was given up."""
+        """Raises: MessageMalformed when this transfer was discarded."""
         if self.is_cut:
             reason = f"this process holds more than {self._transfers.bytes_max} bytes of unfinished messages"
-            raise MessageMalformed(slot_name(self.sender), f"{reason}, and most of them are of this sender")
+            raise MessageMalformed(slot_name(self.sender), f"{reason}, and most of them are from this sender")
 
     def join(
         self, rest: bytes | memoryview, payload: bytes | memoryview
     ) -> tuple[bytes | memoryview, bytes | memoryview]:
-        """The whole message and the whole payload, given what came last."""
+        """Returns the whole message and the whole payload, given the rest of both."""
         return (
             b"".join((*self.message, rest)) if self.message else rest,
             b"".join((*self.payload, payload)) if self.payload else payload,
         )
 
     def end(self) -> None:
-        """Gives the memory back."""
+        """Releases the memory."""
         self._transfers.release(self)
         self.message.clear()
         self.payload.clear()
 
 
 class Transfers:
-    """All transfers of a process. ``held_bytes`` never stays above ``bytes_max``: the sender with most loses all."""
+    """Transfers of a process. Above ``bytes_max``, all transfers of the sender with the most bytes are discarded."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -92,13 +93,13 @@ class Transfers:
         self._open: dict[Transfer, None] = {}
 
     def begin(self, sender: SlotId) -> Transfer:
-        """A message in pieces begins."""
+        """Starts a transfer."""
         transfer = Transfer(sender, self)
         self._open[transfer] = None
         return transfer
 
     def hold(self, transfer: Transfer, size_bytes: int) -> None:
-        """A piece of ``transfer`` has come."""
+        """Counts a piece of ``transfer``, and enforces the limit."""
         transfer.size_bytes += size_bytes
         self.held_bytes += size_bytes
         if self.held_bytes > self.bytes_max:
@@ -111,7 +112,7 @@ class Transfers:
                 each.end()
 
     def release(self, transfer: Transfer) -> None:
-        """``transfer`` is over."""
+        """Removes ``transfer``."""
         if transfer in self._open:
             del self._open[transfer]
             self.held_bytes -= transfer.size_bytes

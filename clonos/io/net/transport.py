@@ -1,8 +1,8 @@
-"""Messages between slots over ZeroMQ: typed, checked, and never waited for.
+"""Transport of messages between slots over ZeroMQ: typed, checked, and without waiting.
 
-One thread calls everything here but ``wake``. Each process binds two ROUTERs, data and control; what it sends goes
-through DEALERs, one per peer and plane. A message may be lost, never altered: one that is malformed costs its
-connection. Who may speak is told by ``add_peer`` and ``retain_peers``, fed from the views.
+One thread calls everything except ``wake``. Each process binds two ROUTERs, data and control, and sends through
+DEALERs, one per peer and plane. A message may be lost but not altered: a malformed message costs its connection.
+``add_peer`` and ``retain_peers``, called with each new view, decide which peers may send.
 """
 
 from __future__ import annotations
@@ -36,34 +36,33 @@ from clonos.io.net.transfers import COORDINATOR_HELD_BYTES_MAX, HELD_BYTES_MAX, 
 from clonos.io.net.wakeup import Wakeup
 
 BULK_ANSWER_BYTES = 64 << 10
-"""An answer with more log than this goes over the bulk connection."""
+"""Bytes of log above which a ``LogReply`` is sent on the bulk connection."""
 
 SOCKETS_MAX = 1 << 14
-"""Of ZeroMQ in one process; a connection to a peer takes three."""
+"""ZeroMQ sockets in one process; a connection to a peer takes three."""
 
 AddressRewriter = Callable[[SlotId, str], str]
-"""(peer, its address) to the address to connect to: for proxies and for networks that are seen differently."""
+"""Function of (peer, its address) that returns the address to connect to: for proxies and address translation."""
 
 
 class TransportEvents(Protocol):
-    """What a transport tells its owner, in the thread that polls it."""
+    """Callbacks of a transport, called in the thread that polls it."""
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
-        """A message that was checked, from a peer that is allowed to send it."""
+        """Handles a checked message of a peer that may send."""
 
     def on_peer_gone(self, slot: SlotId) -> None:
-        """A connection to it broke and nobody listens there any more."""
+        """Reports that a connection to the peer broke and no process listens at its address."""
 
     def on_peer_back(self, slot: SlotId) -> None:
-        """All connections to it that broke are open again; what was on its way meanwhile is lost."""
+        """Reports that all broken connections to the peer are open again; messages in flight meanwhile are lost."""
 
 
 class Transport:
-    """All sockets of one process. ``poll`` waits, receives and calls ``events``.
+    """Sockets of one process. ``poll`` waits, receives and calls ``events``.
 
-    ``silence_ms``: a connection on which the other end does not even answer pings for so long counts as broken.
-    ``admits_strangers``: the coordinator's, which takes registrations from slots that it has not met. ``compress``: to
-    which peers elements are compressed.
+    ``silence_ms``: time without an answer to pings after which a connection counts as broken. ``admits_strangers``:
+    accepts registrations of unknown slots, for the coordinator. ``compress``: which payloads are compressed.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Transport:
         self._context.max_sockets = SOCKETS_MAX
         self._gatekeeper = Gatekeeper(self._context)
         self._gatekeeper.admits_strangers = admits_strangers
-        self._intakes: dict[zmq.Socket[bytes], MessageReceiver] = {}
+        self._receivers: dict[zmq.Socket[bytes], MessageReceiver] = {}
         try:
             self.control_address = self._listen(binding, "control")
             self.data_address = self._listen(binding, "data")
@@ -103,12 +102,12 @@ class Transport:
             self.close()
             raise
         self._poller = zmq.Poller()
-        for pollable in (*self._intakes, self._gatekeeper.socket, self._peers.fileno(), self._wakeup.fileno()):
+        for pollable in (*self._receivers, self._gatekeeper.socket, self._peers.fileno(), self._wakeup.fileno()):
             self._poller.register(pollable, zmq.POLLIN)
 
     def _listen(self, binding: Binding, name: str) -> str:
         socket, address = bind_router(self._context, binding, name, self._keys)
-        self._intakes[socket] = MessageReceiver(
+        self._receivers[socket] = MessageReceiver(
             socket,
             self._expected_keys,
             self._transfers,
@@ -120,23 +119,24 @@ class Transport:
 
     @property
     def public_key(self) -> bytes:
-        """What peers must expect; empty without CURVE."""
+        """Public key of this process; empty without CURVE."""
         return self._keys.public
 
     @property
     def address(self) -> PeerAddress:
-        """This process as its peers know it."""
+        """Addresses and key of this process, as its peers need them."""
         return PeerAddress(self.identity, self.data_address, self.control_address, self.public_key)
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes of messages in pieces that have not come whole."""
+        """Bytes of messages in pieces that are not complete."""
         return self._transfers.held_bytes
 
     # ------------------------------------------------------------------ peers
 
     def add_peer(self, address: PeerAddress) -> None:
-        """It may send to us from now on, and we can send to it. Repeating it is free; another address reconnects."""
+        """Admits a peer, which may send and be sent to from now on. A repeated call does nothing; a new address
+        reconnects."""
         replaced = self._peers.add(address)
         if applies_between(self._compress, self.data_address, address.data_address):
             self._compressors.setdefault(address.slot, Compressor())
@@ -150,7 +150,7 @@ class Transport:
         self._expected_keys[address.slot] = address.public_key
 
     def retain_peers(self, slots: Collection[SlotId]) -> None:
-        """Forgets all others: their connections close, their messages are dropped."""
+        """Removes all other peers: closes their connections and drops their messages."""
         for address in self._peers.strangers_to(slots):
             self._peers.forget(address.slot)
             self._compressors.pop(address.slot, None)
@@ -158,7 +158,7 @@ class Transport:
             del self._expected_keys[address.slot]
 
     def disconnect(self, slot: SlotId) -> None:
-        """Closes the connections to a peer whose process has ended. Should it live after all, it may send as before."""
+        """Closes the connections to a peer whose process has ended. If it still runs, it may send as before."""
         if self._peers.find(slot) is not None:
             self._peers.disconnect(slot)
 
@@ -169,13 +169,15 @@ class Transport:
         return PeerConnection(self._context, where, peer_key, self._keys, self._silence_ms)
 
     def let_strangers_in(self, is_open: bool) -> None:
-        """Whether keys that nobody has named may connect from now on. What they may send is another question."""
+        """Sets whether unknown keys may connect from now on. The messages that they may send stay limited to
+        ``Register``."""
         self._gatekeeper.admits_strangers = is_open
 
     # ------------------------------------------------------------------ sending and receiving
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        """To a peer or to itself, without waiting. What cannot be delivered is lost, as the protocol allows."""
+        """Sends a message to a peer or to this process, without waiting. An undeliverable message is lost, which the
+        protocol allows."""
         if slot == self.identity:
             self._to_self.append((message, payload))
             return
@@ -197,7 +199,7 @@ class Transport:
         self._peers.send(peer, plane_of(message), packets)
 
     def is_open(self, slot: SlotId) -> bool:
-        """Whether all connections to it that were needed are open: its process lives and can be reached."""
+        """Returns True when the peer has been sent to and all connections to it are open."""
         peer = self._peers.find(slot)
         return peer is not None and bool(peer.connections) and peer.is_open()
 
@@ -206,8 +208,8 @@ class Transport:
         self._wakeup.wake()
 
     def poll(self, timeout_ms: float, events: TransportEvents) -> None:
-        """Waits for something to happen and tells ``events``; returns at the latest after ``timeout_ms``."""
-        ready = dict(self._poller.poll(self._patience_ms(timeout_ms)))
+        """Waits for events at most ``timeout_ms`` and passes them to ``events``."""
+        ready = dict(self._poller.poll(self._poll_timeout_ms(timeout_ms)))
         self._wakeup.clear()
         if self._gatekeeper.socket in ready:
             self._gatekeeper.answer()
@@ -220,11 +222,11 @@ class Transport:
             (events.on_peer_gone if news.is_gone else events.on_peer_back)(news.slot)
         for _ in range(len(self._to_self)):
             events.on_message(self.identity, *self._to_self.popleft())
-        for socket, intake in self._intakes.items():  # control first
+        for socket, receiver in self._receivers.items():  # control first
             if socket in ready:
-                intake.receive_some(events)
+                receiver.receive_some(events)
 
-    def _patience_ms(self, timeout_ms: float) -> int:
+    def _poll_timeout_ms(self, timeout_ms: float) -> int:
         if self._to_self or self._peers.news:
             return 0
         reopens_at_ms = self._peers.reopens_at_ms()
@@ -233,17 +235,17 @@ class Transport:
         return max(0, math.ceil(timeout_ms))
 
     def tick(self) -> None:
-        """Looks for connections that a peer wants to have anew, and for transfers whose connection has ended."""
+        """Handles reset requests of peers, and discards transfers of closed connections."""
         self._peers.look_for_resets()
-        for intake in self._intakes.values():
-            intake.look_for_ends()
+        for receiver in self._receivers.values():
+            receiver.look_for_ends()
         self._log.tick()
 
     def close(self) -> None:
-        """Closes all sockets; what waits in them is lost."""
+        """Closes all sockets; queued messages are lost."""
         self._log.close()
         self._peers.close()
-        for socket in self._intakes:
+        for socket in self._receivers:
             socket.close(0)
         self._gatekeeper.close()
         self._wakeup.close()
@@ -251,7 +253,7 @@ class Transport:
 
 
 def plane_of(message: Message) -> Plane:
-    """Where a message travels: channels apart from control, and what is large apart from both."""
+    """Returns the plane of a message: channel data apart from control messages, and bulk apart from both."""
     if isinstance(message, Batch | Position | ChannelHandshake | FeedShadow | FeedAck):
         return Plane.DATA
     if isinstance(message, StandbyUpdate):

@@ -1,7 +1,7 @@
-"""Wakes a thread that waits in a poll, from any other thread, at the cost of one system call a nap.
+"""Wakes a thread that waits in a poll, from any other thread, with at most one system call per wait.
 
-The order matters and nothing else is needed: a producer queues its item, then calls ``wake``; the consumer calls
-``clear`` and then drains the queue. So an item is either drained or followed by a wake.
+A producer enqueues its item and then calls ``wake``; the consumer calls ``clear`` and then drains the queue. Because of
+this order, each item is either drained or followed by a wake.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 
 class Wakeup:
-    """A file descriptor that becomes readable. ``wake`` may be called by any thread, ``clear`` by the waiting one."""
+    """File descriptor that becomes readable. ``wake`` may be called by any thread, ``clear`` by the waiting one."""
 
     __slots__ = ("_is_awake", "_read_end", "_write_end")
 
@@ -24,26 +24,26 @@ class Wakeup:
             os.set_blocking(self._write_end, False)
 
     def fileno(self) -> int:
-        """What to poll for reading."""
+        """Returns the file descriptor to poll for reading."""
         return self._read_end
 
     def wake(self) -> None:
-        """Ends the nap of the waiting thread, the present or else the next one. Not to be called after ``close``."""
+        """Ends the current or the next wait of the consumer. Must not be called after ``close``."""
         if not self._is_awake:
             self._is_awake = True
             os.write(self._write_end, b"\1\0\0\0\0\0\0\0")
 
     def clear(self) -> None:
-        """Before the queue is drained."""
+        """Resets the descriptor, before the queue is drained."""
         if self._is_awake:
             try:
                 os.read(self._read_end, 4096)
-            except BlockingIOError:  # the producer has set the flag and is about to write: one idle turn follows
+            except BlockingIOError:  # a producer has set the flag and will write next: one idle turn follows
                 return
             self._is_awake = False
 
     def close(self) -> None:
-        """Gives the descriptor back; a later ``wake`` does nothing."""
+        """Closes the descriptor; a later ``wake`` does nothing."""
         self._is_awake = True
         os.close(self._read_end)
         if self._write_end != self._read_end:

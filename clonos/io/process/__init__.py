@@ -1,1 +1,1 @@
-"""Slots as processes: how they are started, and what travels to them."""
+"""Slots as processes: how they start, and how the job is sent to them."""

@@ -1,8 +1,8 @@
-"""Named points of real processes at which a test may strike: off unless one option names who listens for them.
+"""Named points of real processes at which a test may inject a fault; off unless an option names a listener.
 
-Armed, a thread that reaches a point says so to the listener and waits for its leave: meanwhile the listener may kill
-the process, or another one. The listener is on this machine only. Simulated worlds announce points of the same names.
-Rules: a point costs one ``is None`` while nothing is armed; a listener that is gone holds up nobody.
+While armed, a thread that reaches a point reports it to the listener and waits until the listener releases it;
+meanwhile the listener may kill this process or another one. The listener is on this machine only; a dead listener
+blocks no thread. Simulated worlds announce points of the same names. An unarmed point costs one ``is None``.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ CONNECT_TIMEOUT_S = 1.0
 
 
 class FaultPoint(StrEnum):
-    """What has just been reached, in a real process or in a simulated world; few are announced by one of them only."""
+    """Point that was just reached, in a real process or a simulated world; a few exist in one of them only."""
 
-    START = "start"  # of an incarnation's thread
-    LOG_END = "log end"  # a task asks leave to go live
-    LIVE = "live"  # and has got it
-    EMISSION = "emission"  # a step was done, nothing of it has left
-    ALIGNING = "aligning"  # the same, while a barrier has come by one input and not by all
-    ALIGNED = "aligned"  # a barrier was put into the stream, with the snapshot
+    START = "start"  # the thread of an incarnation has started
+    LOG_END = "log end"  # a task has replayed its log and requests to go live
+    LIVE = "live"  # the task may go live
+    EMISSION = "emission"  # a step is complete, none of its output was sent
+    ALIGNING = "aligning"  # the same, while a barrier has arrived on some inputs but not on all
+    ALIGNED = "aligned"  # a barrier was emitted, with the snapshot
     END_OF_STREAM = "end of stream"  # a task has ended its stream, with the final snapshot
-    INTENT = "intent"  # INTENT is in the log, and on its way to the keeper
-    CALL = "call"  # the outside is about to be called
-    CALLED = "called"  # the outside has answered, and nobody else knows
+    INTENT = "intent"  # INTENT is in the log, and is being sent to the keeper
+    CALL = "call"  # an external system is about to be called
+    CALLED = "called"  # the external system has answered; only this thread knows
     SPILLING = "spilling"  # a segment of an in-flight log is about to be written to disk
     SNAPSHOT_BEGUN = "snapshot begun"  # a snapshot is about to be written to the store
-    SNAPSHOT_WRITTEN = "snapshot written"  # it is there, and nobody knows
-    WHOLE_STATE_BEGUN = "whole state begun"  # all of a task's state is about to be written beside its snapshots
-    WHOLE_STATE_WRITTEN = "whole state written"  # it is there, and nobody knows
-    METADATA_BEGUN = "metadata begun"  # all have acknowledged a checkpoint, which is about to be made durable
-    METADATA_WRITTEN = "metadata written"  # durable, and nobody knows
-    COMPLETE = "complete"  # the coordinator knows
-    COMMITTED = "committed"  # a transactional sink has committed, and nobody knows
-    TAKEN_IN = "taken in"  # a journalled source has got bytes of its pusher, and nobody else knows
-    ACKNOWLEDGED = "acknowledged"  # the pusher was told that they are kept
-    OUTSIDE_OPENED = "outside opened"  # a sink has opened its outside
-    OUTSIDE_WRITTEN = "outside written"  # the outside has it, and nobody else knows
+    SNAPSHOT_WRITTEN = "snapshot written"  # it is durable; only this thread knows
+    WHOLE_STATE_BEGUN = "whole state begun"  # the full state of a task is about to be written, apart from its snapshots
+    WHOLE_STATE_WRITTEN = "whole state written"  # it is durable; only this thread knows
+    METADATA_BEGUN = "metadata begun"  # all tasks have acknowledged a checkpoint; its metadata is about to be written
+    METADATA_WRITTEN = "metadata written"  # it is durable; only this thread knows
+    COMPLETE = "complete"  # the coordinator has completed a checkpoint
+    COMMITTED = "committed"  # a transactional sink has committed; only this thread knows
+    TAKEN_IN = "taken in"  # a journalled source has received bytes of its producer; no other process has them
+    ACKNOWLEDGED = "acknowledged"  # the producer was told that its bytes are replicated
+    OUTSIDE_OPENED = "outside opened"  # an immediate sink has registered with its external system
+    OUTSIDE_WRITTEN = "outside written"  # the external system has the rows; only this thread knows
     VIEW_ISSUED = "view issued"
     ROLLBACK_ISSUED = "rollback issued"
 
 
 DerivedPoint = NewType("DerivedPoint", str)
-"""A point that is named for another one or for a message: see ``of_shadow`` and ``delivered``."""
+"""Point derived from another point or from a message: see ``of_shadow`` and ``delivered``."""
 
 
 def of_shadow(point: FaultPoint) -> DerivedPoint:
-    """The point where a shadow does again what its task has done."""
+    """Returns the point at which a shadow repeats what its task has done."""
     return DerivedPoint(f"{point} of a shadow")
 
 
 def delivered(word: str) -> DerivedPoint:
-    """A message with this word on the wire has come, and nobody has read it."""
+    """Returns the point at which a message with this wire tag has arrived and was not read yet."""
     return DerivedPoint(f"{word} delivered")
 
 
 class FaultPointReached(msgspec.Struct, frozen=True):
-    """A point was reached: by which process, in which task (none for a whole slot or the driver), at what."""
+    """Report of a thread that reached a point. ``task``: empty for a whole slot and for the driver."""
 
     point: str
     pid: int
@@ -86,10 +86,10 @@ class FaultPointsMisused(JobError):
 
 
 class FaultPoints:
-    """``reach`` may be called by any thread; it returns when the listener lets the thread go on."""
+    """Client of the listener. ``reach`` may be called by any thread, and returns when the listener releases it."""
 
     def __init__(self, address: str) -> None:
-        """``address``: host:port. FaultPointsMisused."""
+        """Parses ``address``: host:port of a loopback address. Raises: FaultPointsMisused when it is none."""
         host, _, port = address.rpartition(":")
         try:
             is_here = ipaddress.ip_address(host).is_loopback
@@ -100,17 +100,17 @@ class FaultPoints:
             raise FaultPointsMisused(address)
 
     def reach(self, point: FaultPoint | DerivedPoint, task: str = "", detail: str = "") -> None:
-        """Tells, and waits."""
-        told = msgspec.json.encode(FaultPointReached(point, os.getpid(), task, detail)) + b"\n"
+        """Reports the point, and waits until the listener releases this thread or has ended."""
+        line = msgspec.json.encode(FaultPointReached(point, os.getpid(), task, detail)) + b"\n"
         try:
             with socket.create_connection(self._address, CONNECT_TIMEOUT_S) as connection:
                 connection.settimeout(None)
-                connection.sendall(told)
+                connection.sendall(line)
                 connection.recv(1)
-        except OSError:  # nobody listens any more
+        except OSError:  # the listener has ended
             return
 
 
 def armed(address: str) -> FaultPoints | None:
-    """What the option says."""
+    """Returns the client for the address of the option; None when it is empty."""
     return FaultPoints(address) if address else None

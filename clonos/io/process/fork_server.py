@@ -1,8 +1,8 @@
-"""The process that bears slot processes: it has everything imported, so a slot is one fork and starts in milliseconds.
+"""Fork server of slot processes: it has all modules imported, so a slot is one fork and starts in milliseconds.
 
-Run as ``python -m clonos.io.process.fork_server EVENTS_FD MODULE...``; the driver talks to it through its
-standard input and reads ``born ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. It has one thread, as what
-forks should. When the driver is gone, its input ends: then it kills all slots and ends itself.
+Run as ``python -m clonos.io.process.fork_server EVENTS_FD MODULE...``. The driver writes orders to its standard input,
+and reads ``started ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. The server has one thread, because a
+forking process should have only one; when its input ends, because the driver has ended, it kills all slots and exits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import cloudpickle
 
 HEADER = struct.Struct("<III")
-"""Of an order: its number, the lengths of its domain (UTF-8) and of its birth, which follow."""
+"""Head of an order: its number, and the lengths of its domain (UTF-8) and of its launch spec, which follow."""
 
 INPUT_FD = 0
 
@@ -36,7 +36,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wakeup_write_fd)
     gc.collect()
-    gc.freeze()  # what is here now stays: the collector of a child need not touch, and so copy, its pages
+    gc.freeze()  # else the garbage collector of each child would touch, and so copy, these pages
     fork_server = ForkServer(events_fd)
     poller = select.poll()
     poller.register(INPUT_FD, select.POLLIN)
@@ -52,10 +52,9 @@ def main() -> None:
 
 
 def warm_up(modules: Iterable[str]) -> None:
-    """Imports modules, with all that they offer, also where they load it when it is asked for.
+    """Imports modules, including what they load lazily.
 
-    The code of a job imports what its driver needs too. Each slot did that anew, in the middle of a recovery, and took
-    0.2 s of a processor for it.
+    Without it, each slot repeats these imports in the middle of a recovery, which takes 0.2 s of processor time.
     """
     for name in modules:
         module = importlib.import_module(name)
@@ -64,53 +63,53 @@ def warm_up(modules: Iterable[str]) -> None:
 
 
 class ForkServer:
-    """The living children and the orders that they serve."""
+    """Running children, with the orders that they serve."""
 
     def __init__(self, events_fd: int) -> None:
         self.events_fd = events_fd
         self.order_of_pid: dict[int, int] = {}
 
     def serve(self) -> bool:
-        """Reads one order and forks its slot. False when the driver is gone."""
+        """Reads one order and forks its slot. Returns False when the driver has ended."""
         header = _read_exactly(HEADER.size)
         if header is None:
             return False
-        order, domain_length, birth_length = HEADER.unpack(header)
-        body = _read_exactly(domain_length + birth_length)
+        order, domain_length, spec_length = HEADER.unpack(header)
+        body = _read_exactly(domain_length + spec_length)
         if body is None:
             return False
         pid = os.fork()
         if pid == 0:
-            _live(body[:domain_length].decode("utf-8"), body[domain_length:], self.events_fd)
+            _run_child(body[:domain_length].decode("utf-8"), body[domain_length:], self.events_fd)
         self.order_of_pid[pid] = order
-        self._tell(f"born {order} {pid}\n")
+        self._report(f"started {order} {pid}\n")
         return True
 
     def reap(self) -> None:
-        """Takes note of every child that has ended: one signal may stand for several."""
+        """Reports every child that has ended, because one SIGCHLD may stand for several children."""
         while self.order_of_pid:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            self._tell(f"ended {self.order_of_pid.pop(pid)} {os.waitstatus_to_exitcode(status)}\n")
+            self._report(f"ended {self.order_of_pid.pop(pid)} {os.waitstatus_to_exitcode(status)}\n")
 
     def kill_all(self) -> None:
-        """Ends every child and tells of it."""
+        """Kills every child and reports its end."""
         for pid in self.order_of_pid:
             os.kill(pid, signal.SIGKILL)
         for pid, order in self.order_of_pid.items():
             _, status = os.waitpid(pid, 0)
-            self._tell(f"ended {order} {os.waitstatus_to_exitcode(status)}\n")
+            self._report(f"ended {order} {os.waitstatus_to_exitcode(status)}\n")
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         try:
             os.write(self.events_fd, line.encode("ascii"))
-        except BrokenPipeError:  # nobody listens any more; the input's end says what to do
+        except BrokenPipeError:  # the driver has ended; the end of the input will end this process
             return
 
 
 def _read_exactly(count: int) -> bytes | None:
-    """So many bytes of the input, or None when it ends before."""
+    """Reads ``count`` bytes of the input. Returns None when the input ends before."""
     parts: list[bytes] = []
     while count:
         part = os.read(INPUT_FD, count)
@@ -121,8 +120,8 @@ def _read_exactly(count: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _live(domain: str, birth: bytes, events_fd: int) -> None:
-    """The child's whole life. Never returns."""
+def _run_child(domain: str, launch_spec: bytes, events_fd: int) -> None:
+    """Runs the slot in the child and exits. Never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -131,7 +130,7 @@ def _live(domain: str, birth: bytes, events_fd: int) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, INPUT_FD)
         os.close(nothing)
-        cloudpickle.loads(birth)(domain)
+        cloudpickle.loads(launch_spec)(domain)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

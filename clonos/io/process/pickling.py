@@ -1,7 +1,7 @@
-"""What travels to a slot at its birth: pickled by the driver, the job's own modules by value.
+"""Pickling of what is sent to a slot: the job's own modules are pickled by value.
 
-A module is the job's own when it is neither part of Python nor installed nor of this library: a slot on another machine
-does not have it. Installed ones travel by name, so the slots need them too.
+A module is the job's own when it is neither part of Python, nor installed, nor part of this library, because a slot on
+another machine does not have it. Installed modules are pickled by name, so the slots need them too.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_
 FOLDERS_OF_INSTALLED: Final = ("site-packages", "dist-packages")
 
 
-def pack(birth: object, parts: Iterable[tuple[str, object]] = ()) -> bytes:
-    """The pickled object. ``JobError`` when something in it cannot travel; the first of its named ``parts`` that cannot
-    is named."""
+def pack(value: object, parts: Iterable[tuple[str, object]] = ()) -> bytes:
+    """Returns the pickled ``value``. ``parts``: named parts of it, to name the first that cannot be pickled.
+
+    Raises: JobError when ``value`` cannot be pickled.
+    """
     with _by_value(own_modules()):
         try:
-            return pickled(birth)
+            return pickled(value)
         except UNPICKLABLE as error:
             culprit = next((name for name, part in parts if not _is_picklable(part)), "")
             raise JobError(
                 f"the job cannot be sent to its slots{culprit and f': the step {culprit}'}: {error}."
-                " A function takes along what it refers to; open files, locks, sockets and sessions belong into open()"
-                " of a process class, which makes them anew."
+                " A function is sent with everything that it refers to. Create files, locks, sockets and sessions in"
+                " open() of a process class, which runs in the slot."
             ) from error
 
 
@@ -52,10 +54,10 @@ def _is_picklable(part: object) -> bool:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is untyped
-    """Classes of msgspec by value too, which cloudpickle takes for ordinary ones."""
+    """Pickler that also pickles msgspec classes by value, which cloudpickle treats as ordinary ones."""
 
     def reducer_override(self, thing: Any) -> Any:
-        """What pickle asks for each object that is no plain value."""
+        """Reduces a msgspec class by value; called by pickle for each object that is no plain value."""
         if isinstance(thing, type) and issubclass(thing, msgspec.Struct) and _travels_by_value(thing):
             return reduce_struct(thing)
         return super().reducer_override(thing)
@@ -69,14 +71,14 @@ def _travels_by_value(cls: type) -> bool:
 
 
 def pickled(thing: object) -> bytes:
-    """Functions and classes that the receiver cannot import by value."""
+    """Returns the pickled object, with functions and classes that the receiver cannot import by value."""
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
     return buffer.getvalue()
 
 
 def own_modules() -> list[ModuleType]:
-    """The loaded modules that are the job's own, by name."""
+    """Returns the loaded modules that are the job's own, sorted by name."""
     return [module for name, module in sorted(sys.modules.items()) if name != "__main__" and _is_own(name, module)]
 
 

@@ -1,7 +1,7 @@
-"""Slots as child processes of the driver: no JVM, for tests and for a first try.
+"""Slots as child processes of the driver, without a JVM: for one machine and for tests.
 
-They are forked by a nursery that has everything imported. A death is noticed at once, whoever caused it. Every slot is
-a domain of its own, or they are dealt to a few domains so that a whole one can be killed as an executor would be.
+A fork server with all modules imported forks them, and reports each end at once. Each slot is a failure domain of its
+own, or the slots share a given number of domains, so that a whole domain can be killed as an executor would be.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from clonos.io.process.fork_server import HEADER
 from clonos.io.process.slot_provider import Listener, SlotEnded
 
 END_TIMEOUT_S = 10.0
-"""What the nursery has to kill its children and end, once told."""
+"""Seconds that the fork server has to kill its children and exit."""
 
 
 class ProcessSlots:
-    """Bears slots in child processes. ``domains``: 0 makes each slot a domain of its own.
+    """Slot provider that starts child processes. ``domains``: number of failure domains; 0 makes each slot its own.
 
-    ``hash_seed``: PYTHONHASHSEED of all slots.
-    ``warm_modules`` are imported once, before any slot is forked. ``output``: file that gets what slots print; None
-    leaves them the driver's. ``order`` and ``close`` are for one thread, the listener is called from another.
+    ``hash_seed``: PYTHONHASHSEED of all slots. ``warm_modules``: imported once, before any slot is forked. ``output``:
+    file for the standard output of slots; None shares the driver's. One thread calls ``order`` and ``close``; the
+    listener is called from another thread.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class ProcessSlots:
         self._domain_count = domains
         self._lock = threading.Lock()
         self._orders = 0
-        self._domain_of: dict[int, str] = {}  # living orders only
-        self._pid_of: dict[int, int] = {}  # living orders that have been forked
+        self._domain_of: dict[int, str] = {}  # orders whose slot runs or was requested
+        self._pid_of: dict[int, int] = {}  # orders whose slot was forked and runs
         events_read_fd, events_write_fd = os.pipe()
         opened = open(output, "ab") if output is not None else None  # noqa: SIM115 closed below
         try:
@@ -56,7 +56,7 @@ class ProcessSlots:
                 stderr=opened,
                 pass_fds=(events_write_fd,),
                 env=_environment(hash_seed),
-                start_new_session=True,  # a Ctrl-C in the terminal is the driver's alone
+                start_new_session=True,  # a Ctrl-C in the terminal signals only the driver
             )
         except OSError as error:
             os.close(events_read_fd)
@@ -68,8 +68,9 @@ class ProcessSlots:
         self._reader = threading.Thread(target=self._read, args=(events_read_fd,), name="slot processes", daemon=True)
         self._reader.start()
 
-    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
-        """Starts one more slot."""
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
+        """Requests one more slot and returns the order's number. Raises: EnvironmentFault when the fork server has
+        ended."""
         with self._lock:
             number = self._orders
             self._orders += 1
@@ -78,17 +79,17 @@ class ProcessSlots:
         encoded = domain.encode("utf-8")
         assert self._fork_server.stdin is not None, "it was opened as a pipe"
         try:
-            self._fork_server.stdin.write(HEADER.pack(number, len(encoded), len(birth)) + encoded + birth)
+            self._fork_server.stdin.write(HEADER.pack(number, len(encoded), len(launch_spec)) + encoded + launch_spec)
             self._fork_server.stdin.flush()
         except (BrokenPipeError, struct.error) as error:
             raise EnvironmentFault(
-                f"the process that bears slots has ended (code {self._fork_server.poll()}), so no slot can be started:"
-                f" {error}. What it wrote to standard error says why."
+                f"the fork server of slots has ended (code {self._fork_server.poll()}), so no slot can be started:"
+                f" {error}. Look for the reason in its standard error."
             ) from None
         return number
 
     def close(self) -> None:
-        """Ends every slot and the nursery, and waits for them."""
+        """Ends every slot and the fork server, and waits for them."""
         assert self._fork_server.stdin is not None, "it was opened as a pipe"
         try:
             self._fork_server.stdin.close()
@@ -102,12 +103,13 @@ class ProcessSlots:
         self._reader.join()
 
     def pids(self) -> dict[int, int]:
-        """Process of each order that lives."""
+        """Returns the process id of the slot of each running order."""
         with self._lock:
             return dict(self._pid_of)
 
     def _domain_for(self, number: int, avoid: Collection[str]) -> str:
-        """The domain with the fewest living slots, so that a killed one fills again; better none to be avoided."""
+        """Returns the domain with the fewest slots, so that a killed domain fills again; avoids ``avoid`` if
+        possible."""
         if not self._domain_count:
             return f"process-{number}"
         living = Counter(self._domain_of.values())
@@ -118,7 +120,7 @@ class ProcessSlots:
         with open(events_fd, encoding="ascii") as lines:
             for line in lines:
                 event, order, value = line.split()
-                if event == "born":
+                if event == "started":
                     with self._lock:
                         self._pid_of[int(order)] = int(value)
                 else:
@@ -132,7 +134,7 @@ class ProcessSlots:
         self._listener(SlotEnded(order, reason))
 
     def _end_orphans(self) -> None:
-        """The nursery is gone. Had it been killed, its children would live on: they must not."""
+        """Kills the remaining slots after the fork server has ended, because they would outlive it if it was killed."""
         with self._lock:
             left = [(order, self._pid_of.get(order)) for order in self._domain_of]
         for order, pid in left:
@@ -141,11 +143,11 @@ class ProcessSlots:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            self._end(order, "the process that bears slots has ended")
+            self._end(order, "the fork server of slots has ended")
 
 
 def _environment(hash_seed: str) -> dict[str, str]:
-    """The driver's, with one hash seed for all slots and the driver's own import path."""
+    """Returns the environment of slots: the driver's, with one hash seed and the driver's import path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
 

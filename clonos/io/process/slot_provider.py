@@ -1,7 +1,7 @@
-"""What bears slots: the door between the driver and the places where slot processes live.
+"""Port of the driver to the provider of slot processes.
 
-A provider starts slots, says at once when one has ended, and ends them all when it is closed. It knows nothing of
-views and tasks: which slots are wanted, and what the death of one means, the coordinator decides.
+A provider starts slots, reports the end of each at once, and ends all of them when it is closed. The coordinator
+decides which slots are needed and what the end of one means: a provider knows no views and no tasks.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ from typing import NamedTuple, Protocol
 
 
 class SlotEnded(NamedTuple):
-    """An order's slot process is over. ``reason``: for people; empty when it ended by itself as it should."""
+    """End of an order's slot process. ``reason``: for users; empty when the process ended without an error."""
 
     order: int
     reason: str
 
 
 class SlotProvider(Protocol):
-    """Starts slot processes. An *order* is one slot asked for; its number is never used twice.
+    """Provider of slot processes. An *order* is a request for one slot; its number is never reused.
 
-    A birth is the cloudpickled function that the slot process calls with its domain, and that returns when the slot
-    is released. The listener is called from a thread of the provider, once for each order that was begun.
+    ``launch_spec`` is a cloudpickled function that the slot process calls with its domain, and that returns when the
+    slot is released. The listener is called from a thread of the provider, once for each order.
     """
 
-    def order(self, birth: bytes, avoid_domains: Collection[str] = ()) -> int:
-        """Starts one more slot, in none of these domains where there is a choice; returns at once with the order's
-        number."""
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
+        """Starts one more slot, outside ``avoid_domains`` if possible. Returns the order's number at once."""
 
     def close(self) -> None:
-        """Ends every slot that still runs and waits for it. Orders that end thereby are reported too."""
+        """Ends every running slot and waits for it; their ends are reported too."""
 
 
 Listener = Callable[[SlotEnded], None]

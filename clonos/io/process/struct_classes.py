@@ -1,7 +1,7 @@
-"""A ``msgspec.Struct`` class as what makes it again: a slot does not import the file that the job was written in.
+"""Pickling of ``msgspec.Struct`` classes by value, because a slot cannot import the file that the job was written in.
 
-The class is made with its fields first and gets its methods and field types afterwards, since these may speak of it.
-However often it travels, it is one class in the process where it arrives, and itself in the one that it comes from.
+The class is created with its fields first, and gets its methods and field types afterwards, because these may refer to
+it. However often it is unpickled, a process has it once; the process that pickled it gets the original class.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _named: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 
 def reduce_struct(cls: type[msgspec.Struct]) -> Reduced:
-    """For a pickler: what makes the class, and what is set on it then."""
+    """Returns the reduced form of a class for a pickler: how to create it, and the members to set on it then."""
     types = _types(cls)
     without = len(cls.__struct_fields__) - len(cls.__struct_defaults__)
     defaults = dict(zip(cls.__struct_fields__[without:], cls.__struct_defaults__, strict=True))
@@ -60,7 +60,8 @@ def reduce_struct(cls: type[msgspec.Struct]) -> Reduced:
 
 
 def _types(cls: type[msgspec.Struct]) -> dict[str, Any]:
-    """Of its own fields; as classes where they are given as text, since no slot has the module to look them up in."""
+    """Returns the types of the class's own fields, resolved to classes, because a slot lacks the module to look names
+    up in."""
     types = inspect.get_annotations(cls)
     with suppress(NameError):
         types.update((field.name, field.type) for field in msgspec.structs.fields(cls) if field.name in types)

@@ -1,1 +1,1 @@
-"""The checkpoint store: its objects, its chain of metadata, and the file systems it lies on."""
+"""Checkpoint store: its objects, its metadata chain, and the file systems that hold them."""

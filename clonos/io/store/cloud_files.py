@@ -1,7 +1,7 @@
-"""Objects in S3 and GCS: data through ``pyarrow.fs``, and creating one only if it is absent through ``obstore``.
+"""Objects in S3 and GCS: data through ``pyarrow.fs``, and create-if-absent through ``obstore``.
 
-pyarrow has no exclusive create, so whatever has none elsewhere either is refused. Shown to work: an S3-compatible
-server, and an emulator of GCS; Google's own servers are untried.
+pyarrow has no exclusive create, so a store for which obstore has none either is refused. Tested with an S3-compatible
+server and an emulator of GCS; not tested with Google's own servers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl, urlsplit
 from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupported
 
 DEBUG_TEXT: Final = "\n\nDebug source:"
-"""What obstore appends to the text of an error, over many lines."""
+"""Marks the many lines that obstore appends to the text of an error."""
 
 RETRY_TIME_MAX: Final = timedelta(seconds=10)
-"""For one call; who calls tries again by itself. The libraries' own limits are minutes."""
+"""Time that the libraries may retry one call, because the caller retries too. Their own limits are minutes."""
 RETRIES_MAX: Final = 4
 
 NO_SERVICE_ACCOUNT: Final = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
@@ -30,7 +30,7 @@ REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 @dataclass(frozen=True, slots=True)
 class CloudLocation:
-    """``scheme://bucket/prefix?region=...&endpoint=...``; what is not said comes from the environment."""
+    """Location ``scheme://bucket/prefix?region=...&endpoint=...``; missing parts come from the environment."""
 
     scheme: str
     bucket: str
@@ -40,18 +40,20 @@ class CloudLocation:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is reached without TLS."""
+        """True when the store is reached without TLS."""
         return self.endpoint.startswith("http://")
 
     @staticmethod
     def parse(url: str) -> CloudLocation:
-        """The parts of a URL."""
+        """Parses a URL. Raises: StoreUnsupported when it has an unknown option or no bucket."""
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         endpoint = options.pop("endpoint", "") or options.pop("endpoint_override", "")
         region = options.pop("region", "")
         if options:
-            raise StoreUnsupported(url, f"unknown option {sorted(options)[0]}; there are endpoint and region")
+            raise StoreUnsupported(
+                url, f"its option {sorted(options)[0]} is unknown; the options are endpoint and region"
+            )
         if not parts.netloc:
             raise StoreUnsupported(url, "it names no bucket")
         is_s3 = parts.scheme == "s3"
@@ -67,7 +69,7 @@ def _first_set(variables: tuple[str, ...]) -> str:
 
 
 class CloudFiles:
-    """A bucket, or what lies below a prefix in it."""
+    """Objects of a bucket, or of a prefix in it."""
 
     def __init__(self, url: str) -> None:
         self.url = url.partition("?")[0]
@@ -75,12 +77,12 @@ class CloudFiles:
         self._root = "/".join(part for part in (location.bucket, location.prefix) if part)
         connect = {"s3": _connect_s3, "gs": _connect_gcs, "gcs": _connect_gcs}.get(location.scheme)
         if connect is None:
-            reason = "this kind of store has no create-if-absent, which says who is coordinator"
+            reason = "it has no create-if-absent, which the choice of one coordinator needs"
             raise StoreUnsupported(url, reason)
         self._files, self._conditional = connect(location)
 
     def read(self, name: str) -> bytes:
-        """All bytes of an object."""
+        """Returns all bytes of an object."""
 
         def action() -> bytes:
             with self._files.open_input_stream(f"{self._root}/{name}") as stream:
@@ -90,11 +92,11 @@ class CloudFiles:
         return content
 
     def write(self, name: str, data: bytes) -> None:
-        """One upload; it is there whole or not at all."""
+        """Writes an object in one upload, which is atomic."""
         self.write_parts(name, (data,))
 
     def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
-        """The same, part by part."""
+        """Writes an object part by part, which is atomic too."""
 
         def action() -> None:
             with self._files.open_output_stream(f"{self._root}/{name}") as stream:
@@ -104,7 +106,10 @@ class CloudFiles:
         self._try(f"write {name}", action)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """A conditional put."""
+        """Creates an object by a conditional put. Returns False when it exists.
+
+        Raises: StoreFailed when the outcome is unknown.
+        """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -112,27 +117,27 @@ class CloudFiles:
             obstore.put(self._conditional, name, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return False
-        except Exception as error:  # noqa: BLE001 its errors have no common class; all mean that it is not known
+        except Exception as error:  # noqa: BLE001 its errors have no common class; each leaves the outcome unknown
             text = str(error).partition(DEBUG_TEXT)[0]
             raise StoreFailed(self.url, f"create {name}", f"{type(error).__name__}: {text}") from None
         return True
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object."""
+        """Returns True when the object exists."""
         from pyarrow.fs import FileType
 
         found = self._try(f"look for {name}", lambda: self._files.get_file_info(f"{self._root}/{name}"))
         return bool(found.type == FileType.File)
 
     def delete(self, name: str) -> None:
-        """Removes an object."""
+        """Removes an object, if it exists."""
         try:
             self._try(f"delete {name}", lambda: self._files.delete_file(f"{self._root}/{name}"), name)
         except ObjectMissing:
             return
 
     def list(self, folder: str) -> list[str]:
-        """Names of all objects below a folder."""
+        """Returns the names of all objects below a folder, sorted."""
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(f"{self._root}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
@@ -177,7 +182,7 @@ def _connect_s3(location: CloudLocation) -> tuple[Any, Any]:
 
 
 def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
-    """An endpoint without TLS is an emulator: it gets no credentials."""
+    """Connects to GCS. An endpoint without TLS is an emulator, which gets no credentials."""
     from obstore.store import GCSStore
     from pyarrow.fs import GcsFileSystem
 

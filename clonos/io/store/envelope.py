@@ -1,7 +1,8 @@
-"""An object of the store as bytes: a head with format and checksum, then the content, compressed where it pays.
+"""Encoding of the store's objects: a head with format and checksum, then the content, compressed if that makes it
+smaller.
 
-A snapshot is a row of pieces, each with a checksum of its own that tells its place too, and an end: it is written
-while it is made, and read without being copied as a whole.
+A snapshot is a sequence of pieces and an end marker, each with a checksum that covers its position. It is written while
+it is encoded, and read without a copy of the whole.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 OBJECT_FORMAT = 1
 OBJECT_BYTES_MAX = 16 << 30
 _MAGIC = b"clonos"
-_FACTS = struct.Struct("<6sBBQ")  # magic, format, compression, length of the content as it was
-_CHECKSUM_BYTES = 16  # of the facts and of what is stored behind the checksum
+_FACTS = struct.Struct("<6sBBQ")  # magic, format, compression, length of the uncompressed content
+_CHECKSUM_BYTES = 16  # of the facts and of the stored bytes after the checksum
 _HEAD_BYTES = _FACTS.size + _CHECKSUM_BYTES
 _PLAIN, _LZ4, _END = 0, 1, 2
 
@@ -26,15 +27,15 @@ OBJECT_OF_PIECES_FORMAT = 2
 _ROW = struct.Struct("<6sB")  # magic, format
 _PIECE = struct.Struct(
     "<BII"
-)  # compression or end, bytes stored, bytes of the content; of the end: 0, pieces before it
+)  # compression or end marker, stored bytes, content bytes; of the end marker: 0, number of pieces
 _PIECE_CHECKSUM = struct.Struct("<Q")
 _INCOMPRESSIBLE_PIECES = 15
-"""Behind one that is hardly smaller when it is compressed, so many are not tried."""
+"""Pieces that skip compression after a piece that shrank by less than 1/16."""
 _COMPRESSED_FROM_BYTES = 512
 
 
 class ObjectCorrupt(EnvironmentFault):
-    """An object of the store is not what was written."""
+    """An object of the store does not have the content that was written to it."""
 
     name: str
     reason: str
@@ -47,7 +48,7 @@ class ObjectCorrupt(EnvironmentFault):
 
 
 def seal(content: bytes) -> bytes:
-    """The object that holds ``content``."""
+    """Returns the object that holds ``content``."""
     stored, compression = content, _PLAIN
     if len(content) >= _COMPRESSED_FROM_BYTES:
         compressed = compress(content)
@@ -58,12 +59,12 @@ def seal(content: bytes) -> bytes:
 
 
 def unseal(data: bytes, name: str) -> bytes:
-    """The content of an object; ``ObjectCorrupt`` names it."""
+    """Returns the content of the object ``name``. Raises: ObjectCorrupt when it is damaged or of a newer format."""
     if len(data) < _HEAD_BYTES:
-        raise ObjectCorrupt(name, f"it has {len(data)} bytes, its head alone has {_HEAD_BYTES}")
+        raise ObjectCorrupt(name, f"it has {len(data)} bytes, but its head alone needs {_HEAD_BYTES}")
     magic, found, compression, length_bytes = _FACTS.unpack_from(data)
     if magic != _MAGIC:
-        raise ObjectCorrupt(name, "it does not begin as an object of a checkpoint store")
+        raise ObjectCorrupt(name, "it does not begin with the magic bytes of a checkpoint store")
     if found > OBJECT_FORMAT:
         raise ObjectCorrupt(name, f"format {found} is newer than {OBJECT_FORMAT}: update clonos")
     stored, checksum = memoryview(data)[_HEAD_BYTES:], data[_FACTS.size : _HEAD_BYTES]
@@ -79,7 +80,7 @@ def unseal(data: bytes, name: str) -> bytes:
 
 
 def seal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The parts of the object that holds these pieces."""
+    """Returns the parts of the object that holds these pieces."""
     yield _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT)
     count = untried = 0
     for piece in pieces:
@@ -101,7 +102,11 @@ def seal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
-    """The pieces of an object, or its content as one, each when it is its turn; ``ObjectCorrupt`` names it."""
+    """Returns the pieces of the object ``name``, each verified when it is reached; an object without pieces is one
+    piece.
+
+    Raises: ObjectCorrupt when a piece is damaged, or the object is truncated or has bytes after its end.
+    """
     if data[: _ROW.size] != _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT):
         yield unseal(data, name)
         return
@@ -109,7 +114,7 @@ def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
     while True:
         begin = at + _PIECE.size + _PIECE_CHECKSUM.size
         if begin > len(data):
-            raise ObjectCorrupt(name, f"it ends behind {count} pieces")
+            raise ObjectCorrupt(name, f"it is truncated after {count} pieces")
         facts = whole[at : at + _PIECE.size]
         compression, stored_bytes, content_bytes = _PIECE.unpack(facts)
         (checksum,) = _PIECE_CHECKSUM.unpack_from(whole, at + _PIECE.size)
@@ -119,7 +124,7 @@ def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
         at = begin + stored_bytes
         if compression == _END:
             if at != len(data):
-                raise ObjectCorrupt(name, f"{len(data) - at} bytes behind its end")
+                raise ObjectCorrupt(name, f"{len(data) - at} bytes after its end")
             return
         if compression not in (_PLAIN, _LZ4):
             raise ObjectCorrupt(name, f"compression {compression} of piece {count}")

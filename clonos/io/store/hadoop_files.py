@@ -1,7 +1,7 @@
-"""Objects in HDFS: each is written under a name that nobody reads, and then gets its own by a rename.
+"""Objects in HDFS: each is written under a temporary name and then renamed.
 
-A rename is one entry in the namenode's log. HDFS can also create a file exclusively, but such a file is there before
-its content. ``pyarrow.fs`` is not used here: its ``move`` deletes what is in the way, which makes two steps of it.
+A rename is atomic, because it is one entry in the namenode's log. The exclusive create of HDFS is not used, because it
+shows a file before its content; ``pyarrow.fs`` is not used, because its ``move`` first deletes the target.
 """
 
 from __future__ import annotations
@@ -16,39 +16,43 @@ from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupp
 from clonos.io.system.entropy import random_bytes
 
 STACK_TRACES = ("\n\tat ", "\\n\\tat ")
-"""How the namenode's begins behind the text of an error."""
+"""Beginnings of the stack trace that the namenode appends to the text of an error."""
 
 
 class HadoopClient(Protocol):
-    """HDFS by absolute paths. ``FileExistsError``, ``FileNotFoundError``; any other ``OSError``: it is not known."""
+    """Client of HDFS, by absolute paths.
+
+    Raises: FileExistsError, FileNotFoundError; any other OSError leaves the outcome unknown.
+    """
 
     def read(self, path: str) -> bytes:
-        """All bytes of a file."""
+        """Returns all bytes of a file."""
 
     def create(self, path: str, data: bytes) -> None:
-        """A new file, and the folders above it; closed when this returns."""
+        """Creates a file and the folders above it; the file is closed on return."""
 
     def rename(self, path: str, target: str, replaces: bool) -> None:
-        """At once or not at all; ``FileExistsError`` if it must not replace and there is something."""
+        """Renames a file atomically. Raises: FileExistsError when the target exists and ``replaces`` is False."""
 
     def delete(self, path: str) -> None:
-        """Removes a file; one that is missing is no error."""
+        """Removes a file, if it exists."""
 
     def is_file(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Returns True when the file exists."""
 
     def files_below(self, folder: str) -> list[str]:
-        """Paths of all files below a folder; of one that is missing there are none."""
+        """Returns the paths of all files below a folder; empty when the folder is missing."""
 
 
 class HadoopFiles:
-    """``hdfs://namenode:port/folder``, ``hdfs://nameservice/folder`` or ``webhdfs://namenode:port/folder``."""
+    """Objects below ``hdfs://namenode:port/folder``, ``hdfs://nameservice/folder`` or
+    ``webhdfs://namenode:port/folder``."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         parts = urlsplit(url)
         if parts.query or parts.username:
-            reason = "the URL of a Hadoop store takes no options and no user: HADOOP_USER_NAME and HADOOP_CONF_DIR do"
+            reason = "a Hadoop URL takes no options and no user; set HADOOP_USER_NAME and HADOOP_CONF_DIR instead"
             raise StoreUnsupported(url, reason)
         if not parts.hostname or not parts.path.strip("/"):
             raise StoreUnsupported(url, f"expected {parts.scheme}://namenode:port/folder")
@@ -57,21 +61,21 @@ class HadoopFiles:
             self._client = _connect(url, parts.scheme, parts.netloc)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """Returns all bytes of a file."""
         with self._failing(f"read {name}", name):
             return self._client.read(self._path(name))
 
     def write(self, name: str, data: bytes) -> None:
-        """The rename replaces."""
+        """Writes a file; the rename replaces an existing one."""
         with self._failing(f"write {name}"):
             self._put(name, data, replaces=True)
 
     def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
-        """At once: its clients take whole files."""
+        """Joins the parts and writes them at once, because the clients take whole files."""
         self.write(name, b"".join(parts))
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """The rename does not replace: of several the namenode lets one through."""
+        """Writes a file unless it exists: of several renames that do not replace, the namenode accepts one."""
         with self._failing(f"create {name}"):
             try:
                 self._put(name, data, replaces=False)
@@ -80,17 +84,17 @@ class HadoopFiles:
             return True
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
+        """Returns True when the file exists."""
         with self._failing(f"look for {name}"):
             return self._client.is_file(self._path(name))
 
     def delete(self, name: str) -> None:
-        """Removes the file."""
+        """Removes a file, if it exists."""
         with self._failing(f"delete {name}"):
             self._client.delete(self._path(name))
 
     def list(self, folder: str) -> list[str]:
-        """Files below the folder, but for those that are being written."""
+        """Returns the names of the files below a folder, without those that are being written."""
         with self._failing(f"list {folder}"):
             found = self._client.files_below(self._path(folder))
         names = [path.removeprefix(f"{self._root}/") for path in found]
@@ -126,7 +130,7 @@ class HadoopFiles:
 def _connect(url: str, scheme: str, address: str) -> HadoopClient:
     if scheme == "webhdfs":
         from clonos.io.store.web_hdfs import (
-            WebHdfs,  # with an HTTP client that nobody else in a slot needs at its birth
+            WebHdfs,  # imports an HTTP client that a slot does not need at its start
         )
 
         return WebHdfs(address)

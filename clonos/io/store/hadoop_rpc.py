@@ -1,8 +1,8 @@
-"""HDFS by its own protocol, through hdfs-native: no JVM, no libhdfs. Errors are ``OSError``.
+"""Client of HDFS by its RPC protocol, through hdfs-native: no JVM, no libhdfs. Errors are ``OSError``.
 
 High availability and Kerberos come from the files in ``HADOOP_CONF_DIR``, the user from ``HADOOP_USER_NAME``. The
-library waits for a silent namenode for ever, so each call is made in a thread of its own, which is left behind when it
-takes too long; the next call has a new connection. (Its client for asyncio panics when a connection is refused.)
+library waits for a silent namenode without a limit, so each call runs in its own thread, which is abandoned after a
+timeout; the next call uses a new connection. (The library's asyncio client panics when a connection is refused.)
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ ONE_NAMENODE: Final = {
     "dfs.client.failover.sleep.base.millis": "100",
     "dfs.client.failover.sleep.max.millis": "1000",
 }
-"""There is no other to wait for; who calls tries again by itself. A name without a port is configured by its files."""
+"""Settings for a single namenode: short retries, because there is no failover and the caller retries. A name service,
+which has no port, is configured by its files."""
 
 CALL_S_MAX: Final = 60.0
 BYTES_PER_S_MIN: Final = 1 << 20
-"""What content adds to the deadline of its call."""
+"""Throughput in bytes per second that extends the deadline of a call by its content."""
 
 Result = TypeVar("Result")
 
 
 class HadoopRpc:
-    """``host:port`` of a namenode, or the name of a service that the configuration knows."""
+    """Client of the namenode at ``host:port``, or of a name service from the configuration."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -45,12 +46,12 @@ class HadoopRpc:
             raise OSError(str(error)) from None
 
     def read(self, path: str) -> bytes:
-        """All bytes of a file."""
+        """Returns all bytes of a file."""
         length_bytes = self._run(lambda client: client.get_file_info(path)).length
         return self._run(lambda client: client.read(path).read(), length_bytes)
 
     def create(self, path: str, data: bytes) -> None:
-        """A new file, and the folders above it."""
+        """Creates a file and the folders above it."""
         from hdfs_native import WriteOptions
 
         def create(client: Client) -> None:
@@ -60,22 +61,22 @@ class HadoopRpc:
         self._run(create, len(data))
 
     def rename(self, path: str, target: str, replaces: bool) -> None:
-        """The namenode's ``rename2``."""
+        """Renames a file by the namenode's ``rename2``."""
         self._run(lambda client: client.rename(path, target, replaces))
 
     def delete(self, path: str) -> None:
-        """Removes a file."""
+        """Removes a file, if it exists."""
         self._run(lambda client: client.delete(path))
 
     def is_file(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Returns True when the file exists."""
         try:
             return not self._run(lambda client: client.get_file_info(path)).isdir
         except FileNotFoundError:
             return False
 
     def files_below(self, folder: str) -> list[str]:
-        """Paths of all files below a folder."""
+        """Returns the paths of all files below a folder."""
         try:
             return self._run(
                 lambda client: [found.path for found in client.list_status(folder, True) if not found.isdir]
@@ -98,6 +99,6 @@ class HadoopRpc:
             return outcome.result(CALL_S_MAX + content_bytes / BYTES_PER_S_MIN)
         except TimeoutError:
             self._client = self._connect()
-            raise TimeoutError("the namenode or a datanode is silent") from None
-        except RuntimeError as error:  # what the library has no class of Python's for
+            raise TimeoutError("the namenode or a datanode does not answer") from None
+        except RuntimeError as error:  # an error for which the library has no Python class
             raise OSError(str(error)) from None

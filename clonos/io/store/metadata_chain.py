@@ -1,7 +1,7 @@
-"""The store's one chain of numbered entries, each created only if absent: claims of terms and completed checkpoints.
+"""Metadata chain of the store: numbered entries, each created only if absent, for terms and completed checkpoints.
 
-Whoever finds the next number taken is coordinator no longer. Old entries are removed in ascending order, so whoever
-creates a number whose predecessor is gone was away for too long and is coordinator no longer either.
+A coordinator that finds the next number taken has been superseded. Old entries are removed in ascending order, so a
+coordinator that creates an entry whose predecessor is missing was away for too long, and has been superseded too.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ FOLDER = "chain"
 NUMBER_DIGITS = 20
 ENTRY_NAME = re.compile(rf"[0-9]{{{NUMBER_DIGITS}}}")
 
-KEPT_MAX = 100
-"""Checkpoints whose entries stay; the objects of all but the last two are gone by then."""
+RETAINED_MAX = 100
+"""Checkpoints whose entries are retained; the objects of all but the last two have been removed."""
 
 
 Term = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
-"""Of a coordinator; views are numbered by it and a number of 32 bits."""
+"""Term of a coordinator, which is the upper part of its view numbers; the lower part has 32 bits."""
 
 
 class EntryKind(StrEnum):
-    """What an entry says."""
+    """Kind of a chain entry."""
 
     TERM = "term"
     CHECKPOINT = "checkpoint"
 
 
 class ChainEntry(msgspec.Struct, frozen=True):
-    """``checkpoint`` and ``metadata`` are those of a completed checkpoint. In a claim ``metadata`` is empty, and
-    ``checkpoint`` is 0, or the one that the job goes back to: those completed after it before the claim count no more.
+    """Entry of the chain: a completed checkpoint with its metadata, or the beginning of a term.
 
-    ``claimant``: bits of the process that made it, else two that claim one term at once would write equal bytes.
+    ``checkpoint``: in an entry of a term, 0 or the checkpoint that the job resumes from; later checkpoints that are
+    completed before this entry are void. ``claimant``: random bytes of the writing process, so that two processes never
+    write equal entries of a term.
     """
 
     format: int
@@ -55,10 +56,10 @@ class ChainEntry(msgspec.Struct, frozen=True):
 
 
 class AppendOutcome(StrEnum):
-    """What became of an entry."""
+    """Outcome of an append."""
 
-    CREATED = "created"  # or it was there already with equal bytes
-    TAKEN = "taken"  # the number is another's
+    CREATED = "created"  # or it existed already with equal bytes
+    TAKEN = "taken"  # another coordinator has this number
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -66,27 +67,27 @@ _decoder = msgspec.msgpack.Decoder(ChainEntry)
 
 
 class StoreChain:
-    """The chain as one coordinator knows it: ``last_number`` is the last entry that it has read or created."""
+    """Chain as one coordinator knows it. ``last_number``: the last entry that it has read or created."""
 
     def __init__(self, files: ObjectFiles) -> None:
         self._files = files
         self.last_number = 0
         self._numbers: list[int] = []
-        self._first_number = 1  # of those that may still be there
+        self._first_number = 1  # first entry that may still exist
 
-    def look(self) -> None:
-        """Finds out what is there; the chain goes on from its last entry."""
+    def refresh(self) -> None:
+        """Lists the entries; the next append follows the last of them."""
         names = [name.rpartition("/")[2] for name in self._files.list(FOLDER)]
         self._numbers = [int(name) for name in names if ENTRY_NAME.fullmatch(name)]
         self.last_number = self._numbers[-1] if self._numbers else 0
         self._first_number = self._numbers[0] if self._numbers else 1
 
     def backwards(self) -> Iterator[ChainEntry]:
-        """The entries that ``look`` has found, the last one first; each is read when it is its turn."""
+        """Returns the entries that ``refresh`` found, the last one first; each is read when it is reached."""
         for number in reversed(self._numbers):
             try:
                 yield self._read_one(number)
-            except ObjectMissing:  # it was old and has been removed meanwhile
+            except ObjectMissing:  # an old entry, removed meanwhile
                 continue
 
     def _read_one(self, number: int) -> ChainEntry:
@@ -101,7 +102,7 @@ class StoreChain:
         return entry
 
     def append(self, entry: ChainEntry) -> AppendOutcome:
-        """Creates the next number. May be repeated with the same entry after a failure."""
+        """Creates the next entry. A call that failed may be repeated with the same entry."""
         number = self.last_number + 1
         name, data = _name(number), seal(_encoder.encode(entry))
         if not self._files.create_if_absent(name, data) and self._files.read(name) != data:
@@ -112,8 +113,8 @@ class StoreChain:
         self.last_number = number
         return AppendOutcome.CREATED
 
-    def remove_old(self, keep: int = KEPT_MAX) -> None:
-        """Removes all but the last entries, the oldest first."""
+    def remove_old(self, keep: int = RETAINED_MAX) -> None:
+        """Removes all but the last ``keep`` entries, the oldest first."""
         while self._first_number <= self.last_number - keep:
             self._files.delete(_name(self._first_number))
             self._first_number += 1

@@ -1,4 +1,4 @@
-"""Where the objects of a store lie: a folder here, or what a URL names. Names are relative, with slashes."""
+"""Files of the store: a local folder, or the location that a URL names. Names are relative, with slashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clonos.io.system.entropy import random_bytes
 
 
 class StoreFailed(EnvironmentFault):
-    """The store did not do what it was asked to; trying again may help."""
+    """The store failed to perform an action; a retry may succeed."""
 
     store: str
     action: str
@@ -24,64 +24,68 @@ class StoreFailed(EnvironmentFault):
 
 
 class ObjectMissing(StoreFailed):
-    """An object is not there."""
+    """The object does not exist."""
 
     def __init__(self, store: str, name: str) -> None:
-        super().__init__(store, f"read {name}", "there is no such object")
+        super().__init__(store, f"read {name}", "it does not exist")
         self.args = (store, name)
         self.name = name
 
 
 class StoreUnsupported(JobError):
-    """The store's URL names a kind of store that cannot be used."""
+    """The URL names a store that cannot hold checkpoints."""
 
     url: str
     reason: str
 
     def __str__(self) -> str:
         return (
-            f"{self.url} cannot be the checkpoint store: {self.reason}."
+            f"{self.url} cannot be used as the checkpoint store: {self.reason}."
             " Use a folder that all machines share, s3://, gs://, hdfs:// or webhdfs://."
         )
 
 
 class ObjectFiles(Protocol):
-    """Bytes by name. A write is all or nothing and durable when it returns; ``StoreFailed`` when that is not known."""
+    """Objects by name. A write is atomic, and durable on return.
+
+    Raises: StoreFailed when the outcome of a call is unknown.
+    """
 
     url: str
 
     def read(self, name: str) -> bytes:
-        """All bytes; ``ObjectMissing``."""
+        """Returns all bytes of an object. Raises: ObjectMissing when it does not exist."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Makes or replaces an object."""
+        """Creates or replaces an object."""
 
     def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
-        """The same for parts that are made while they are written; what raises there is raised: nothing
-        whole is there."""
+        """Creates or replaces an object from parts that are made while it is written. An error of the iterator is
+        raised, and leaves no object."""
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Makes an object unless there is one; of several callers just one gets True."""
+        """Creates an object unless it exists. Of several concurrent callers, exactly one gets True."""
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object."""
+        """Returns True when the object exists."""
 
     def delete(self, name: str) -> None:
-        """Removes an object; one that is missing is no error."""
+        """Removes an object, if it exists."""
 
     def list(self, folder: str) -> list[str]:
-        """Names of all objects below a folder, sorted."""
+        """Returns the names of all objects below a folder, sorted."""
 
 
 class LocalFiles:
-    """A folder of this machine, or one that is mounted on all. It must be able to link files."""
+    """Objects in a local folder or in a mounted one. Its file system must support hard links."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.url = str(root)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """Returns all bytes of a file. Raises: ObjectMissing when it does not exist; StoreFailed for any other
+        error."""
         try:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
@@ -90,11 +94,11 @@ class LocalFiles:
             raise StoreFailed(self.url, f"read {name}", str(error)) from None
 
     def write(self, name: str, data: bytes) -> None:
-        """To a file beside it that then takes its name."""
+        """Writes a temporary file and renames it."""
         self.write_parts(name, (data,))
 
     def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
-        """The same, part by part."""
+        """Writes a temporary file part by part and renames it. Raises: StoreFailed."""
         path = self.root / name
         try:
             part = _write_part(path, parts)
@@ -104,7 +108,7 @@ class LocalFiles:
             raise StoreFailed(self.url, f"write {name}", str(error)) from None
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """A hard link does not replace."""
+        """Links a temporary file to the name, which fails when the name exists. Raises: StoreFailed."""
         path = self.root / name
         try:
             part = _write_part(path, (data,))
@@ -120,18 +124,18 @@ class LocalFiles:
         return True
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
+        """Returns True when the file exists."""
         return (self.root / name).exists()
 
     def delete(self, name: str) -> None:
-        """Removes the file."""
+        """Removes a file, if it exists. Raises: StoreFailed."""
         try:
             (self.root / name).unlink(missing_ok=True)
         except OSError as error:
             raise StoreFailed(self.url, f"delete {name}", str(error)) from None
 
     def list(self, folder: str) -> list[str]:
-        """Files below the folder, but for those that are being written."""
+        """Returns the names of the files below a folder, without those that are being written."""
         found = []
         for path, _, names in os.walk(self.root / folder):
             relative = Path(path).relative_to(self.root)

@@ -1,6 +1,6 @@
-"""The checkpoint store of one job: objects with checksums, the chain of terms and checkpoints, and the job's identity.
+"""Checkpoint store of one job: objects with checksums, the chain of terms and checkpoints, and the job's identity.
 
-``CheckpointStore(url)`` is used by the driver and by every slot; a slot only reads and writes objects. Calls block.
+The driver and every slot use ``CheckpointStore(url)``; a slot only reads and writes objects. Calls block.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HashSeed: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,9})
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """The identity of a job, made at its first start. ``splits``: what its sources were divided into then.
+    """Identity of a job, created at its first start. ``splits``: the splits of its sources at that time.
 
-    ``hash_seed``: PYTHONHASHSEED of its slots, a secret; "0" was that of all jobs before it was drawn.
+    ``hash_seed``: PYTHONHASHSEED of its slots, which is secret; "0" in the records of older jobs, before it was drawn.
     """
 
     format: int
@@ -44,7 +44,7 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 
 class StoreInUse(JobError):
-    """A fresh start on a store that a job has used."""
+    """A fresh start would use a store that holds another job."""
 
     url: str
     job_id: str
@@ -52,7 +52,7 @@ class StoreInUse(JobError):
     def __str__(self) -> str:
         return (
             f"the checkpoint store {self.url} holds the state of job {self.job_id}."
-            " Go on from it with --resume, discard it with --overwrite, or name another store."
+            " Resume it with --resume, discard it with --overwrite, or set another store."
         )
 
 
@@ -64,16 +64,16 @@ class NothingToResume(JobError):
     advice: str = "Start without --resume."
 
     def __str__(self) -> str:
-        return f"cannot resume from the checkpoint store {self.url}: there is no {self.what}. {self.advice}"
+        return f"cannot resume from the checkpoint store {self.url}: it has no {self.what}. {self.advice}"
 
 
 class AnotherCoordinator(JobError):
-    """Somebody else has claimed the job."""
+    """Another driver has begun a term of this job."""
 
     url: str
 
     def __str__(self) -> str:
-        return f"another driver runs the job of the checkpoint store {self.url}. Stop it first, or name another store."
+        return f"another driver runs the job of the checkpoint store {self.url}. Stop it first, or set another store."
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -81,7 +81,7 @@ _decoder = msgspec.msgpack.Decoder(JobRecord)
 
 
 def open_files(url: str) -> ObjectFiles:
-    """Where a URL or a path leads to."""
+    """Returns the files at a URL or a path."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return LocalFiles(Path(parts.path))
@@ -93,7 +93,7 @@ def open_files(url: str) -> ObjectFiles:
 
 
 class CheckpointStore:
-    """See the methods: objects for all, the rest for the driver alone."""
+    """Checkpoint store of one job. Slots use its objects only; everything else is for the driver."""
 
     def __init__(self, url: str) -> None:
         self.files = open_files(url)
@@ -106,16 +106,19 @@ class CheckpointStore:
     # ------------------------------------------------------------------ objects
 
     def write_object(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Durable when it returns. Pieces are asked for while it is written."""
+        """Writes an object, which is durable on return. Pieces are requested while it is written."""
         self.files.write_parts(f"{OBJECTS}/{name}", seal_pieces(pieces))
 
     def read_object(self, name: str) -> Iterator[bytes | memoryview]:
-        """Its pieces, each verified when it is its turn: ``ObjectCorrupt``. ``ObjectMissing``: at once."""
+        """Returns the pieces of an object, each verified when it is reached.
+
+        Raises: ObjectMissing at once; ObjectCorrupt at a damaged piece.
+        """
         full_name = f"{OBJECTS}/{name}"
         return unseal_pieces(self.files.read(full_name), full_name)
 
     def delete_objects(self, names: Iterable[str]) -> None:
-        """One that is missing already is no error."""
+        """Removes the objects that exist."""
         for name in names:
             self.files.delete(f"{OBJECTS}/{name}")
 
@@ -129,13 +132,16 @@ class CheckpointStore:
         splits: Mapping[str, tuple[bytes, ...]] | None = None,
         hash_seed: str = "",
     ) -> JobRecord:
-        """Finds the job (``resume``), or makes one in a store that is empty or may be overwritten; claims a term.
+        """Finds the job (``resume``), or creates it in a store that is empty or may be overwritten; then begins a term.
 
-        ``hash_seed``: of a job that is made; empty draws one.
+        ``hash_seed``: for a new job; empty draws a random one.
+
+        Raises: StoreInUse when the store holds a job and ``overwrite`` is False; NothingToResume when it holds none to
+        resume.
         """
         if resume:
             record = self.find_job()
-            self.claim()
+            self.acquire_term()
             return record
         found = self._read_record()
         if found is not None and not overwrite:
@@ -144,14 +150,14 @@ class CheckpointStore:
         record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), hash_seed or random_hash_seed())
         if found is None:
             made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record)))
-            # One that is there may be our own, if a library has repeated the call after a lost answer.
+            # An existing record may be our own, if a library has retried the call after a lost reply.
             if not made and (other := self._read_record()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
             self._look(record)
-            self.claim()
+            self.acquire_term()
             return record
         self._look(record)
-        self.claim()  # whoever still runs the old job is coordinator no longer from here on
+        self.acquire_term()  # from here on, a driver that still runs the old job is superseded
         self._chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record)))
         for old in self.files.list(OBJECTS):
@@ -159,8 +165,11 @@ class CheckpointStore:
         return record
 
     def find_job(self) -> JobRecord:
-        """The job to go on with, and what the chain tells of it. Nothing is claimed yet: ``claim`` does it, when all
-        that can be refused has been looked at. ``NothingToResume``."""
+        """Returns the record of the job to resume and reads its chain. It begins no term: call ``acquire_term`` after
+        all checks.
+
+        Raises: NothingToResume when the store holds no job.
+        """
         found = self._read_record()
         if found is None:
             raise NothingToResume(self.url, "job")
@@ -184,26 +193,28 @@ class CheckpointStore:
 
     @property
     def term(self) -> int:
-        """The term that was claimed."""
+        """Term of this coordinator."""
         return self._term
 
     def _look(self, record: JobRecord) -> None:
-        self._chain.look()
+        self._chain.refresh()
         self._record = record
 
-    def claim(self, goes_back_to: int = 0) -> None:
-        """Claims a term for the job that was found. ``AnotherCoordinator``: the chain has grown since.
+    def acquire_term(self, resume_from: int = 0) -> None:
+        """Begins a new term of the job that was found.
 
-        ``goes_back_to``: a checkpoint; those completed after it count no more, also when this driver dies at once.
+        ``resume_from``: a checkpoint; later ones become void, even if this driver ends at once.
+
+        Raises: AnotherCoordinator when the chain has grown since it was read.
         """
         assert self._record is not None, "find_job comes first"
         self._term = max((entry.term for entry in islice(self._chain.backwards(), 1)), default=0) + 1  # terms grow
-        claim = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, goes_back_to)
-        if self._chain.append(claim) is AppendOutcome.TAKEN:
+        entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, resume_from)
+        if self._chain.append(entry) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)
 
     def _completed(self) -> Iterator[ChainEntry]:
-        """The last one first; without those that the job has gone back behind."""
+        """Returns the entries of completed checkpoints, the last one first, without void ones."""
         assert self._record is not None, "open_job or find_job comes first"
         limit: int | None = None
         for entry in self._chain.backwards():
@@ -216,21 +227,25 @@ class CheckpointStore:
                 yield entry
 
     def checkpoint_metadata(self, checkpoint: int | None = None) -> bytes:
-        """Metadata of the last checkpoint that was complete when the job was found, or of the one with a number."""
+        """Returns the metadata of a checkpoint by number; by default, of the last completed one when the job was found.
+
+        Raises: NothingToResume when there is none.
+        """
         for entry in self._completed():
             if checkpoint in (None, entry.checkpoint):
                 return entry.metadata
         if checkpoint is None:
             raise NothingToResume(self.url, "completed checkpoint")
         there = ", ".join(map(str, self.checkpoints())) or "none"
-        raise NothingToResume(self.url, f"checkpoint {checkpoint}", f"There are: {there}.")
+        raise NothingToResume(self.url, f"checkpoint {checkpoint}", f"Its checkpoints are: {there}.")
 
     def checkpoints(self) -> list[int]:
-        """Numbers of the completed checkpoints that the chain told of when the job was found, ascending."""
+        """Returns the numbers of the checkpoints that were complete when the job was found, ascending."""
         return sorted(entry.checkpoint for entry in self._completed())
 
     def append_checkpoint(self, checkpoint: int, metadata: bytes) -> AppendOutcome:
-        """Completes a checkpoint, or says that somebody else is coordinator. May be repeated after ``StoreFailed``."""
+        """Completes a checkpoint, or reports that another coordinator has begun a term. May be repeated after
+        ``StoreFailed``."""
         assert self._record is not None, "open_job comes first"
         entry = ChainEntry(
             CHAIN_FORMAT, EntryKind.CHECKPOINT, self._record.job_id, self._term, self._claimant, checkpoint, metadata

@@ -1,6 +1,6 @@
-"""HDFS by its HTTP interface (WebHDFS), without Kerberos. Errors are ``OSError``.
+"""Client of HDFS by its HTTP interface (WebHDFS), without Kerberos. Errors are ``OSError``.
 
-The namenode answers itself, or sends on to a datanode with what is to be read or written.
+The namenode answers itself, or redirects to a datanode for the content of a file.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 
 CONNECT_TIMEOUT_S: Final = 10.0
 SILENCE_S_MAX: Final = 60.0
-"""One wait for bytes."""
+"""Seconds that one wait for bytes may take."""
 ERRORS: Final = {"FileAlreadyExistsException": FileExistsError, "FileNotFoundException": FileNotFoundError}
 
 
 DEPTH_MAX: Final = 64
-"""Of folders within each other: objects lie in few, and a server could name them without end."""
+"""Levels of folders that are listed: objects lie in few, and a faulty server could name them without end."""
 
 
 class _Status(msgspec.Struct):
-    """Of a file or a folder; ``pathSuffix`` is its name in the folder that was listed."""
+    """Status of a file or a folder. ``pathSuffix``: its name in the folder that was listed."""
 
     type: str
     length: int = 0
@@ -58,7 +58,7 @@ Answer = TypeVar("Answer")
 
 
 class WebHdfs:
-    """``host:port`` of a namenode's HTTP interface."""
+    """Client of the HTTP interface of the namenode at ``host:port``."""
 
     def __init__(self, address: str) -> None:
         self._root = f"http://{address}/webhdfs/v1"
@@ -67,44 +67,48 @@ class WebHdfs:
         self._pool = urllib3.PoolManager(timeout=timeout, retries=False)
 
     def read(self, path: str) -> bytes:
-        """All bytes of a file, whose length the namenode knows."""
+        """Returns all bytes of a file. Raises: OSError when the length differs from the namenode's."""
         length_bytes = self._status(path).length
         content = self._ask("GET", path, "OPEN")
         if len(content) != length_bytes:
-            raise OSError(f"{path} has {length_bytes} bytes, {len(content)} came")
+            raise OSError(f"{path} has {length_bytes} bytes, but {len(content)} were received")
         return content
 
     def create(self, path: str, data: bytes) -> None:
-        """A new file, and the folders above it."""
+        """Creates a file and the folders above it."""
         self._ask("PUT", path, "CREATE", data, overwrite="false")
 
     def rename(self, path: str, target: str, replaces: bool) -> None:
-        """With options the namenode's ``rename2``, which answers nothing; a server that knows only the older one says
-        whether it has renamed, and never replaces."""
+        """Renames a file by the namenode's ``rename2``, which is chosen by its options and answers nothing.
+
+        Raises: OSError when the server knows only the older rename, which reports success but never replaces.
+        """
         options = "OVERWRITE" if replaces else "NONE"
         answer = self._ask("PUT", path, "RENAME", destination=target, renameoptions=options)
         if answer:
-            raise OSError(f"it does not know renameoptions={options}, and answers {answer[:100]!r} to a rename")
+            raise OSError(
+                f"the server does not support renameoptions={options}: it answers {answer[:100]!r} to a rename"
+            )
 
     def delete(self, path: str) -> None:
-        """Removes a file."""
+        """Removes a file, if it exists."""
         self._ask("DELETE", path, "DELETE")
 
     def is_file(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Returns True when the file exists."""
         try:
             return self._status(path).type == "FILE"
         except FileNotFoundError:
             return False
 
     def files_below(self, folder: str) -> list[str]:
-        """Paths of all files below a folder."""
+        """Returns the paths of all files below a folder. Raises: OSError when folders are nested more than 64 deep."""
         try:
             answer = self._ask("GET", folder, "LISTSTATUS")
         except FileNotFoundError:
             return []
         if folder.count("/") > DEPTH_MAX:
-            raise OSError(f"{folder} lies in more than {DEPTH_MAX} folders")
+            raise OSError(f"the folder {folder} is nested more than {DEPTH_MAX} levels deep")
         found = []
         for status in _decoded(answer, _Listing).FileStatuses.FileStatus:
             path = f"{folder}/{status.pathSuffix}"
@@ -121,7 +125,7 @@ class WebHdfs:
             if reply.status == 307:
                 headers = {} if data is None else {"Content-Type": "application/octet-stream"}
                 reply = self._pool.request(method, _location(reply), body=data, headers=headers)
-        except (urllib3.exceptions.HTTPError, ValueError) as error:  # the latter: of a Location that is no URL
+        except (urllib3.exceptions.HTTPError, ValueError) as error:  # ValueError: the Location header is no URL
             raise OSError(f"{type(error).__name__}: {error}") from None
         if reply.status >= 300:
             raise _error(reply.status, reply.data)
@@ -131,7 +135,7 @@ class WebHdfs:
 def _location(reply: urllib3.BaseHTTPResponse) -> str:
     found = reply.headers.get("Location", "")
     if not found.startswith(("http://", "https://")):
-        raise OSError(f"the namenode sends on to {found!r}")
+        raise OSError(f"the namenode redirects to {found!r}")
     return found
 
 
@@ -144,7 +148,7 @@ def _decoded(answer: bytes, answer_type: type[Answer]) -> Answer:
 
 def _error(status_code: int, answer: bytes) -> OSError:
     try:
-        told = msgspec.json.decode(answer, type=_Failure).RemoteException
-        return ERRORS.get(told.exception, OSError)(f"{told.exception}: {told.message}")
+        remote = msgspec.json.decode(answer, type=_Failure).RemoteException
+        return ERRORS.get(remote.exception, OSError)(f"{remote.exception}: {remote.message}")
     except DECODE_ERRORS:
         return OSError(f"HTTP status {status_code}: {answer[:200].decode(errors='replace')}")

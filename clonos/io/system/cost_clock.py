@@ -1,7 +1,7 @@
-"""What a step costs: real time, without the time in which the thread was ready and had no processor.
+"""Clock for the cost of a step: real time, without the time in which the thread was ready but had no processor.
 
-A step that waits for the world is as dear as one that computes. But where other processes keep a thread from its core,
-charging the step for it would make steps short, and their fixed cost large, just when the machine has least to spare.
+A step that waits for I/O costs as much as a step that computes. Time without a processor does not count, because it
+would shorten the steps, and so raise their fixed cost per record, just when the machine is overloaded.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 import time
 
 SCHEDULE = "/proc/thread-self/schedstat"
-"""Linux: nanoseconds on a processor, nanoseconds waiting for one, times run."""
+"""File of Linux with nanoseconds on a processor, nanoseconds waiting for one, and time slices."""
 
 LINE_BYTES = 64
 
 
 class CostClock:
-    """Of the thread that makes it; read and closed by that one. Plain real time where the system tells no more."""
+    """Cost clock of the thread that creates it; only that thread reads and closes it. Plain real time on other
+    systems."""
 
     def __init__(self) -> None:
         try:
@@ -25,17 +26,17 @@ class CostClock:
             self._file = -1
 
     def now_ns(self) -> int:
-        """Differences of it are costs."""
+        """Returns the clock in nanoseconds; only differences are meaningful."""
         if self._file < 0:
             return time.monotonic_ns()
         try:
             return time.monotonic_ns() - int(os.pread(self._file, LINE_BYTES, 0).split()[1])
-        except (OSError, ValueError, IndexError):  # a system that has the file and keeps no such account
+        except (OSError, ValueError, IndexError):  # a system that has the file without these fields
             self.close()
             return time.monotonic_ns()
 
     def close(self) -> None:
-        """Releases the file."""
+        """Closes the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -1,4 +1,4 @@
-"""Real luck and identity: what seeds an epoch, and what the services give outside a job."""
+"""Entropy of the operating system: seeds of epochs, identities, and the services outside a job."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 
 def random_bytes(count: int) -> bytes:
-    """From the operating system, good enough for secrets."""
+    """Returns random bytes of the operating system, fit for secrets."""
     return os.urandom(count)
 
 
 def random_hash_seed() -> str:
-    """A value of PYTHONHASHSEED that nobody can guess. 0 is left out: it would switch the seed off."""
+    """Returns a random value of PYTHONHASHSEED, 1 to 2**32 - 1: 0 would disable hash randomization."""
     return str(1 + int.from_bytes(os.urandom(8), "little") % 0xFFFF_FFFF)
 
 
 def random_uuid() -> uuid.UUID:
-    """A version 4 UUID from the operating system."""
+    """Returns a version 4 UUID of the operating system."""
     return uuid.uuid4()
 
 
 def stdlib_random() -> random.Random:
-    """The generator behind the functions of the module ``random``.
+    """Returns the generator behind the functions of the module ``random``.
 
-    So a unit test that says ``random.seed(7)`` seeds what its user functions take from the services, too.
+    So a unit test that calls ``random.seed(7)`` also seeds what its functions take from the services.
     """
     function: Any = random.random
     shared = function.__self__

@@ -1,4 +1,4 @@
-"""How many files a process may have open: each connection is one, and the soft limit of many systems is 1,024."""
+"""Limit of open files: each connection is one, and the soft limit of many systems is 1,024."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ FILES_MAX: Final = 65_536
 
 
 def raise_files_limit() -> int:
-    """Raises the soft limit to the hard one, at most to ``FILES_MAX``; answers the soft limit that holds now."""
+    """Raises the soft limit to the hard limit, at most to ``FILES_MAX``. Returns the resulting soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (ValueError, OSError):  # the kernel of macOS has a limit of its own below the hard one
+    except (ValueError, OSError):  # the kernel of macOS has a lower limit than the hard one
         return soft
     return wanted

@@ -1,6 +1,6 @@
-"""The real clock: wall clock, monotonic clock, and the slewed clock that live tasks read.
+"""Clocks of the machine: wall clock, monotonic clock, and the slewed clock that live tasks read.
 
-Whoever needs ``datetime`` or ``time`` for causal services takes it from here.
+Code that needs ``datetime`` or ``time`` for causal services imports them from here.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 SLEW_DIVISOR: Final = 10
-"""The slewed clock runs at most a tenth faster or slower than real time."""
+"""The slewed clock runs at most 1/10 faster or slower than real time."""
 
 Datetime = datetime
-"""For the annotations of those who must not import ``datetime``."""
+"""Class for annotations in modules that must not import ``datetime``."""
 
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 wall_ns: Final[Callable[[], int]] = time.time_ns
-"""Wall clock, ns since the Unix epoch. It may be set back or forth."""
+"""Wall clock in nanoseconds since the Unix epoch. It may be set back or forward."""
 
 monotonic_ns: Final[Callable[[], int]] = time.monotonic_ns
-"""ns since some instant; never runs backwards, never jumps."""
+"""Nanoseconds since an arbitrary instant; never runs backwards, never jumps."""
 
 sleep_s: Final[Callable[[float], None]] = time.sleep
 
 
 def utc_datetime(instant_ns: int) -> datetime:
-    """The aware UTC datetime of an instant (ns since the Unix epoch); what is below a microsecond is cut off."""
+    """Returns the aware UTC datetime of an instant (nanoseconds since the Unix epoch), truncated to microseconds."""
     return _UNIX_EPOCH + timedelta(microseconds=instant_ns // 1_000)
 
 
 def utc_now() -> datetime:
-    """The wall clock as an aware UTC datetime."""
+    """Returns the wall clock as an aware UTC datetime."""
     return datetime.now(UTC)
 
 
 class SlewedClock:
-    """Live time: the last instant plus monotonic time, slewed towards the wall clock by at most a tenth.
+    """Clock of live tasks: monotonic time, slewed towards the wall clock by at most 1/10. Any thread may read it.
 
-    It never runs backwards and never stands still: when the wall clock is set back an hour it runs at nine tenths of
-    real time until they meet, when it is set forth an hour at eleven tenths. It begins at the wall clock, but not
-    before ``not_before_ns``, the last instant that an earlier life has logged. Any thread may read it.
+    It never runs backwards and never stands still: after the wall clock was set back or forward it runs 1/10 slower or
+    faster until they agree. It starts at the wall clock, but not before ``not_before_ns``, the last instant that an
+    earlier incarnation logged.
     """
 
     __slots__ = ("_instant_ns", "_lock", "_monotonic", "_seen_ns", "_wall")
@@ -58,10 +58,10 @@ class SlewedClock:
         self._wall = wall
         self._lock = threading.Lock()
         self._seen_ns = monotonic()  # monotonic time of the last reading
-        self._instant_ns = max(wall(), not_before_ns)  # the last reading; only ever grows
+        self._instant_ns = max(wall(), not_before_ns)  # the last reading. Invariant: never decreases
 
     def now_ns(self) -> int:
-        """ns since the Unix epoch; at least the last reading."""
+        """Returns nanoseconds since the Unix epoch, at least the last reading."""
         with self._lock:
             seen_ns = self._monotonic()
             elapsed_ns = max(0, seen_ns - self._seen_ns)
@@ -72,6 +72,7 @@ class SlewedClock:
             return self._instant_ns
 
     def advance_to(self, instant_ns: int) -> None:
-        """Never gives less than this from now on: a task that goes live brings the last instant of its log."""
+        """Raises the clock to ``instant_ns`` if it is behind, because a task that goes live continues from its log's
+        last instant."""
         with self._lock:
             self._instant_ns = max(self._instant_ns, instant_ns)

@@ -1,1 +1,1 @@
-"""The driver's process: the coordinator's thread, and I/O in the background."""
+"""Driver process: the coordinator's thread, and I/O in the background."""

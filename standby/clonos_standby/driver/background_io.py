@@ -1,6 +1,6 @@
-"""Work of the driver that blocks, done in threads of its own: the chain of checkpoints, commits, deletions.
+"""Blocking I/O of the driver in background threads: checkpoint metadata, commits of output, deletions.
 
-Outcomes come back as events of the coordinator. A failure is an event too: the coordinator tries again.
+Each outcome is an event of the coordinator. A failure is an event too, which the coordinator answers by a retry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger("clonos.coordinator")
 
 
 class BackgroundIo:
-    """``tell`` is called with each outcome, in the thread that has done the work."""
+    """Background threads of the driver. ``on_event`` is called with each outcome, in the thread that did the work."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class BackgroundIo:
         sinks: Mapping[int, TransactionalSink],
         job_id: str,
         now_ns: Callable[[], int],
-        tell: Callable[[Event], None],
+        on_event: Callable[[Event], None],
         inbox: Inbox,
         faults: FaultPoints | None = None,
     ) -> None:
         self._faults = faults
         self._store, self._sinks, self._job_id = store, sinks, job_id
-        self._now_ns, self._tell = now_ns, tell
+        self._now_ns, self._on_event = now_ns, on_event
         self._chain = StoreThread("checkpoint chain", inbox)
         self._committer = StoreThread("output committer", inbox)
         self._remover = StoreThread("object remover", inbox)
 
     def write_metadata(self, effect: WriteMetadata) -> None:
-        """Completes a checkpoint."""
+        """Appends the metadata of a checkpoint to the chain, which completes the checkpoint."""
         self._chain.put(lambda: self._write_metadata(effect))
 
     def _write_metadata(self, effect: WriteMetadata) -> None:
@@ -65,10 +65,10 @@ class BackgroundIo:
             outcome, text = WriteOutcome.FAILED, str(error)
         if self._faults is not None:
             self._faults.reach(FaultPoint.METADATA_WRITTEN, detail=str(checkpoint))
-        self._tell(MetadataWritten(checkpoint, outcome, text, self._now_ns()))
+        self._on_event(MetadataWritten(checkpoint, outcome, text, self._now_ns()))
 
     def commit_output(self, effect: CommitOutput) -> None:
-        """Makes prepared output visible."""
+        """Commits the prepared output of a checkpoint."""
         self._committer.put(lambda: self._commit_output(effect))
 
     def _commit_output(self, effect: CommitOutput) -> None:
@@ -76,26 +76,26 @@ class BackgroundIo:
             try:
                 self._sinks[vertex].commit(self._job_id, effect.checkpoint, list(parts))
             except Exception as error:
-                text = f"output of vertex {vertex} is not committed: {type(error).__name__}: {error}"
+                text = f"the output of vertex {vertex} was not committed: {type(error).__name__}: {error}"
                 logger.warning("checkpoint %d: %s", effect.checkpoint, text, exc_info=True)
-                self._tell(OutputCommitFailed(effect.checkpoint, text, self._now_ns()))
+                self._on_event(OutputCommitFailed(effect.checkpoint, text, self._now_ns()))
                 return
         if self._faults is not None:
             self._faults.reach(FaultPoint.COMMITTED, detail=str(effect.checkpoint))
-        self._tell(OutputCommitted(effect.checkpoint, self._now_ns()))
+        self._on_event(OutputCommitted(effect.checkpoint, self._now_ns()))
 
     def delete_objects(self, effect: DeleteObjects) -> None:
-        """Removes what no checkpoint needs any more."""
+        """Deletes objects that no checkpoint needs any more."""
         self._remover.put(lambda: self._delete_objects(effect))
 
     def _delete_objects(self, effect: DeleteObjects) -> None:
         for name in effect.names:
             try:
                 self._remover.persist(lambda name=name: self._store.delete_objects([name]))  # type: ignore[misc]
-            except EnvironmentFault as error:  # it stays and takes room, nothing else
+            except EnvironmentFault as error:  # an object that remains only takes disk space
                 logger.warning("%s", error)
 
     def close(self) -> None:
-        """Ends the threads, each after what it is doing."""
+        """Ends the threads, each after its current work."""
         for thread in (self._chain, self._committer, self._remover):
             thread.close()

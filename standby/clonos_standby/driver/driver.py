@@ -1,7 +1,7 @@
-"""The driver's side of a job: the thread of the coordinator, its sockets, and the slots that it orders.
+"""Driver of a job: the coordinator's thread, its sockets, and the slots that it orders.
 
-The coordinator's machine is called by this thread alone. Progress goes to ``listener`` and the end to ``result``;
-``ask`` lets others look at the machine.
+Only this thread calls the coordinator's machine. Progress is passed to ``listener`` and the end to ``result``; ``ask``
+queries the machine from other threads.
 """
 
 from __future__ import annotations
@@ -73,13 +73,14 @@ from clonos_standby.slot.log_forwarding import ROOT
 logger = logging.getLogger("clonos.coordinator")
 
 LINES_OF_SLOT_MAX = 1_000
-"""Of one slot in the driver's log, in ten seconds; a slot that keeps to the rules leaves more out by itself."""
+"""Lines of one slot in the driver's log in ten seconds. A slot limits itself too, so only a faulty slot reaches
+this."""
 
 ALARMS_MAX = 100
-"""In the driver's log, in ten seconds."""
+"""Alarms in the driver's log in ten seconds."""
 
 RELEASE_TIMEOUT_S = 5.0
-"""What slots have to end by themselves after the job; then the provider ends them."""
+"""Seconds that slots have to exit after the job's end, before the provider ends them."""
 
 Progress = Alarm | RecoveryEvent | SlotsRefused
 JobEnd = JobDone | JobFailed | StoodDown
@@ -88,10 +89,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """What a coordinator needs to know. ``launch_spec``: a pattern; address, key and token are filled in for each slot.
+    """Configuration of a driver. ``launch_spec``: template; address, key and token are set for each slot.
 
-    ``store``: opened, its term is in ``begin``. ``provider`` makes the provider of slots for a listener.
-    ``address_rewriter``: of the connections that the driver makes.
+    ``store``: open, with its term in ``begin``. ``provider``: creates the slot provider for a listener.
+    ``address_rewriter``: maps addresses for the driver's connections.
     """
 
     image: JobImage
@@ -106,7 +107,7 @@ class DriverPlan:
 
 @dataclass(slots=True)
 class _Order:
-    """A slot that was asked for: who has registered with its token, if anybody has."""
+    """Requested slot. ``slot``: the slot that has registered with its token; None before."""
 
     number: int
     token: str
@@ -115,7 +116,8 @@ class _Order:
 
 
 class Driver:
-    """``start`` begins the job; ``result`` has its end. ``close`` ends everything, the job too if it still runs."""
+    """Driver of one job. ``start`` begins the job; ``result`` is its end. ``close`` ends everything, including a
+    running job."""
 
     def __init__(self, plan: DriverPlan) -> None:
         self._plan = plan
@@ -142,25 +144,26 @@ class Driver:
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
         self._background_io = BackgroundIo(
-            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._tell, self._inbox, faults
+            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._post, self._inbox, faults
         )
-        self._provider = plan.provider(self._hear_end)
+        self._provider = plan.provider(self._on_slot_ended)
         self._thread = Thread(target=self._run, name="coordinator", daemon=True)
 
     # ------------------------------------------------------------------ for any thread
 
     def start(self) -> None:
-        """Begins the job."""
+        """Starts the job."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         raise_files_limit()
         self._thread.start()
 
     def stop(self, drain: bool) -> None:
-        """Ends the job: with a last checkpoint, or at once."""
-        self._tell(StopAsked(drain, self._clock.now_ns()))
+        """Ends the job: with a final checkpoint if ``drain`` is True, else at once."""
+        self._post(StopAsked(drain, self._clock.now_ns()))
 
     def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
-        """What the coordinator's machine says, asked in its own thread while that lives."""
+        """Returns the answer of ``question``, which is called with the coordinator in its own thread while that
+        runs."""
         if not self._thread.is_alive() or current_thread() is self._thread:
             return question(self._coordinator)
         answer: Future[Answer] = Future()
@@ -175,11 +178,11 @@ class Driver:
     def _answer(self, question: Callable[[Coordinator], Answer], answer: Future[Answer]) -> None:
         try:
             answer.set_result(question(self._coordinator))
-        except Exception as error:  # noqa: BLE001 it belongs to whoever has asked
+        except Exception as error:  # noqa: BLE001 raised again in the thread of the caller
             answer.set_exception(error)
 
     def close(self) -> None:
-        """Ends all slots and threads; waits for them."""
+        """Ends all slots and threads, and waits for them."""
         self._inbox.put(self._abandon)
         if self._thread.ident is not None:
             self._thread.join()
@@ -189,15 +192,15 @@ class Driver:
     def _abandon(self) -> None:
         self._is_closing = True
 
-    def _tell(self, event: Event) -> None:
-        self._inbox.put(self._note, event)
+    def _post(self, event: Event) -> None:
+        self._inbox.put(self._append_event, event)
 
-    def _note(self, event: Event) -> None:
-        """In the coordinator's thread: looked up there, the list is the one that is handled next."""
+    def _append_event(self, event: Event) -> None:
+        """Appends an event to the list that is handled next; runs in the coordinator's thread."""
         self._events.append(event)
 
-    def _hear_end(self, ended: SlotEnded) -> None:
-        self._inbox.put(self._take_end, ended)
+    def _on_slot_ended(self, ended: SlotEnded) -> None:
+        self._inbox.put(self._handle_slot_end, ended)
 
     # ------------------------------------------------------------------ the thread
 
@@ -205,7 +208,9 @@ class Driver:
         try:
             self._handle([replace(self._plan.begin, now_ns=self._clock.now_ns())])
             self._loop(lambda: self._is_closing or self.result.done())
-            if self.result.done():  # else the job is abandoned: nobody was released, the provider ends them all
+            if (
+                self.result.done()
+            ):  # else the job was abandoned: no slot was released, and the provider ends all of them
                 deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
                 self._loop(lambda: not self._living() or time.monotonic() > deadline_s)
         except BaseException as error:
@@ -216,11 +221,11 @@ class Driver:
         finally:
             self._shut()
 
-    def _loop(self, is_over: Callable[[], bool]) -> None:
+    def _loop(self, has_ended: Callable[[], bool]) -> None:
         tick_s = self._options.heartbeat_ms / 2_000
         due_s = time.monotonic()
         is_busy = False
-        while not is_over():
+        while not has_ended():
             now_s = time.monotonic()
             if now_s >= due_s:
                 due_s = now_s + tick_s
@@ -250,16 +255,13 @@ class Driver:
     # ------------------------------------------------------------------ TransportEvents
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
-        """Takes a message of a slot.
-
-        Raises: MessageMalformed, for one that no slot sends to a coordinator.
-        """
+        """Handles a message of a slot. Raises: MessageMalformed when no slot may send it to a coordinator."""
         if isinstance(message, Logged):
-            told, level = f"{slot_name(sender)}: {message.text}", min(message.level, logging.CRITICAL)
-            self._slots_log.log(f"lines of {slot_name(sender)}", level, told, _logger_of(message.logger))
+            line, level = f"{slot_name(sender)}: {message.text}", min(message.level, logging.CRITICAL)
+            self._slots_log.log(f"lines of {slot_name(sender)}", level, line, _logger_of(message.logger))
         elif isinstance(message, Warned):
-            told = f"{slot_name(sender)}: {message.text} {dict(message.fields) or ''}"
-            if self._slots_log.warning(f"warnings of {slot_name(sender)}", told):
+            line = f"{slot_name(sender)}: {message.text} {dict(message.fields) or ''}"
+            if self._slots_log.warning(f"warnings of {slot_name(sender)}", line):
                 self._plan.listener(Alarm(escaped(message.text), (("slot", sender), *message.fields)))
         else:
             self._coordinator.check(sender, message)
@@ -268,44 +270,45 @@ class Driver:
                 self._events.append(Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 
     def _admit(self, register: Register) -> bool:
-        """Whether it was born by this driver: a token is good for the first slot that shows it."""
+        """Returns True when this driver launched the slot: a token is valid for the first slot that registers with
+        it."""
         order = self._order_of_token.get(register.token)
         if order is None or order.has_ended or order.slot not in (None, register.slot):
-            what = f"{slot_name(register.slot)} of {register.host} is refused: its token is not good"
-            self._log.warning("registrations that are refused", what)
+            what = f"the registration of {slot_name(register.slot)} on {register.host} is refused: its token is invalid"
+            self._log.warning("refused registrations", what)
             return False
         order.slot = register.slot
         self._transport.add_peer(
             PeerAddress(register.slot, register.data_address, register.control_address, register.public_key)
         )
-        self._mind_strangers()
+        self._update_admission()
         return True
 
-    def _mind_strangers(self) -> None:
-        """A key that is not known yet may only be that of a slot which is awaited."""
+    def _update_admission(self) -> None:
+        """Admits unknown keys only while a requested slot has not registered."""
         is_awaited = any(order.slot is None and not order.has_ended for order in self._orders.values())
         self._transport.let_strangers_in(is_awaited)
 
     def on_peer_gone(self, slot: SlotId) -> None:
-        """The connection to a slot broke for good."""
+        """Reports to the coordinator that no process listens at the slot's address any more."""
         self._events.append(SlotUnreachable(slot, self._clock.now_ns()))
 
     def on_peer_back(self, slot: SlotId) -> None:
-        """It will be heard again."""
+        """Does nothing: the slot's next message shows that it is reachable."""
 
     # ------------------------------------------------------------------ slots
 
-    def _take_end(self, ended: SlotEnded) -> None:
+    def _handle_slot_end(self, ended: SlotEnded) -> None:
         order = self._orders.get(ended.order)
         if order is None or order.has_ended:
             return
         order.has_ended = True
-        self._mind_strangers()
+        self._update_admission()
         reason = ended.reason or "its process has ended"
         if order.slot is None:
             self._events.append(SlotRefused(reason, self._clock.now_ns()))
         else:
-            self._transport.disconnect(order.slot)  # else each slot that ever died would take file descriptors
+            self._transport.disconnect(order.slot)  # else the connections of dead slots would use up file descriptors
             self._events.append(SlotGone(order.slot, reason, self._clock.now_ns()))
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:
@@ -319,10 +322,10 @@ class Driver:
         try:
             number = self._provider.order(cloudpickle.dumps(partial(run_slot, launch_spec)), avoid_domains)
         except EnvironmentFault as error:
-            self._tell(SlotRefused(str(error), self._clock.now_ns()))
+            self._post(SlotRefused(str(error), self._clock.now_ns()))
             return
         self._orders[number] = self._order_of_token[token] = _Order(number, token)
-        self._mind_strangers()
+        self._update_admission()
 
     # ------------------------------------------------------------------ effects
 
@@ -356,6 +359,6 @@ class Driver:
 
 
 def _logger_of(name: str) -> logging.Logger:
-    """The logger of that name, if it is one of the library's that this process has too; no peer makes new ones."""
+    """Returns the library's logger of this name, else the root of the library: a peer must not create loggers."""
     is_known = name.startswith(f"{ROOT}.") and name in logging.Logger.manager.loggerDict
     return logging.getLogger(name if is_known else ROOT)

@@ -1,1 +1,1 @@
-"""The process of a slot: its I/O thread and the threads around it."""
+"""Slot process: its I/O thread and the threads around it."""

@@ -1,6 +1,6 @@
-"""Threads in which a task's asynchronous calls wait for the world; begun as they are needed, none for most tasks.
+"""Threads for the asynchronous calls of a task, started on demand; most tasks have none.
 
-Nobody can end a call from outside: one that hangs keeps its thread, which ends with the process.
+A call cannot be interrupted: a call that hangs keeps its thread until the process ends.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from queue import SimpleQueue
 from threading import Thread
 
 THREADS_MAX = 256
-"""Of one task, whatever capacities its steps have."""
+"""Threads of one task, whatever capacities its steps have."""
 
 
 class CallThreads:
-    """Used by the task's thread alone."""
+    """Thread pool of one task, used only by the task's thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._idle: SimpleQueue[None] = SimpleQueue()  # a token for each thread that waits for a call
+        self._idle: SimpleQueue[None] = SimpleQueue()  # one token per thread that waits for a call
         self._threads: list[Thread] = []
 
     def run(self, call: Callable[[], None]) -> None:
-        """In one of the threads, soon; ``call`` does not raise."""
+        """Runs ``call`` in one of the threads; ``call`` must not raise."""
         if self._idle.empty() and len(self._threads) < THREADS_MAX:
             name = f"call {self._name} {len(self._threads)}"
             self._threads.append(Thread(target=self._serve, name=name, daemon=True))
@@ -33,7 +33,7 @@ class CallThreads:
         self._calls.put(call)
 
     def close(self) -> None:
-        """No call is begun any more."""
+        """Ends the threads after their current calls."""
         for _ in self._threads:
             self._calls.put(None)
 

@@ -51,7 +51,7 @@ from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.journal_thread import JournalThreads
 from clonos_standby.slot.log_forwarding import forwarded
-from clonos_standby.slot.outside_thread import OutsideThread
+from clonos_standby.slot.sink_thread import SinkThread
 from clonos_standby.slot.surroundings import SlotSurroundings
 from clonos_standby.slot.task_thread import TaskThread
 from clonos_standby.store_thread import SnapshotStore
@@ -85,7 +85,7 @@ class SlotHost:
         self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS
         self._register_ns = 0
         self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
-        self._outsides: dict[tuple[TaskId, Incarnation], OutsideThread] = {}
+        self._outsides: dict[tuple[TaskId, Incarnation], SinkThread] = {}
         self._threads: list[Thread] = []
         binding = towards(launch_spec.binding, launch_spec.coordinator_address)
         if binding.folder:
@@ -294,7 +294,7 @@ class SlotHost:
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
         identity = OutsideIdentity(job_id, plan.task_name(task), generation, incarnation)
-        outside = OutsideThread(self._around, sink, identity, restored_number, task, channel)
+        outside = SinkThread(self._around, sink, identity, restored_number, task, channel)
         self._outsides[task, incarnation] = outside
         self._threads.append(outside.thread)
 

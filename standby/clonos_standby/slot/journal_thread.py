@@ -1,7 +1,7 @@
-"""The connections of a slot's sources that cannot be re-read, each in a thread of its own.
+"""Connections of a slot's sources that cannot be re-read, one thread each.
 
-A thread connects, takes whole records in, tells the pusher what is kept, and decides nothing: when the connection
-breaks it says so and ends; the slot's machine opens another one.
+A thread connects, receives whole records, and acknowledges to the producer what is replicated. When the connection
+breaks, the thread reports it and ends; the slot's machine opens another one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from clonos_standby.slot.surroundings import SlotSurroundings
 logger = logging.getLogger("clonos.slot")
 
 RECEIVE_WAIT_MS = 20
-"""How long an acknowledgement may wait for input that does not come."""
+"""Milliseconds that a wait for input may delay an acknowledgement."""
 
 
 class JournalThreads:
-    """``Intakes`` for the slot's machine."""
+    """``ProducerConnections`` of the slot's machine."""
 
     def __init__(self, around: SlotSurroundings) -> None:
         self._around = around
@@ -35,7 +35,7 @@ class JournalThreads:
         self._ending: list[JournalThread] = []
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        """A thread and a connection of its own."""
+        """Opens a connection in a new thread."""
         image = self._around.image
         name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         source = image.pushed[image.plan.vertex_of[task]]
@@ -44,17 +44,17 @@ class JournalThreads:
         opened.thread.start()
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        """Takes nothing in for a while, or goes on."""
+        """Pauses or resumes receiving."""
         if (found := self._running.get((task, incarnation))) is not None:
             found.hold(held)
 
     def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        """What lies before is kept."""
+        """Acknowledges to the producer the bytes before ``offset_bytes``, which are replicated."""
         if (found := self._running.get((task, incarnation))) is not None:
             found.acknowledge(offset_bytes)
 
     def close(self, task: TaskId, incarnation: Incarnation) -> None:
-        """The thread ends at its next turn."""
+        """Ends the connection at the next turn of its thread."""
         found = self._running.pop((task, incarnation), None)
         if found is not None:
             found.end()
@@ -62,14 +62,14 @@ class JournalThreads:
             self._ending.append(found)
 
     def close_all(self) -> list[Thread]:
-        """The process ends: the threads that may still run for a moment."""
+        """Ends all connections. Returns the threads that may still run for a moment."""
         for life in list(self._running):
             self.close(*life)
         return [each.thread for each in self._ending]
 
 
 class JournalThread:
-    """One connection of one incarnation. The slot's thread calls all but ``_live``."""
+    """Connection of one incarnation. All methods except ``_run`` are called by the slot's thread."""
 
     def __init__(
         self,
@@ -84,50 +84,50 @@ class JournalThread:
         self._task, self._incarnation = task, incarnation
         self._slot, self._inbox = around.slot, around.inbox
         self._taken_bytes = offset_bytes
-        self._kept_bytes = self._reported_bytes = offset_bytes
+        self._replicated_bytes = self._reported_bytes = offset_bytes
         self._is_held = self._is_ended = False
         self._moved = Event()
         self.thread = Thread(target=self._run, name=f"journal {name}", daemon=True)
 
     def hold(self, held: bool) -> None:
-        """Leaves what comes where it is."""
+        """Pauses or resumes receiving."""
         self._is_held = held
         self._moved.set()
 
     def acknowledge(self, offset_bytes: int) -> None:
-        """The pusher shall be told."""
-        self._kept_bytes = offset_bytes
+        """Requests an acknowledgement of the bytes before ``offset_bytes``."""
+        self._replicated_bytes = offset_bytes
         self._moved.set()
 
     def end(self) -> None:
-        """The incarnation is over."""
+        """Ends the thread at its next turn."""
         self._is_ended = True
         self._moved.set()
 
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        with Suspended():  # a connector's code uses services like any code beyond the job
-            self._live_and_tell()
+        with Suspended():  # a connector's code uses the services as outside a job
+            self._run_and_report()
 
-    def _live_and_tell(self) -> None:
+    def _run_and_report(self) -> None:
         try:
             with closing(self._source.feed(self._taken_bytes)) as feed:
-                self._take_in(feed)
-                self._take_leave(feed)
+                self._receive_all(feed)
+                self._await_replication(feed)
         except Exception as error:
             if self._is_ended:
-                logger.debug("the intake of %s failed after its end", self._name, exc_info=True)
+                logger.debug("the producer connection of %s failed after its end", self._name, exc_info=True)
             elif isinstance(error, (EnvironmentFault, OSError)):
                 failed = f"{type(error).__name__}: {error}"
                 self._inbox.put(self._slot.on_producer_failed, self._task, self._incarnation, failed)
             else:
                 self._inbox.put(self._slot.on_failed, self._describe(error))
 
-    def _take_in(self, feed: Feed) -> None:
-        """Until the pusher has no more, or the incarnation is over."""
+    def _receive_all(self, feed: Feed) -> None:
+        """Receives until the producer has no more data, or the incarnation has ended."""
         while not self._is_ended:
-            self._tell(feed)
+            self._acknowledge(feed)
             if self._is_held:
                 self._wait()
                 continue
@@ -139,17 +139,19 @@ class JournalThread:
                 self._taken_bytes += len(data)
                 self._hand_over(data)
 
-    def _take_leave(self, feed: Feed) -> None:
-        """The pusher may wait to hear that all is kept."""
+    def _await_replication(self, feed: Feed) -> None:
+        """Acknowledges the remaining data, because the producer may wait for it before it disconnects."""
         while not self._is_ended and self._reported_bytes < self._taken_bytes:
             self._wait()
-            self._tell(feed)
+            self._acknowledge(feed)
 
-    def _tell(self, feed: Feed) -> None:
-        kept_bytes = min(self._kept_bytes, self._taken_bytes)  # the end of the journal is none of the pusher's bytes
-        if kept_bytes > self._reported_bytes:
-            feed.acknowledge(kept_bytes)
-            self._reported_bytes = kept_bytes
+    def _acknowledge(self, feed: Feed) -> None:
+        replicated_bytes = min(
+            self._replicated_bytes, self._taken_bytes
+        )  # the end marker is not a byte of the producer
+        if replicated_bytes > self._reported_bytes:
+            feed.acknowledge(replicated_bytes)
+            self._reported_bytes = replicated_bytes
 
     def _wait(self) -> None:
         self._moved.wait()

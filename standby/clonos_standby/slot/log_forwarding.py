@@ -1,7 +1,7 @@
-"""Lines that a slot logs appear in the driver's log: nobody looks into the output of a slot's process.
+"""Forwarding of a slot's log lines to the driver's log, because users do not see the output of slot processes.
 
-What user code says by ``clonos.logger`` goes the same way. A flood is cut: so many lines a second, then a line that
-says how many were left out.
+Lines of ``clonos.logger`` in user code are forwarded too. More than 100 lines in a second are suppressed, and their
+number is logged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from clonos.core.wire.control_messages import Logged
 LINES_PER_SECOND_MAX = 100
 TEXT_CHARACTERS_MAX = 20_000
 ROOT = "clonos"
-"""The logger whose lines travel, with those below it."""
+"""Logger whose lines are forwarded, with all loggers below it."""
 
 
 class Forwarder(logging.Handler):
-    """``send`` may be called by any thread, and must not block."""
+    """Handler that forwards log records. ``send`` may be called by any thread, and must not block."""
 
     def __init__(self, slot: SlotId, send: Callable[[Logged], None]) -> None:
         super().__init__()
@@ -30,24 +30,24 @@ class Forwarder(logging.Handler):
         self._lines = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; the handler's lock is held."""
+        """Forwards one record; called with the handler's lock held."""
         second = int(time.monotonic())
         if second != self._second:
             left_out = self._lines - LINES_PER_SECOND_MAX
             self._second, self._lines = second, 0
             if left_out > 0:
-                self._tell(logging.WARNING, ROOT, f"{left_out} more lines were left out")
+                self._forward(logging.WARNING, ROOT, f"{left_out} more lines were suppressed")
         self._lines += 1
         if self._lines <= LINES_PER_SECOND_MAX:
-            self._tell(record.levelno, record.name, self.format(record))
+            self._forward(record.levelno, record.name, self.format(record))
 
-    def _tell(self, level: int, name: str, text: str) -> None:
+    def _forward(self, level: int, name: str, text: str) -> None:
         self._send(Logged(self._slot, level, name, text[:TEXT_CHARACTERS_MAX]))
 
 
 @contextmanager
 def forwarded(level: int, slot: SlotId, send: Callable[[Logged], None]) -> Iterator[None]:
-    """Within it, lines of at least this level travel, and appear nowhere else."""
+    """Forwards log lines of at least ``level`` inside the context; they appear nowhere else."""
     logger, handler = logging.getLogger(ROOT), Forwarder(slot, send)
     before = logger.level, logger.propagate
     logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""What the threads of a slot's process have in common."""
+"""Objects that all threads of a slot process share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from clonos_standby.inbox import Inbox
 
 @dataclass(frozen=True, slots=True)
 class SlotSurroundings:
-    """The slot's machine and the way to it, the job, the clock, and who listens at fault points, if anybody does."""
+    """Shared objects: the slot's machine and its inbox, the job, the clock, and the client of fault points, if they are
+    armed."""
 
     slot: Slot
     inbox: Inbox

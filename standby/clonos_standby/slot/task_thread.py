@@ -1,7 +1,7 @@
-"""One incarnation of a task in a thread of its own: the door between user code and the slot's I/O thread.
+"""Thread of one incarnation of a task, between user code and the slot's I/O thread.
 
-A thread cannot be ended from outside: a stopped one ends at its next call here, and user code that waits for the world
-until then does no harm, since what it would emit is dropped by incarnation.
+A thread cannot be ended from outside: a stopped thread ends at its next call here. User code that blocks until then
+does no harm, because its output is discarded by incarnation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAIT_S_MAX = 3600.0
 
 
 class TaskThread:
-    """``TaskPort`` for the task, ``TaskHandle`` for the slot."""
+    """``TaskPort`` for the task and ``TaskHandle`` for the slot."""
 
     def __init__(
         self,
@@ -50,48 +50,48 @@ class TaskThread:
         self._commands: SimpleQueue[Command] = SimpleQueue()
         self._is_stopped = False
         self._live = Event()
-        self._kept_moved = Event()
-        self._noted = Event()
-        self._kept_bytes = -1
+        self._replicated_moved = Event()
+        self._announced = Event()
+        self._replicated_bytes = -1
         self.room = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self._running: Task | None = None
-        self._is_shadow = activation.is_shadow  # and has not taken over
+        self._is_shadow = activation.is_shadow  # a shadow that has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
         self.name = f"{around.image.plan.task_name(task)} {life}"
         self._calls = CallThreads(self.name)
         self._cost_clock: CostClock | None = None
-        self.thread = Thread(target=self._live_and_tell, name=f"task {self.name}", daemon=True)
+        self.thread = Thread(target=self._run_and_report, name=f"task {self.name}", daemon=True)
 
     # ------------------------------------------------------------------ the slot's side
 
     def put(self, command: Command) -> None:
-        """Queues a command; never blocks."""
+        """Enqueues a command; never blocks."""
         self._commands.put(command)
 
     def stop(self) -> None:
-        """The incarnation is over."""
+        """Ends the incarnation at its next call."""
         self._is_stopped = True
         self._commands.put(Stopped())
         self._live.set()
-        self._kept_moved.set()
-        self._noted.set()
+        self._replicated_moved.set()
+        self._announced.set()
 
     def release(self) -> None:
-        """``go_live`` may return."""
+        """Lets ``go_live`` return."""
         self._live.set()
 
     def note(self) -> None:
-        """``announce_step`` may return."""
-        self._noted.set()
+        """Lets ``announce_step`` return."""
+        self._announced.set()
 
     def replicate_to(self, end_bytes: int) -> None:
-        """``await_replicated`` may return up to here."""
-        self._kept_bytes = max(self._kept_bytes, end_bytes)
-        self._kept_moved.set()
+        """Lets ``await_replicated`` return for log ends up to ``end_bytes``."""
+        self._replicated_bytes = max(self._replicated_bytes, end_bytes)
+        self._replicated_moved.set()
 
     # ------------------------------------------------------------------ the thread
 
-    def _live_and_tell(self) -> None:
+    def _run_and_report(self) -> None:
         if self._faults is not None:
             self._reach(FaultPoint.START)
         task: Task | None = None
@@ -117,20 +117,24 @@ class TaskThread:
             if self._is_stopped:
                 logger.debug("task %s raised after it was stopped", self.name, exc_info=True)
                 return
-            failed = describe_failure(task, error) if task is not None else self._describe_birth(error)
+            failed = describe_failure(task, error) if task is not None else self._describe_start_failure(error)
             self._inbox.put(self._slot.on_raised, self._number, failed)
         finally:
             self._calls.close()
             if self._cost_clock is not None:
                 self._cost_clock.close()
 
-    def _describe_birth(self, error: BaseException) -> TaskFailed:
+    def _describe_start_failure(self, error: BaseException) -> TaskFailed:
         return failure_of(self._task, self._incarnation, error, Recourse.NONE)
 
     # ------------------------------------------------------------------ TaskPort
 
     def receive(self, until_ns: int | None) -> Command | None:
-        """The next command, waited for until the instant; None: for ever; 0: not at all."""
+        """Returns the next command, or None when ``until_ns`` has come first; None waits without a limit, 0 does not
+        wait.
+
+        Raises: TaskStopped when the incarnation was stopped.
+        """
         if self._is_stopped:
             raise TaskStopped
         try:
@@ -148,7 +152,7 @@ class TaskThread:
         return command
 
     def emit(self, emission: Emission) -> None:
-        """Hands over; is held up only when the I/O thread has far too much to do."""
+        """Passes the emission to the I/O thread; blocks only while that is overloaded."""
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.room.spend(emission.cost_bytes)
@@ -156,15 +160,15 @@ class TaskThread:
         self._inbox.wait_for_budget()
 
     def budget_bytes(self) -> int:
-        """Whether a new step is forbidden."""
+        """Returns the bytes that the next step may produce."""
         return self.room.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
-        """Asks for credit up to ``next_seq``."""
+        """Requests credit up to ``next_seq``."""
         self._inbox.put(self._slot.on_needs, self._task, self._number, channel, next_seq)
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
-        """Blocks until new determinants may be recorded."""
+        """Blocks until new determinants may be recorded. Raises: TaskStopped when the incarnation was stopped."""
         self._is_shadow = False
         if self._faults is not None:
             self._reach(FaultPoint.LOG_END)
@@ -176,53 +180,56 @@ class TaskThread:
             self._reach(FaultPoint.LIVE)
 
     def await_replicated(self, log_end_bytes: int) -> None:
-        """Blocks until the keepers hold the log up to here."""
+        """Blocks until the keepers have the log up to ``log_end_bytes``. Raises: TaskStopped when the incarnation was
+        stopped."""
         if self._faults is not None:
             self._reach(FaultPoint.INTENT)
         self._inbox.put(self._slot.on_await_replicated, self._task, self._number, log_end_bytes)
         while True:
-            self._kept_moved.clear()  # before the look, so that no later move is missed
+            self._replicated_moved.clear()  # before the check, so that no later change is missed
             if self._is_stopped:
                 raise TaskStopped
-            if self._kept_bytes >= log_end_bytes:
+            if self._replicated_bytes >= log_end_bytes:
                 return
-            self._kept_moved.wait()
+            self._replicated_moved.wait()
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
-        """Blocks until it is known which element comes next."""
-        self._noted.clear()
+        """Blocks until the coordinator knows which element the task takes next. Raises: TaskStopped when it was
+        stopped."""
+        self._announced.clear()
         self._inbox.put(self._slot.on_announce_step, self._task, self._number, channel, first_seq)
         if not self._is_stopped:
-            self._noted.wait()
+            self._announced.wait()
         if self._is_stopped:
             raise TaskStopped
 
     def open_journal(self) -> None:
-        """More of the source's input may come in."""
+        """Requests more input of the source; it arrives as ``Journalled`` commands."""
         self._inbox.put(self._slot.on_open_journal, self._task, self._number)
 
     def lose_journal(self) -> NoReturn:
-        """Reports it, and waits for the end."""
+        """Reports that the journal is lost, and blocks until the incarnation is stopped. Raises: TaskStopped in any
+        case."""
         self._inbox.put(self._slot.on_journal_lost, self._task, self._number)
         self._live.wait()
         raise TaskStopped
 
     def now_ns(self) -> int:
-        """Slewed wall clock."""
+        """Returns the slewed wall clock."""
         return self._clock.now_ns()
 
     def cost_clock_ns(self) -> int:
-        """Asked in the task's thread only."""
+        """Returns the cost clock of this thread; called only by the task's thread."""
         if self._cost_clock is None:
             self._cost_clock = CostClock()
         return self._cost_clock.now_ns()
 
     def entropy(self, count: int) -> bytes:
-        """True randomness."""
+        """Returns random bytes of the operating system."""
         return random_bytes(count)
 
     def perform(self, function: Any, key: str) -> object:
-        """A call to the outside; none is begun by an incarnation that is over."""
+        """Calls an external system. Raises: TaskStopped before or after the call when the incarnation was stopped."""
         if self._is_stopped:
             raise TaskStopped
         if self._faults is not None:
@@ -235,7 +242,7 @@ class TaskThread:
         return outcome
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
-        """Beside the task's thread; an outcome that comes too late is forgotten with the queue."""
+        """Starts a call in another thread; its outcome is dropped if the incarnation was stopped meanwhile."""
 
         def call() -> None:
             if not self._is_stopped:
@@ -247,11 +254,11 @@ class TaskThread:
 
     def _reach(self, point: FaultPoint, detail: str = "") -> None:
         assert self._faults is not None, point
-        told = of_shadow(point) if self._is_shadow else point
-        self._faults.reach(told, self._image.plan.task_name(self._task), detail)
+        reached = of_shadow(point) if self._is_shadow else point
+        self._faults.reach(reached, self._image.plan.task_name(self._task), detail)
 
     def _point_of(self, emission: Emission) -> FaultPoint:
-        """What a step was, by what it hands over: nothing of it has left yet."""
+        """Returns the fault point of a step, by its emission."""
         if emission.snapshot is not None:
             return FaultPoint.END_OF_STREAM if emission.snapshot.final else FaultPoint.ALIGNED
         queues = self._running.inputs if self._running is not None else []

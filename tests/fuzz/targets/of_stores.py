@@ -236,7 +236,7 @@ class _Store:
         store.find_job()
         store.checkpoints()
         store.checkpoint_metadata()
-        store.claim()
+        store.acquire_term()
         (chain / f"{2:020}").unlink()
 
 

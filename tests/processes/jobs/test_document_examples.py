@@ -17,7 +17,7 @@ from tests.tidy.source import PACKAGE_FOLDERS, ROOT
 pytestmark = pytest.mark.processes
 
 LIMIT_S = 50.0
-ENDED = "has ended, all its output is committed"
+ENDED = "has finished, all its output is committed"
 
 
 def _example(document: str, name: str) -> str:
@@ -64,7 +64,7 @@ def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path:
     killing, summary, counted, tossed = said.splitlines()
     assert killing == "killing numbers-toss/0"
     assert summary.startswith(f"coins {ENDED}")
-    assert "1 recoveries" in summary, told
+    assert "1 recovery" in summary, told
     assert counted.removeprefix("counted ") == tossed.removeprefix("tossed  ")
     assert sum(int(number) for number in re.findall(r"\d+", counted)) == 5_000
     _check_metrics(json.loads((tmp_path / "metrics.jsonl").read_text("utf-8").splitlines()[-1]))

@@ -107,7 +107,7 @@ def test_a_job_is_run_stopped_by_a_signal_and_resumed(gate: Gate, commands: Comm
     first.send_signal(signal.SIGTERM)
     code, output, errors = _ended(first)
     assert (code, output) == (ENDED, "")
-    assert "was stopped with a final checkpoint; --resume goes on from there" in errors
+    assert "was stopped with a final checkpoint; --resume continues from there" in errors
 
     code, _, errors = commands.run("run", "job.py")
     assert code == JOB_AT_FAULT

@@ -77,7 +77,7 @@ def test_a_bounded_job_ends_by_itself_with_all_its_output(tmp_path: Path) -> Non
     result = job.run()
     assert result.ending is Ending.FINISHED
     assert sorted(output.rows) == [number * number for number in range(1_000)]
-    assert result.summary().startswith("squares has ended, all its output is committed (checkpoint ")
+    assert result.summary().startswith("squares has finished, all its output is committed (checkpoint ")
 
 
 def test_a_fresh_start_on_a_used_store_is_refused_unless_it_may_overwrite(tmp_path: Path) -> None:

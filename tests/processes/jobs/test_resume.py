@@ -173,7 +173,7 @@ def test_a_driver_that_goes_back_to_an_earlier_checkpoint_takes_its_tables_along
     left = len(typed.stored())
     errors = typed.end(left + 300 - left % 3, "--resume", "--checkpoint", str(before))
     typed.check(left + 300 - left % 3)
-    assert "cannot be taken back" not in errors
+    assert "cannot be withdrawn" not in errors
     assert "had left before the rollback" not in errors
     assert withdrawn(errors, "drawn") > 0
     assert withdrawn(errors, "latest") > 0
@@ -247,10 +247,11 @@ def test_a_driver_that_dies_when_it_has_gone_back_leaves_a_job_that_is_whole(tmp
     store.find_job()
     assert {first, last} <= set(store.checkpoints())
     before_last = store.checkpoints()[-2]
-    store.claim(goes_back_to=before_last)  # a driver that was asked to go back, and died before it touched any output
+    # A driver that was asked to go back, and died before it touched any output.
+    store.acquire_term(resume_from=before_last)
 
     described.gate.end(300)
-    with pytest.raises(NothingToResume, match=f"no checkpoint {last}. There are: .*{before_last}"):
+    with pytest.raises(NothingToResume, match=f"no checkpoint {last}. Its checkpoints are: .*{before_last}"):
         described.job().run(resume=True, checkpoint=last)
     described.job().run(resume=True)
     described.check(300)

@@ -49,7 +49,7 @@ def test_strangers_crowds_floods_and_a_slot_that_lies_change_nothing(tmp_path: P
     assert {"memory taken by a process while attacked", "healthy tasks disturbed", "lost"} <= _check_names(record)
     log = (tmp_path / "driver.log").read_text("utf-8")
     assert "malformed" in log
-    assert "more lines were left out" in log
+    assert "more lines were suppressed" in log
     forged = [line for line in log.splitlines() if line.startswith("2026-01-01 00:00:00,000 CRITICAL")]
     assert not forged
     assert "\x1b" not in log

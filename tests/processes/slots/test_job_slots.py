@@ -129,7 +129,7 @@ def test_when_the_fork_server_is_killed_its_slots_end_too(ends: Ends, tmp_path: 
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
         os.kill(provider._fork_server.pid, signal.SIGKILL)
-        assert ends.next() == SlotEnded(order, "the process that bears slots has ended")
+        assert ends.next() == SlotEnded(order, "the fork server of slots has ended")
         _await_end(pid)
 
 

@@ -56,7 +56,8 @@ def test_a_file_without_exactly_one_job_is_refused(
 
 def test_a_missing_file_is_one_message_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "missing.py"]) == JOB_AT_FAULT
-    assert capsys.readouterr().err == "clonos: there is no file 'missing.py' to run.\n"
+    printed = "clonos: the file 'missing.py' does not exist. Name a Python file that has a Job.\n"
+    assert capsys.readouterr().err == printed
 
 
 @pytest.mark.parametrize(
@@ -64,9 +65,9 @@ def test_a_missing_file_is_one_message_and_an_exit_code(capsys: pytest.CaptureFi
     [
         (["--option", "chekpoint_every=5s"], "the command line sets 'chekpoint_every'"),
         (["--option", "checkpoint-every=often"], "the command line sets the option 'checkpoint_every' to 'often'"),
-        (["--option", "standbys"], "--option takes key=value, not 'standbys'"),
+        (["--option", "standbys"], "--option is 'standbys', but key=value is expected"),
         (["--slots", "cloud"], "the command line sets the option 'slots' to 'cloud'"),
-        (["--resume", "--overwrite"], "take one of them"),
+        (["--resume", "--overwrite"], "Set only one of them"),
     ],
 )
 def test_a_wrong_option_is_one_message_that_names_it(

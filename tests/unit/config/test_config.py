@@ -148,14 +148,14 @@ def test_the_marks_of_a_test_run_are_no_options() -> None:
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("checkpoint_every: 5s\n", "utf-8")
-    with pytest.raises(JobError, match=r"clonos\.toml is no TOML"):
+    with pytest.raises(JobError, match=r"clonos\.toml is not TOML"):
         settle({}, environment={}, file=file)
 
 
 def test_a_file_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("py_files = " + "[" * 5_000, "utf-8")
-    with pytest.raises(JobError, match=r"clonos\.toml is no TOML"):
+    with pytest.raises(JobError, match=r"clonos\.toml is not TOML"):
         settle({}, environment={}, file=file)
 
 

@@ -93,7 +93,7 @@ def test_a_flood_of_messages_is_some_lines_and_a_count(
     monkeypatch.undo()
     for log in (driver._log, driver._slots_log):
         log.close()
-    assert caplog.messages[lines].startswith(f"{FLOOD - lines} more lines were left out: ")
+    assert caplog.messages[lines].startswith(f"{FLOOD - lines} more lines were suppressed: ")
 
 
 def test_a_host_with_a_line_break_in_its_name_forges_no_line(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,7 +128,7 @@ def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> N
     peer = driver._transport._peers.find(SLOT)
     assert peer is not None
     assert len(peer.connections) == 1
-    driver._take_end(SlotEnded(order.number, "killed"))
+    driver._handle_slot_end(SlotEnded(order.number, "killed"))
     assert not peer.connections
     assert isinstance(driver._events[-1], SlotGone)
 
@@ -145,7 +145,7 @@ def test_unknown_keys_may_connect_only_while_a_slot_is_awaited(driver: Driver) -
     first, second = driver._orders.values()
     driver.on_message(SLOT, msgspec.structs.replace(_register(SLOT), token=first.token), b"")
     look()
-    driver._take_end(SlotEnded(second.number, "it has never registered"))
+    driver._handle_slot_end(SlotEnded(second.number, "it has never registered"))
     look()
     driver._order(())
     look()

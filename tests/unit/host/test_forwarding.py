@@ -46,6 +46,6 @@ def test_a_flood_is_cut_and_what_was_left_out_is_counted(monkeypatch: pytest.Mon
     for number in range(LINES_PER_SECOND_MAX + 51):
         forwarder.emit(logging.LogRecord("clonos.job", logging.WARNING, "", 0, f"line {number}", None, None))
     assert [message.text for message in sent[LINES_PER_SECOND_MAX:]] == [
-        "50 more lines were left out",
+        "50 more lines were suppressed",
         f"line {LINES_PER_SECOND_MAX + 50}",
     ]

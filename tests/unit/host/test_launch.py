@@ -25,5 +25,5 @@ def test_metadata_of_another_job_is_refused_by_name(tmp_path: Path) -> None:
     other = msgspec.structs.replace(metadata, checkpoint=CheckpointId(2), job_id="other-1")
     store.append_checkpoint(2, encode_metadata(other))
     found.find_job()
-    with pytest.raises(MetadataMalformed, match="checkpoint 2 is of the job other-1, not small-"):
+    with pytest.raises(MetadataMalformed, match="checkpoint 2 belongs to job other-1, not to job small-"):
         _metadata(found, record)

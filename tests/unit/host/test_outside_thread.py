@@ -16,8 +16,8 @@ from clonos.core.values import encode_rows
 from clonos.core.wire.recovery_messages import InputRange, Recourse
 from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
 from clonos_services import clock
-from clonos_standby.slot import outside_thread
-from clonos_standby.slot.outside_thread import OutsideThread
+from clonos_standby.slot import sink_thread
+from clonos_standby.slot.sink_thread import SinkThread
 from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
 
 
@@ -75,12 +75,12 @@ class Told(Mailbox):
         return self._queue.empty()
 
 
-def begin(ledger: Ledger, told: Told) -> OutsideThread:
+def begin(ledger: Ledger, told: Told) -> SinkThread:
     identity = OutsideIdentity("job-1", "sink/0", 1, 7)
-    return OutsideThread(lone_surroundings(small_image(), told), ledger, identity, 0, TaskId(0), ChannelId(4))
+    return SinkThread(lone_surroundings(small_image(), told), ledger, identity, 0, TaskId(0), ChannelId(4))
 
 
-def end(thread: OutsideThread) -> None:
+def end(thread: SinkThread) -> None:
     thread.close()
     thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
@@ -88,8 +88,8 @@ def end(thread: OutsideThread) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside_thread, "BACKOFF_FIRST_S", 0.001)
-    monkeypatch.setattr(outside_thread, "BACKOFF_S_MAX", 0.002)
+    monkeypatch.setattr(sink_thread, "BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(sink_thread, "BACKOFF_S_MAX", 0.002)
 
 
 def test_what_is_written_is_registered_first_and_confirmed_in_order() -> None:
@@ -220,7 +220,7 @@ def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_t
     assert name == "on_failed"
     assert failed.recourse is Recourse.RETRY
     assert "EnvironmentFault: down" in failed.error
-    assert len(ledger.faults) == 100 - outside_thread.ATTEMPTS_MAX
+    assert len(ledger.faults) == 100 - sink_thread.ATTEMPTS_MAX
     end(thread)
 
 

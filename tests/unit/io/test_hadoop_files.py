@@ -14,8 +14,8 @@ from clonos.io.store.store import CheckpointStore
         ("hdfs://namenode:8020", "expected hdfs://namenode:port/folder"),
         ("hdfs:///folder", "expected hdfs://namenode:port/folder"),
         ("webhdfs://namenode:9870/", "expected webhdfs://namenode:port/folder"),
-        ("webhdfs://namenode:9870/folder?user=me", "no options and no user: HADOOP_USER_NAME"),
-        ("hdfs://me@namenode:8020/folder", "no options and no user: HADOOP_USER_NAME"),
+        ("webhdfs://namenode:9870/folder?user=me", "no options and no user; set HADOOP_USER_NAME"),
+        ("hdfs://me@namenode:8020/folder", "no options and no user; set HADOOP_USER_NAME"),
     ],
 )
 def test_a_url_that_names_no_folder_or_more_than_that_is_refused(url: str, reason: str) -> None:

@@ -179,7 +179,7 @@ def test_a_squatted_root_means_the_folder_of_the_session(
     root = default_root()
     assert root == runtime / "clonos"
     LocalFolder(root, ONE).close()
-    assert "is used instead" in caplog.text
+    assert f"Using {root} instead" in caplog.text
     assert list(precious.parent.iterdir()) == [precious]
 
 

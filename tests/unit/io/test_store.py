@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from clonos.io.store.cloud_files import CloudLocation
 from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
-from clonos.io.store.metadata_chain import KEPT_MAX, AppendOutcome
+from clonos.io.store.metadata_chain import RETAINED_MAX, AppendOutcome
 from clonos.io.store.object_files import LocalFiles, ObjectMissing, StoreFailed, StoreUnsupported
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore, NothingToResume, StoreInUse
 
@@ -210,10 +210,10 @@ def test_a_coordinator_that_slept_while_its_number_was_removed_is_none_any_more(
     sleeper, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     sleeper.open_job("one")
     later.open_job("one", resume=True)
-    for checkpoint in range(1, KEPT_MAX + 10):
+    for checkpoint in range(1, RETAINED_MAX + 10):
         later.append_checkpoint(checkpoint, b"metadata")
     names = LocalFiles(tmp_path).list("chain")
-    assert len(names) == KEPT_MAX
+    assert len(names) == RETAINED_MAX
     assert sleeper.append_checkpoint(1, b"1") is AppendOutcome.TAKEN
     assert LocalFiles(tmp_path).list("chain") == names
 
@@ -235,8 +235,8 @@ def test_overwriting_fences_the_old_job_and_discards_its_state(tmp_path: Path) -
 def test_two_that_claim_at_once_are_told_apart(tmp_path: Path) -> None:
     CheckpointStore(str(tmp_path)).open_job("one")
     one, other = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
-    look, other._chain.look = other._chain.look, lambda: None  # type: ignore[method-assign]
-    look()
+    refresh, other._chain.refresh = other._chain.refresh, lambda: None  # type: ignore[method-assign]
+    refresh()
     one.open_job("one", resume=True)
     with pytest.raises(AnotherCoordinator):
         other.open_job("one", resume=True)
@@ -322,7 +322,7 @@ def test_the_endpoint_of_a_bucket_comes_from_the_url_or_the_environment(monkeypa
     location = CloudLocation.parse("s3://bucket/a/b/?region=eu-west-1")
     assert location == CloudLocation("s3", "bucket", "a/b", "http://127.0.0.1:1", "eu-west-1")
     assert CloudLocation.parse("s3://bucket?endpoint=host:9000").endpoint == "https://host:9000"
-    with pytest.raises(StoreUnsupported, match="unknown option reigon"):
+    with pytest.raises(StoreUnsupported, match="option reigon is unknown"):
         CloudLocation.parse("s3://bucket/a?reigon=x")
     with pytest.raises(StoreUnsupported, match="no bucket"):
         CloudLocation.parse("s3:///a")
@@ -344,18 +344,18 @@ def test_what_was_completed_after_the_checkpoint_that_a_job_went_back_to_counts_
         store.append_checkpoint(checkpoint, b"first %d" % checkpoint)
     store = CheckpointStore(str(tmp_path))
     store.find_job()
-    store.claim(goes_back_to=1)
+    store.acquire_term(resume_from=1)
     for checkpoint in (4, 5):
         store.append_checkpoint(checkpoint, b"second %d" % checkpoint)
     store = CheckpointStore(str(tmp_path))
     store.find_job()
     assert store.checkpoints() == [1, 4, 5]
-    store.claim(goes_back_to=4)
+    store.acquire_term(resume_from=4)
     store = CheckpointStore(str(tmp_path))
     store.open_job("one", resume=True)
     assert store.checkpoints() == [1, 4]
     assert store.checkpoint_metadata() == b"second 4"
-    with pytest.raises(NothingToResume, match=r"no checkpoint 5. There are: 1, 4."):
+    with pytest.raises(NothingToResume, match=r"no checkpoint 5. Its checkpoints are: 1, 4."):
         store.checkpoint_metadata(5)
 
 
@@ -365,5 +365,5 @@ def test_a_job_that_was_looked_at_is_claimed_only_if_nobody_else_has_moved_it_si
     later.find_job()
     running.append_checkpoint(1, b"1")
     with pytest.raises(AnotherCoordinator):
-        later.claim()
+        later.acquire_term()
     assert running.append_checkpoint(2, b"2") is AppendOutcome.CREATED

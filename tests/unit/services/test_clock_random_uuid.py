@@ -125,7 +125,7 @@ def test_the_next_life_shuffles_the_same() -> None:
     "set_state", [lambda: random.seed(7), lambda: random.setstate(stdlib.getstate())], ids=["seed", "setstate"]
 )
 def test_the_state_of_a_causal_stream_is_not_set_in_a_job(set_state: Callable[[], object]) -> None:
-    with running(ManualRecorder()), pytest.raises(ReseedRefused, match=r"causal streams are seeded by each epoch"):
+    with running(ManualRecorder()), pytest.raises(ReseedRefused, match=r"each epoch seeds the causal streams"):
         set_state()
 
 

@@ -166,7 +166,7 @@ def test_reconcile_gives_a_response_and_is_for_requests_that_are_announced(serve
     with running(_in_doubt()), pytest.raises(ReconciliationInvalid, match="returned str"):
         http.post(server.url + "/count", reconcile=lambda key, request: key)  # type: ignore[arg-type, return-value]
     for method, intent in (("GET", None), ("POST", False)):
-        with running(ManualRecorder()), pytest.raises(http.HttpRequestInvalid, match="not announced"):
+        with running(ManualRecorder()), pytest.raises(http.HttpRequestInvalid, match="needs an announced request"):
             http.request(method, server.url, intent=intent, reconcile=lambda key, request: http.get(request.url))
     assert not server.seen
 

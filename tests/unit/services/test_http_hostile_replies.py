@@ -299,7 +299,7 @@ def test_a_request_that_a_redirect_has_answered_was_sent(client: HttpClient) -> 
         pass
     with redirecting(gone.url, b"303 See Other") as server:
         limits = replace(LIMITS, is_repeatable=False, retries_max=3)
-        with pytest.raises(HttpConnectionFailed, match="the server may have acted on it"):
+        with pytest.raises(HttpConnectionFailed, match="the server may have received the request"):
             client.send(HttpRequest("POST", server.url, body=b"pay"), limits)
         assert len(server.requests) == 1
 

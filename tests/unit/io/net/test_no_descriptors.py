@@ -54,7 +54,7 @@ def test_the_first_connection_to_a_peer_is_opened_when_there_are_descriptors_aga
     assert not one.gone
     poll_until(lambda: len(other.received) == 2, one, other)
     assert [message.slot for _, message, _ in other.received] == [1, 2]
-    assert "slot 0000000000000002 cannot be opened now: Too many open files. Trying again" in caplog.text
+    assert "slot 0000000000000002 cannot be opened: Too many open files. Retrying" in caplog.text
 
 
 def test_a_connection_that_broke_is_opened_again_when_there_are_descriptors_again(stations: Any) -> None:

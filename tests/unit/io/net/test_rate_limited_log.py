@@ -39,7 +39,7 @@ def test_a_flood_is_ten_lines_and_a_count(clock: Clock, caplog: pytest.LogCaptur
     clock.now_s += WINDOW_S
     log.tick()
     log.tick()
-    assert caplog.messages[LINES_MAX:] == ["19990 more lines were left out: malformed messages"]
+    assert caplog.messages[LINES_MAX:] == ["19990 more lines were suppressed: malformed messages"]
     assert log.warning("malformed messages", "another one")
 
 
@@ -49,7 +49,7 @@ def test_a_kind_does_not_hide_another_one(clock: Clock, caplog: pytest.LogCaptur
         log.warning("one kind", f"one {number}")
     assert log.warning("another kind", "another")
     log.close()
-    assert caplog.messages[-2:] == ["another", "5 more lines were left out: one kind"]
+    assert caplog.messages[-2:] == ["another", "5 more lines were suppressed: one kind"]
 
 
 def test_the_count_is_told_before_the_next_line_of_its_kind(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,7 +58,7 @@ def test_the_count_is_told_before_the_next_line_of_its_kind(clock: Clock, caplog
         log.log("kind", logging.ERROR, f"line {number}")
     clock.now_s += WINDOW_S
     log.log("kind", logging.ERROR, "line 3")
-    assert caplog.messages == ["line 0", "2 more lines were left out: kind", "line 3"]
+    assert caplog.messages == ["line 0", "2 more lines were suppressed: kind", "line 3"]
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
 
 

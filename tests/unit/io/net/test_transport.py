@@ -274,7 +274,7 @@ def test_ports_are_taken_from_the_range_and_a_full_range_is_named() -> None:
     with zmq.Context() as context, context.socket(zmq.ROUTER) as one, context.socket(zmq.ROUTER) as other:
         ports = [socket.bind_to_random_port("tcp://127.0.0.1") for socket in (one, other)]
         other.unbind(f"tcp://127.0.0.1:{ports[1]}")
-        with pytest.raises(BindingRefused, match="none of its 2 ports is free"):
+        with pytest.raises(BindingRefused, match="none of the 2 ports is free"):
             Transport(SlotId(1), Binding(ports=ports, use_curve=False))  # one for control, none for data
 
 

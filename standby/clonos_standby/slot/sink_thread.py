@@ -1,7 +1,7 @@
-"""The connection of one immediate sink task to its outside, in a thread of its own: registered, in order, confirmed.
+"""Connection of one immediate sink task to its external system, in its own thread: registered, in order, confirmed.
 
-A failed call is made again for a while; then the incarnation fails aloud. One that is fenced writes no more and says by
-whom: a later incarnation lives, and the view that says so is on its way, unless all that know it are dead.
+A failed call is retried up to 8 times with backoff; then the incarnation fails. A fenced connection stops writing and
+reports the incarnation that fenced it, in case no surviving process has the view of that incarnation.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ BACKOFF_FIRST_S = 0.05
 BACKOFF_S_MAX = 5.0
 
 JOINED_ROWS_MAX = 5_000
-"""Rows of writes that wait are joined up to about so many in one call."""
+"""Rows up to which waiting writes are joined into one call."""
 
 Result = TypeVar("Result")
 
 
 _Write = tuple[int, int, ElementKind, bytes]
-"""First number, count, kind, payload."""
+"""Queued write: first number, count, kind, payload."""
 
 
 class _Ended(Exception):
-    """The thread shall end."""
+    """The thread was asked to end."""
 
 
-class OutsideThread:
-    """``write`` queues; the slot's machine is called with what the outside has confirmed."""
+class SinkThread:
+    """Writer of one sink incarnation. ``write`` enqueues; the slot's machine is called with what the external system
+    confirms."""
 
     def __init__(
         self,
@@ -58,39 +59,40 @@ class OutsideThread:
         self._slot, self._inbox, self._faults = around.slot, around.inbox, around.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
-        self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget what lies below
+        self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget rows below this number
         self._put_back: _Write | int | None = None
         self._end = Event()
-        self._outside: Outside | None = None
+        self._connection: Outside | None = None
         self._is_registered = False
         self._at: InputRange | None = None  # what is being written
-        self.thread = Thread(target=self._run, name=f"outside {identity.task_name}", daemon=True)
+        self.thread = Thread(target=self._run, name=f"sink {identity.task_name}", daemon=True)
         self.thread.start()
 
     def write(self, first_seq: int, count: int, kind: ElementKind, payload: bytes) -> None:
-        """Soon, behind what was queued before."""
+        """Enqueues a write."""
         self._writes.put((first_seq, count, kind, payload))
 
     def forget(self, before_number: int) -> None:
-        """No restart goes back behind this number; soon, behind what was queued before."""
+        """Enqueues that the external system may forget rows below ``before_number``, because no restart returns to
+        them."""
         self._writes.put(before_number)
 
     def close(self) -> None:
-        """Ends after the call that is being made."""
+        """Ends the thread after its current call."""
         self._end.set()
         self._writes.put(None)
 
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        with Suspended():  # a connector's code uses services like any code beyond the job
-            self._serve_and_tell()
+        with Suspended():  # a connector's code uses the services as outside a job
+            self._serve_and_report()
 
-    def _serve_and_tell(self) -> None:
+    def _serve_and_report(self) -> None:
         try:
             self._serve()
         except (_Ended, OutsideFenced) as end:
-            logger.debug("the outside of %s is left: %r", self._identity, end)
+            logger.debug("the sink connection of %s ends: %r", self._identity, end)
             if isinstance(end, OutsideFenced) and end.by is not None:
                 self._inbox.put(self._slot.on_outside_fenced, self._task, self._incarnation, *end.by)
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
@@ -99,7 +101,7 @@ class OutsideThread:
             self._leave()
 
     def _serve(self) -> None:
-        registration = self._persist(lambda outside: outside.register(self._identity, self._restored_number))
+        registration = self._persist(lambda connection: connection.register(self._identity, self._restored_number))
         self._is_registered = True
         if self._faults is not None:
             self._faults.reach(FaultPoint.OUTSIDE_OPENED, self._identity.task_name)
@@ -116,17 +118,17 @@ class OutsideThread:
                 continue
             first_seq, count, rows = self._joined(write)
             self._at = InputRange(self._channel, first_seq, count)
-            next_number = self._persist(lambda outside, f=first_seq, r=rows: outside.write(f, r))
+            next_number = self._persist(lambda connection, f=first_seq, r=rows: connection.write(f, r))
             if self._faults is not None:
                 self._faults.reach(FaultPoint.OUTSIDE_WRITTEN, self._identity.task_name, str(next_number))
             self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
 
     def _forget(self, before_number: int) -> None:
-        """What cannot be forgotten now is so with the next checkpoint."""
+        """Forgets rows; a failure is ignored, because the next checkpoint requests it again."""
         try:
-            forget(self._outside, before_number)
+            forget(self._connection, before_number)
         except Exception as error:  # noqa: BLE001 connectors may raise anything
-            logger.info("the outside of %s keeps what it could forget: %r", self._identity.task_name, error)
+            logger.info("the external system of %s failed to forget old rows: %r", self._identity.task_name, error)
             self._leave()
 
     def _next(self) -> _Write | int | None:
@@ -136,7 +138,7 @@ class OutsideThread:
         return None if self._end.is_set() else write
 
     def _joined(self, write: _Write) -> tuple[int, int, list[Any]]:
-        """A write and those that wait behind it, as one: to an outside a transaction is dear, a row is not."""
+        """Joins a write and the adjacent ones that wait, because a transaction is expensive and a row is not."""
         first_seq, count, kind, payload = write
         rows = decode_records(kind, payload)
         while len(rows) < JOINED_ROWS_MAX:
@@ -154,7 +156,7 @@ class OutsideThread:
         return first_seq, count, rows
 
     def _persist(self, call: Callable[..., Result]) -> Result:
-        """A call to the outside; after a failure on a new connection, registered anew."""
+        """Calls the external system; after a failure, retries on a new registered connection."""
         backoff_s = BACKOFF_FIRST_S
         for attempt in range(ATTEMPTS_MAX):
             try:
@@ -165,7 +167,7 @@ class OutsideThread:
                 is_ours = isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault)
                 if is_ours or attempt == ATTEMPTS_MAX - 1:
                     raise
-                logger.warning("the outside of %s failed, trying again: %r", self._identity.task_name, error)
+                logger.warning("the external system of %s failed, retrying: %r", self._identity.task_name, error)
                 self._leave()
             if self._end.wait(backoff_s):
                 raise _Ended
@@ -173,20 +175,20 @@ class OutsideThread:
         raise AssertionError("the last attempt returns or raises")
 
     def _connected(self) -> Outside:
-        """The connection; a new one is registered, unless the call that it is for does so and wants the answer."""
-        if self._outside is None:
-            self._outside = self._sink.outside()
+        """Returns the connection. A new one is registered, unless the call itself registers and needs the answer."""
+        if self._connection is None:
+            self._connection = self._sink.outside()
             if self._is_registered:
-                self._outside.register(self._identity, self._restored_number)
-        return self._outside
+                self._connection.register(self._identity, self._restored_number)
+        return self._connection
 
     def _leave(self) -> None:
-        outside, self._outside = self._outside, None
-        if outside is not None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
             try:
-                outside.close()
+                connection.close()
             except Exception:
-                logger.debug("closing the outside of %s", self._identity.task_name, exc_info=True)
+                logger.debug("closing the sink connection of %s failed", self._identity.task_name, exc_info=True)
 
     def _describe(self, error: Any) -> TaskFailed:
         return failure_of(self._task, self._incarnation, error, place=FailurePlace(self._at, self._identity.task_name))
