@@ -1,4 +1,4 @@
-"""What users write: streams, functions, windows and state descriptors, from which a plan is made.
+"""API for jobs: streams, process functions, windows and state descriptors, from which a plan is compiled.
 
-Nothing here runs a job; it only describes one and refuses early what cannot run.
+Nothing here runs a job: these modules describe it and refuse at once what cannot run.
 """

@@ -1,8 +1,9 @@
-"""From the logical graph to the physical plan.
+"""Compiler from the logical graph of a job to its physical plan.
 
-Steps are fused into one vertex along forward exchanges of equal parallelism: a vertex is a tree of steps, each leaf of
-which feeds edges or a sink. What cuts: a key, rebalance, broadcast, another parallelism, several inputs, and a second
-sink beside an immediate one, since a vertex has one outside; and what a hot standby cannot do again behind what it can.
+Steps are fused into one vertex along forward exchanges of equal parallelism; a vertex is a tree of steps, each leaf of
+which feeds edges or a sink. A new vertex begins at a key, a rebalance, a broadcast, a change of parallelism, several
+inputs, a second sink beside an immediate one (a vertex writes to one external system), and where steps that may have a
+hot standby meet steps that may not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ PARTITIONINGS = {
 
 @dataclass(slots=True)
 class _Node:
-    """A node of a vertex that is being put together. ``ports``: of an outlet, filled as edges are found."""
+    """Node of a vertex under construction."""
 
     step: str
     make: Callable[[], Operator]
@@ -65,7 +66,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Vertex:
-    """A vertex that is being put together."""
+    """Vertex under construction."""
 
     number: int
     parallelism: int
@@ -82,12 +83,12 @@ class _Vertex:
     ports: int = 0
 
     def take_port(self) -> int:
-        """The next output."""
+        """Allocates the next output port."""
         self.ports += 1
         return self.ports - 1
 
     def add(self, node: _Node, parent: int | None) -> int:
-        """Puts a node behind another; answers its number."""
+        """Adds a node below ``parent`` and returns its number."""
         self.nodes.append(node)
         if parent is not None:
             self.nodes[parent].children.append(len(self.nodes) - 1)
@@ -97,7 +98,7 @@ class _Vertex:
 def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
 ) -> JobImage:
-    """See ``JobGraph.compile``."""
+    """Compiles the graph: see ``JobGraph.compile``."""
     return _Compiler(graph, options, parallelism, splits).image()
 
 
@@ -111,10 +112,10 @@ class _Compiler:
         self._splits = _splits_of(graph, self._parallelism_of_source, splits)
         self._vertices: list[_Vertex] = []
         self._edges: list[Edge] = []
-        self._vertex_of: list[_Vertex] = []  # per step
-        self._node_of: list[int] = []  # per step, its node in its vertex
+        self._vertex_of: list[_Vertex] = []  # by number of the step
+        self._node_of: list[int] = []  # by number of the step: its node in its vertex
         self._outlets: dict[tuple[int, int], tuple[int, list[int]]] = {}
-        """Nodes that partition by key, with their ports: by step and identity of the key."""
+        """Nodes that partition by key, with their ports, by number of the step and identity of the ``KeyBy``."""
 
     def image(self) -> JobImage:
         for step in self._graph.steps:
@@ -149,19 +150,19 @@ class _Compiler:
         has_columns = any(step.gives_columns for step in self._graph.steps)
         return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns)
 
-    # --- one step
+    # --- steps
 
     def _check(self, step: Step) -> None:
         if self._parallelism_of(step) > self._options.max_parallelism:
             raise GraphRefused(
                 step.name,
                 f"has {self._parallelism_of(step)} tasks, and max_parallelism is {self._options.max_parallelism}",
-                "Lower the one, or raise the other before the job first starts.",
+                "Lower parallelism, or raise max_parallelism before the first start of the job.",
             )
         if isinstance(step.source, PushedSource) and not self._options.keepers:
             raise GraphRefused(
                 step.name,
-                "reads what nobody can be asked for again, and keepers is 0: what it has read would be lost with it",
+                "reads a source that cannot be replayed, and keepers is 0: a failure would lose what it has read",
                 "Set keepers to 1 or more, or read from files.",
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
@@ -191,7 +192,7 @@ class _Compiler:
             vertex.inputs = [Input(head, *self._connect(tap, vertex)) for tap in step.taps]
 
     def _fusable_vertex(self, step: Step) -> _Vertex | None:
-        """The vertex of the only step before, if nothing cuts between them."""
+        """Finds the vertex that the step can be fused into; None if it begins a new vertex."""
         if len(step.taps) != 1 or step.taps[0].exchange is not Exchange.FORWARD:
             return None
         vertex = self._vertex_of[step.taps[0].step]
@@ -229,7 +230,8 @@ class _Compiler:
     def _sink_maker(self, sink: AnySink, vertex: _Vertex, giver: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):
             vertex.sinks.append(sink)
-            return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)  # the list may grow
+            # The list grows with each further sink of the vertex.
+            return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)
         vertex.outside = sink
         port = vertex.take_port()
         self._edges.append(Edge(vertex.number, None, Partitioning.OUTSIDE, port, giver))
@@ -238,7 +240,7 @@ class _Compiler:
     # --- edges
 
     def _connect(self, tap: Tap, target: _Vertex) -> tuple[InputShape, str]:
-        """Adds the edge from a tap to a vertex; answers in which form its batches arrive."""
+        """Adds the edge from a tap to a vertex, and returns the shape of its batches with the key column."""
         vertex = self._vertex_of[tap.step]
         port = vertex.take_port()
         partitioning = PARTITIONINGS[tap.exchange]
@@ -261,7 +263,7 @@ class _Compiler:
         if outlet is not None:
             outlet[1].append(port)
         else:
-            ports = [port]  # grows with each further edge of this key
+            ports = [port]  # grows with each further edge that has the same key
             function = itemgetter(key) if isinstance(key, str) else key
             make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, function, is_bare)
             aligned = self._keeps_places(vertex, tap) and not by_column
@@ -274,7 +276,7 @@ class _Compiler:
         return (InputShape.KEYS if is_bare else InputShape.PAIRS), ""
 
     def _add_errors(self) -> None:
-        """The vertex of the job's error output, with an edge from every vertex that runs code of the user's."""
+        """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""
         sink = self._graph.errors
         givers = [vertex for vertex in self._vertices if vertex.runs_user_code]
         if sink is None or not givers:
@@ -313,7 +315,7 @@ class _Compiler:
 
 
 def _name_of(names: list[tuple[str, bool]]) -> str:
-    """The names that the user gave to steps, but for sinks; else those of all, as they were written."""
+    """Joins the names that the user gave to the steps, sinks excepted; without any, the names of all steps."""
     parts = [name for name, is_named in names if is_named] or [name for name, _ in names]
     joined = "-".join(parts)
     return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
@@ -335,7 +337,10 @@ def _sink_of(vertex: _Vertex) -> AnySink | None:
 def _splits_of(
     graph: JobGraph, parallelism_of: Callable[[Step], int], stored: Mapping[str, Sequence[bytes]] | None
 ) -> dict[str, tuple[bytes, ...]]:
-    """Per source step its splits: the stored ones, or those that the source has now."""
+    """Returns the splits of each source by its name: the stored ones if the job is resumed, else those found now.
+
+    Raises: GraphRefused: the job has no source. BadSplits: the stored splits are of other sources.
+    """
     sources = {step.name: step for step in graph.steps if step.source is not None}
     if not sources:
         raise GraphRefused(graph.name, "(the job) has no source", "Begin with job.source(...).")

@@ -1,7 +1,7 @@
-"""The logical graph of a job: steps as the user wrote them, and what flows between them.
+"""Logical graph of a job: the steps as the user wrote them, and the exchanges between them.
 
-A step is made by a method of a stream and never changed. Steps stand in the order in which they were written, so each
-stands behind those that it takes its input from. ``clonos.api.compiling`` makes the physical plan.
+A method of a stream adds a step; a step is never changed and follows all its inputs in the list of steps.
+``clonos.api.compiling`` makes the physical plan of the graph.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AnySource = Source[Any] | PushedSource[Any]
 
 
 class Exchange(StrEnum):
-    """How records get from one step to the next."""
+    """Way of records from one step to the next."""
 
     FORWARD = "forward"
     HASH = "hash"
@@ -44,7 +44,10 @@ class Exchange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyBy:
-    """What records are partitioned by: a function of the user's, or a column. ``name`` is that of the step."""
+    """Key of a partitioned stream: a function of the record, or the name of a column.
+
+    ``name`` is the name of the step.
+    """
 
     name: str
     key: Callable[[Any], Any] | str
@@ -53,7 +56,10 @@ class KeyBy:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """Where a stream comes from: a step and the exchange behind it. A union of streams has several taps."""
+    """Input of a step: the number of the step that it reads, and the exchange between them.
+
+    A union has several taps.
+    """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
@@ -62,12 +68,16 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as it was written. ``make`` gives its operator; a source and a sink get theirs when it is compiled.
+    """Step as the user wrote it.
 
-    ``gives_columns``: not rows. ``needs_columns``: rows are no use to it. ``keeps_places``: one result a record.
-    ``keeps_rows``: its results are some of its records. ``gives_key``: the field of its results that is their key, and
-    says which task they come from; empty: the first of a tuple.
-    ``parallelism`` None: that of the job; of a sink, that of the step before it. ``standby`` None: that of the job.
+    ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
+
+    - ``gives_columns``: its results are record batches; ``needs_columns``: it accepts record batches only.
+    - ``keeps_places``: result i of a batch belongs to record i. ``keeps_rows``: its results are a selection of its
+      records.
+    - ``gives_key``: the field of its results that holds their key, by which they are partitioned; "" for the first
+      field of a tuple, None if there is no such field.
+    - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
     number: int
@@ -89,7 +99,10 @@ class Step:
 
 
 class JobGraph:
-    """The description of a job. ``errors``: a sink for records whose user code raised; without one the job fails."""
+    """Description of a job.
+
+    ``errors`` is the sink of records whose user code raised; None: such a record fails its task.
+    """
 
     def __init__(self, name: str, *, errors: AnySink | None = None) -> None:
         self.name = _checked_name("the job", name)
@@ -102,7 +115,7 @@ class JobGraph:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """In the order in which they were written."""
+        """Returns the steps in the order in which they were added."""
         return tuple(self._steps)
 
     def source(
@@ -113,8 +126,22 @@ class JobGraph:
         parallelism: int | None = None,
         standby: Following | None = None,
     ) -> Stream[T]:
-        """A stream of a source's records. ``parallelism``: of the reading tasks, by default the job's; a source that
-        cannot be re-read has one. ``standby``: how its standbys follow it, by default as the job says."""
+        """Adds a source and returns the stream of its records.
+
+        Args:
+            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushedSource`` such as ``sockets.lines(host,
+                port)``.
+            name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
+            parallelism: number of tasks that read; None for that of the job. A ``PushedSource`` has one task.
+            standby: "hot" or "passive"; None for the setting of the job.
+
+        Raises:
+            GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
+
+        Example::
+
+            lines = job.source(files.lines("texts/*.txt"), name="read")
+        """
         from clonos.api.stream import Stream
 
         if isinstance(source, PushedSource):
@@ -122,13 +149,13 @@ class JobGraph:
                 raise GraphRefused(
                     name or "source",
                     f"has the parallelism {parallelism!r}, and its source is one connection",
-                    "Leave it out; union several sources where one connection is not enough.",
+                    "Leave it out; join several sources by union if one connection is too slow.",
                 )
             parallelism = 1
         elif not isinstance(source, Source):
             raise GraphRefused(
                 name or "source",
-                f"gets a {type(source).__qualname__}, which is no source",
+                f"gets a {type(source).__qualname__}, which is not a source",
                 "A source has splits() and reader(), such as files.lines('texts/*.txt').",
             )
         step = self.add(
@@ -152,10 +179,17 @@ class JobGraph:
         parallelism: int | None = None,
         **rest: Any,
     ) -> Step:
-        """Adds a step behind some taps. ``make``: from the step's name to what makes its operators."""
+        """Adds a step that reads ``taps``.
+
+        ``make`` returns for the step's name the function that creates its operators.
+
+        Raises: GraphRefused: the name, the parallelism or the standby cannot be used.
+        """
         is_named, name = name is not None, self.take_name(kind, name)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
-            raise GraphRefused(name, f"has the parallelism {parallelism!r}", "It is a number of tasks, at least 1.")
+            raise GraphRefused(
+                name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
+            )
         check_standby(name, **rest)
         step = Step(
             number=len(self._steps),
@@ -170,11 +204,14 @@ class JobGraph:
         return step
 
     def take_name(self, kind: str, name: str | None) -> str:
-        """A name of its own for a step: the given one, or its kind with a number where that is taken."""
+        """Reserves a unique name for a step: ``name``, or without one ``kind``, numbered from the second use on.
+
+        Raises: GraphRefused: another step has the name, or it is malformed.
+        """
         if name is not None:
             _checked_name(f"a step {kind}", name)
             if name in self._names:
-                raise GraphRefused(name, "has the name of another step", "Names are unique in a job.")
+                raise GraphRefused(name, "has the name of another step", "Give each step of a job a name of its own.")
         else:
             name = kind
             number = 1
@@ -185,23 +222,26 @@ class JobGraph:
         return name
 
     def changed(self, change: Callable[[Step], Step], errors: AnySink | None) -> JobGraph:
-        """The same graph with some steps changed, and another sink for errors: for tests that replace its ends."""
+        """Copies the graph with some steps and the error sink replaced, for tests."""
         graph = copy.copy(self)
         graph._steps = [change(step) for step in self._steps]
         graph.errors = errors
         return graph
 
     def check_sink(self, step: str, sink: AnySink) -> None:
-        """GraphRefused: it is no sink, or that of another step."""
+        """Checks that ``sink`` is a sink and that no other step uses it.
+
+        Raises: GraphRefused: it is not.
+        """
         if not isinstance(sink, (TransactionalSink, ImmediateSink)):
             raise GraphRefused(
                 step,
-                f"gets a {type(sink).__qualname__}, which is no sink",
+                f"gets a {type(sink).__qualname__}, which is not a sink",
                 "A sink has prepare_output(), writer() and commit(), or outside(), such as files.jsonl('out/').",
             )
         if sink is self.errors or any(other.sink is sink for other in self._steps):
             raise GraphRefused(
-                step, "gets the sink of another step", "Join the streams by union, or give each a sink of its own."
+                step, "gets the sink of another step", "Join the streams by union, or give each stream its own sink."
             )
 
     def compile(
@@ -211,10 +251,12 @@ class JobGraph:
         parallelism: int = 1,
         splits: Mapping[str, Sequence[bytes]] | None = None,
     ) -> JobImage:
-        """The physical plan with all that its vertices run. Asks each source for its splits, unless they are given.
+        """Compiles the physical plan with the operators of its vertices.
 
-        ``parallelism``: of every step that names none. ``splits``: those with which the job first started
-        (``JobImage.splits``), where it goes on. GraphRefused, ColumnsNeeded, BadSplits.
+        ``parallelism`` is that of every step without its own. ``splits`` are those of the first start
+        (``JobImage.splits``) if the job is resumed; None: each source is asked for its splits.
+
+        Raises: GraphRefused, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
         from clonos.api.compiling import compile_graph
 
@@ -225,7 +267,7 @@ def _checked_name(what: str, name: Any) -> str:
     if not isinstance(name, str) or NAME_PATTERN.fullmatch(name) is None:
         raise GraphRefused(
             f"{name!r:.80}",
-            f"({what}) has a name that cannot be used",
-            "Names have at most 64 letters, digits, '_', '-' and '.', and begin with a letter or a digit.",
+            f"({what}) is not a valid name",
+            "A name has at most 64 letters, digits, '_', '-' and '.', and begins with a letter or a digit.",
         )
     return name

@@ -1,4 +1,4 @@
-"""What is wrong with a job's description: found when it is written or compiled, never while it runs."""
+"""Errors in the description of a job, raised while it is written or compiled and never while it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from clonos.core.model.errors import JobError
 
 
 class GraphRefused(JobError):
-    """The job is not put together as it must be. ``step``: where; ``advice``: what to do."""
+    """A job is not well-formed. ``step`` is the name of the step, ``advice`` what to change."""
 
     step: str
     problem: str
@@ -17,7 +17,7 @@ class GraphRefused(JobError):
 
 
 class ColumnsNeeded(JobError):
-    """A step that works on columns would get rows."""
+    """A step that works on columns is connected to a step that gives rows."""
 
     step: str
     giver: str
@@ -26,32 +26,32 @@ class ColumnsNeeded(JobError):
         return (
             f"the step {self.step} works on columns, and {self.giver} gives it rows."
             " Columns come from sources that read columns (files.parquet) and from map_batches; every other step gives"
-            " rows, and from columns takes each record as a dict. Put map_batches next to the source, or use map."
+            " rows, and reads each record of columns as a dict. Put map_batches next to the source, or use map."
         )
 
 
 class BadDuration(JobError):
-    """Something that is no length of time was given for one."""
+    """A size of a window is not a positive length of time in whole milliseconds."""
 
     given: str
     reason: str
 
     def __str__(self) -> str:
         return (
-            f"{self.given} is no size of a window: {self.reason}."
+            f"{self.given} is not a size of a window: {self.reason}."
             ' Write "500ms", "5s", "2min", "1h", a timedelta or seconds.'
         )
 
 
 class BadSplits(JobError):
-    """The splits that a job is to go on with are not those of its sources."""
+    """The stored splits of a resumed job belong to other sources than the job has now."""
 
     missing: tuple[str, ...]
     unknown: tuple[str, ...]
 
     def __str__(self) -> str:
         return (
-            f"the job began with other sources than it has now: none is stored for {list(self.missing)}, and"
-            f" {list(self.unknown)} are no sources any more. Give the sources their old names (name=), or start anew"
-            " with --overwrite."
+            f"the job was first started with other sources: the store has no splits for {list(self.missing)}, and"
+            f" {list(self.unknown)} are no longer sources. Give the sources their old names (name=), or start"
+            " afresh with --overwrite."
         )

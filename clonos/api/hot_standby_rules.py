@@ -1,4 +1,4 @@
-"""Which steps may have hot standbys: those of which nothing leaves the job but along its channels."""
+"""Steps that may have hot standbys: those that exchange data with the rest of the job only."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ if TYPE_CHECKING:
 
 
 def check_standby(name: str, *, standby: Any = None, has_effects: bool = False, source: Any = None, **_: Any) -> None:
-    """GraphRefused: a step cannot be followed like this."""
+    """Checks the ``standby`` of a step.
+
+    Raises: GraphRefused: it is unknown, or a hot standby cannot repeat what the step does.
+    """
     kinds = [kind.value for kind in StandbyKind]
     if standby is not None and standby not in kinds:
-        raise GraphRefused(name, f"has the standby {standby!r:.80}", f"It is one of {kinds}, or left to the job.")
+        raise GraphRefused(name, f"has the standby {standby!r:.80}", f"Give one of {kinds}, or leave it out.")
     if standby != StandbyKind.HOT:
         return
     if has_effects:
         raise GraphRefused(
             name,
-            "has effects outside, and a hot standby does again all that its task does",
-            'Leave out standby="hot": what changes the outside is followed by a passive standby and a keeper.',
+            "has effects outside the job, and a hot standby would repeat them",
+            'Leave out standby="hot": a step with effects has passive standbys and a keeper.',
         )
     if isinstance(source, PushedSource):
         raise GraphRefused(
             name,
-            "reads what nobody can be asked for again, so a hot standby cannot read it too",
-            'Leave out standby="hot"; steps behind it may have it.',
+            "reads a source that cannot be replayed, so a hot standby cannot read it too",
+            'Leave out standby="hot" here; the steps after it may have it.',
         )
 
 
 def may_be_hot(step: Step) -> bool:
-    """Whether nothing that it does leaves the job, or comes from where nobody can ask again."""
+    """Returns whether the step has no effects outside the job, no sink and no source that cannot be replayed."""
     return step.sink is None and not step.has_effects and not isinstance(step.source, PushedSource)
 
 
 def is_hot(step: Step, of_job: StandbyKind) -> bool:
-    """Whether the standbys of a step shall follow it step by step."""
+    """Returns whether the standbys of a step are hot, given the setting ``of_job``."""
     return may_be_hot(step) and (step.standby or of_job) == StandbyKind.HOT

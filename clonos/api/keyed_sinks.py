@@ -1,4 +1,4 @@
-"""Sinks that keep one row a key: all records of a key have to come from one task, so their stream has to be keyed."""
+"""Check of sinks that keep one row per key: their stream must be keyed, so that one task writes all rows of a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from clonos.operators.connector_contract import KeyedSink, keyed_sink
 
 
 def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
-    """GraphRefused: the sink has a key, and the stream is not known to be keyed by columns of it."""
+    """Checks that the stream of a sink with a key is keyed by a column of that key.
+
+    Raises: GraphRefused: it is not, or the graph does not show it.
+    """
     sink = keyed_sink(step.sink)
     if sink is None:
         return
@@ -21,12 +24,15 @@ def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Ste
             raise GraphRefused(
                 step.name,
                 f"replaces rows by {columns}, and its stream is not keyed by that{by}",
-                f'Put .key_by("{sink.key_columns[0]}") before the sink: all rows of a key have to come from one task.',
+                f'Put .key_by("{sink.key_columns[0]}") before the sink: all rows of a key must come from one task.',
             )
 
 
 def refuse_key(name: str, sink: object) -> None:
-    """GraphRefused: the sink has a key, and what it is given can have none."""
+    """Checks that ``sink`` has no key, because its records have none.
+
+    Raises: GraphRefused: it has one.
+    """
     keyed = keyed_sink(sink)
     if keyed is not None:
         columns = ", ".join(keyed.key_columns)
@@ -36,7 +42,7 @@ def refuse_key(name: str, sink: object) -> None:
 def _key_column(
     tap: Tap, step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int], sink: KeyedSink
 ) -> str | None:
-    """The column that a stream is keyed by, as far as its description says."""
+    """Returns the column that the input of a sink is keyed by, or None if the graph does not show one."""
     while tap.key is None:
         giver = steps[tap.step]
         if tap.exchange is not Exchange.FORWARD or parallelism_of(giver) != parallelism_of(step):

@@ -1,4 +1,4 @@
-"""What streams of all kinds have in common: the graph that they add steps to."""
+"""Base of all streams: the graph that they add steps to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
 
 Following = Literal["hot", "passive"]
-"""How the standbys of a step follow it: step by step, or from checkpoint to checkpoint."""
+"""Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
 
 
 class GraphBuilder:
-    """What streams have in common: a graph and the taps that they come from."""
+    """Base of all streams: a graph and the taps that the next step reads."""
 
     def __init__(self, graph: JobGraph, taps: tuple[Tap, ...]) -> None:
         self._graph = graph
@@ -44,7 +44,7 @@ class GraphBuilder:
             raise GraphRefused(
                 options["name"] or kind,
                 f"gets {function!r:.100}, which has no method process(value, context)",
-                "Give it a class with that method, or an object of one.",
+                "Give it a class with that method, or an instance of one.",
             )
         if isinstance(function, type):
             try:
@@ -52,8 +52,8 @@ class GraphBuilder:
             except TypeError as error:
                 raise GraphRefused(
                     options["name"] or kind,
-                    f"gets the class {function.__qualname__}, which cannot be made without arguments ({error})",
-                    "Give it an object: each incarnation gets a copy of it.",
+                    f"gets the class {function.__qualname__}, which cannot be created without arguments ({error})",
+                    "Give it an instance: each incarnation of a task gets a copy of it.",
                 ) from error
         return self._step(kind, lambda name: partial(Process, name, function, is_keyed), options, runs_user_code=True)
 

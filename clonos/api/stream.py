@@ -1,8 +1,12 @@
-"""Streams: what a user writes a job with. Each method adds a step and gives the stream of its results.
+"""Streams: each method adds a step to the job and returns the stream of its results.
 
-Steps take by keyword ``name=`` (state is found by it in later versions of the job), ``parallelism=`` (its tasks, by
-default the job's), ``effects=True`` where the user's code changes something outside: a keeper then holds the log, and
-``standby="hot"`` where a standby shall follow it step by step, to go on at once where it has died.
+Keywords that most methods take:
+
+- ``name``: the step's unique name. Later versions of the job find the state of the step by it, so name stateful steps.
+- ``parallelism``: the number of the step's tasks; by default that of the job.
+- ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
+- ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
+  apply its checkpoints; by default the setting of the job.
 """
 
 from __future__ import annotations
@@ -30,15 +34,31 @@ State = TypeVar("State")
 
 
 class ProcessFunction(Protocol[T_contra, U]):
-    """What ``process`` takes: a class, or an object of one. May also have ``open(context)`` before the first record,
-    ``on_timer(instant, context)`` for timers and ``close()``; attributes may be set until ``open`` has returned."""
+    """Function with state and timers, for ``Stream.process`` and ``KeyedStream.process``.
+
+    Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
+    ``open(context)``, called before the first record, ``on_timer(instant, context)``, called when a timer fires, and
+    ``close()``. Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an
+    attribute later raises ``AttributeSetLate`` because it would not.
+
+    Example::
+
+        class Deduplicate:
+            seen = ValueState("seen", default=False)
+
+            def process(self, value, context):
+                seen = context.state(self.seen)
+                if not seen.value:
+                    seen.value = True
+                    context.emit(value)
+    """
 
     def process(self, value: T_contra, context: Context[Any, U], /) -> None:
-        """Called for each record."""
+        """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
 class Stream(GraphBuilder, Generic[T]):
-    """Records without a key."""
+    """Stream of records without a key."""
 
     def map(
         self,
@@ -49,7 +69,7 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[U]:
-        """One result a record."""
+        """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, function)
         return Stream(self._graph, self._step("map", lambda _: make, options, runs_user_code=True, keeps_places=True))
@@ -63,7 +83,7 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[T]:
-        """The records for which the predicate is true."""
+        """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
         return Stream(self._graph, self._step("filter", lambda _: make, options, runs_user_code=True, keeps_rows=True))
@@ -77,7 +97,7 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[U]:
-        """Any number of results a record."""
+        """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.FlatMap, function)
         return Stream(self._graph, self._step("flat_map", lambda _: make, options, runs_user_code=True))
@@ -92,15 +112,23 @@ class Stream(GraphBuilder, Generic[T]):
         parallelism: int | None = None,
         standby: Following | None = None,
     ) -> Stream[U]:
-        """One result a record, for functions that wait for the world: up to ``capacity`` run at once, in threads.
+        """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once in threads.
 
-        What the function returns or raises is recorded as a whole, so it may do what it likes inside; a function with
-        a parameter ``idempotency_key`` is given one, which is the same when a failure makes the call a second time.
-        ``ordered``: results come in the order of the records; otherwise as they arrive.
+        The return value or exception of each call is recorded, and replayed after a failure; a call whose outcome is
+        not recorded yet is made again. The function may therefore do I/O and use clocks and random numbers freely.
+
+        Args:
+            function: called with the record. If it has a parameter ``idempotency_key`` (str), it gets a key that is the
+                same when a call is repeated after a failure.
+            capacity: calls of one task that run at once, at least 1.
+            ordered: True for results in the order of the records, False for results as they arrive.
+
+        Raises:
+            GraphRefused: ``capacity`` is not an int of at least 1.
         """
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         if capacity < 1:
-            raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give a number from 1 on.")
+            raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
         return Stream(self._graph, self._step("map_async", make, options, runs_user_code=True))
 
@@ -113,10 +141,11 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[dict[str, Any]]:
-        """A ``pyarrow.RecordBatch`` for a ``pyarrow.RecordBatch``, of any length; where it is cut is not to matter.
+        """Applies a function from ``pyarrow.RecordBatch`` to ``pyarrow.RecordBatch`` to each batch.
 
-        The stream must be one of columns: of a source that reads columns, or of another map_batches. Steps on rows
-        that follow get each record as a dict.
+        The result may have another length. Batch boundaries are arbitrary: the function must not depend on them. The
+        stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
+        ``map_batches``. Steps on rows that follow get each record as a dict.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.MapBatches, function)
@@ -130,24 +159,27 @@ class Stream(GraphBuilder, Generic[T]):
     def key_by(self, key: str, *, name: str | None = None) -> KeyedStream[Any, T]: ...
 
     def key_by(self, key: Any, *, name: str | None = None) -> KeyedStream[Any, Any]:
-        """All records with one key go to one task, which keeps the state of the key.
+        """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
-        ``key``: a function of the record, or the name of a field of dicts or of a column. Keys are str, bytes, int,
-        bool, None, UUID, date and tuples of them.
+        ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
+        bool, None, UUID, date or a tuple of these.
         """
         key_by = KeyBy(self._graph.take_name("key_by", name), key, name is not None)
         return KeyedStream(self._graph, tuple(Tap(tap.step, Exchange.HASH, key_by) for tap in self._taps))
 
     def union(self, *others: Stream[T]) -> Stream[T]:
-        """The records of several streams, each stream's in its order."""
+        """Merges this stream with others of the same job.
+
+        The order within each stream is kept, that between streams is not.
+        """
         return Stream(self._graph, self._union(others))
 
     def rebalance(self) -> Stream[T]:
-        """Spreads records evenly over the tasks of the next step, one after the other."""
+        """Distributes records round-robin over the tasks of the next step."""
         return Stream(self._graph, tuple(Tap(tap.step, Exchange.REBALANCE) for tap in self._taps))
 
     def broadcast(self) -> Stream[T]:
-        """Gives every record to every task of the next step."""
+        """Sends every record to every task of the next step."""
         return Stream(self._graph, tuple(Tap(tap.step, Exchange.BROADCAST) for tap in self._taps))
 
     def process(
@@ -159,17 +191,28 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[U]:
-        """Runs a process function. ``context.key`` is None here: state and timers belong to the task."""
+        """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
+
+        Raises:
+            GraphRefused: ``function`` has no method ``process``, or is a class that cannot be created without
+                arguments.
+        """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
-        """Where records leave the job. A sink object is used once: several streams come to one sink by ``union``."""
+        """Writes the records to a sink.
+
+        A sink object is used once: to write several streams to one sink, join them by ``union``.
+
+        Raises:
+            GraphRefused: this is not a sink, or another step uses it.
+        """
         self._sink(sink, name, parallelism)
 
 
 class KeyedStream(GraphBuilder, Generic[K, T]):
-    """Records with a key."""
+    """Stream of records that is partitioned by key."""
 
     @overload
     def stateful_map(
@@ -202,7 +245,10 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[U]:
-        """``function(key, state, value) -> (state, result)``: the first state of a key is None, and None forgets it."""
+        """Applies ``function(key, state, value) -> (state, result)`` to each record; one result per record.
+
+        The state of a new key is None. Returning None as the state deletes the state of the key.
+        """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.StatefulMap, function=function)
         return Stream(self._graph, self._step("stateful_map", make, options, runs_user_code=True))
@@ -216,7 +262,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[tuple[K, T]]:
-        """After each record (key, all values so far taken together): ``function(so far, value)``."""
+        """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
         return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, gives_key=""))
@@ -224,7 +270,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
     ) -> Stream[tuple[K, int]]:
-        """After each record (key, number of its records so far)."""
+        """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
         return Stream(self._graph, self._step("count", make, options, gives_key=""))
@@ -238,20 +284,40 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         effects: bool = False,
         standby: Following | None = None,
     ) -> Stream[U]:
-        """Runs a process function. State and timers are those of ``context.key``."""
+        """Runs a process function on each record. State and timers are those of ``context.key``.
+
+        Raises:
+            GraphRefused: ``function`` has no method ``process``, or is a class that cannot be created without
+                arguments.
+        """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))
 
     def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
-        """The records of several streams with keys of one kind, each stream's in its order."""
+        """Merges this stream with others of the same job whose keys have the same meaning.
+
+        The order within each is kept.
+        """
         return KeyedStream(self._graph, self._union(others))
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
-        """Where the records leave the job, without their keys: all of one key from one task."""
+        """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
+
+        Raises:
+            GraphRefused: this is not a sink, or another step uses it.
+        """
         self._sink(sink, name, parallelism)
 
     def window(self, kind: Tumbling) -> WindowedStream[K, T]:
-        """Windows of each key; say next what to make of them."""
+        """Assigns the records of each key to windows; call an aggregation of the returned stream next.
+
+        Raises:
+            GraphRefused: ``kind`` is not a kind of window.
+
+        Example::
+
+            words.key_by(lambda word: word).window(Tumbling("5s")).count()
+        """
         if not isinstance(kind, Tumbling):
             raise GraphRefused("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
         from clonos.api.windowed import WindowedStream

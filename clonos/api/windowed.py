@@ -1,4 +1,4 @@
-"""Windows of a keyed stream, and what is made of them."""
+"""Windows of a keyed stream and their aggregations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ A = TypeVar("A")
 
 
 class WindowedStream(GraphBuilder, Generic[K, T]):
-    """Windows of each key. Results come when a window ends, and at the end of the input."""
+    """Windows of each key of a stream, not yet aggregated.
+
+    An aggregation emits one ``WindowResult`` per key and window when the window ends; open windows are emitted when the
+    input ends.
+    """
 
     def __init__(self, graph: JobGraph, taps: tuple[Tap, ...], kind: Tumbling) -> None:
         super().__init__(graph, taps)
@@ -29,7 +33,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
     ) -> Stream[WindowResult[K, int]]:
-        """The number of records."""
+        """Counts the records of each window."""
         return Stream(
             self._graph, self._window("count", aggregates.CountAggregate(), name, parallelism, False, standby)
         )
@@ -67,7 +71,10 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         parallelism: int | None = None,
         standby: Following | None = None,
     ) -> Any:
-        """The sum of the values, of what a function gives for each, or of a field of dicts or a column."""
+        """Sums the values of each window: the records, or ``of`` each record.
+
+        ``of`` is a function of the record, or the name of a field of dicts or of a column.
+        """
         return Stream(self._graph, self._window("sum", aggregates.Sum(of), name, parallelism, True, standby))
 
     def reduce(
@@ -78,7 +85,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         parallelism: int | None = None,
         standby: Following | None = None,
     ) -> Stream[WindowResult[K, T]]:
-        """The values taken together two by two: ``function(so far, value)``."""
+        """Combines the values of each window by ``function(so_far, value)``."""
         return Stream(
             self._graph, self._window("reduce", aggregates.ReduceAggregate(function), name, parallelism, True, standby)
         )
@@ -116,10 +123,16 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         parallelism: int | None = None,
         standby: Following | None = None,
     ) -> Stream[WindowResult[K, Any]]:
-        """An accumulator of your own, made by ``create`` and turned into the window's value by ``result``.
+        """Aggregates each window with an accumulator of your own.
 
-        ``add(accumulator, value)`` answers the new accumulator, or None when it has changed the one that it got:
-        ``aggregate(list, list.append)`` collects the values.
+        Args:
+            create: returns a new accumulator.
+            add: called with (accumulator, value); returns the new accumulator, or None if it has changed it in place.
+            result: turns the accumulator into the value of the window; None for the accumulator itself.
+
+        Example::
+
+            stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregate = aggregates.Accumulate(create, add, result)
         return Stream(self._graph, self._window("aggregate", aggregate, name, parallelism, True, standby))

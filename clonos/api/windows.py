@@ -1,4 +1,4 @@
-"""Kinds of windows, and how their sizes are written."""
+"""Kinds of windows and the notation of their sizes."""
 
 from __future__ import annotations
 
@@ -24,30 +24,45 @@ _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\s*")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Tumbling:
-    """Windows of one size, one behind the other, in processing time. They begin at multiples of their size since 1970.
+    """Tumbling windows in processing time: fixed size, without gaps or overlap, aligned to the Unix epoch in UTC.
 
-    Processing time is safe here: a record is in the same window after a failure as before it.
+    Windows in processing time are exactly-once here: the time is recorded, so a record is in the same window after a
+    failure as before it.
+
+    Example::
+
+        Tumbling("5s")
+        Tumbling(timedelta(minutes=2))
     """
 
     size_ns: int
 
     def __init__(self, size: str | float | timedelta) -> None:
-        """``size``: "500ms", "5s", "2min", a timedelta or seconds; whole milliseconds, at least one. BadDuration."""
+        """Creates windows of ``size``: a str such as "500ms", "5s", "2min", "1h" or "1d", a timedelta, or seconds.
+
+        The size is a whole number of milliseconds, from 1 ms to 100 years.
+
+        Raises:
+            BadDuration: ``size`` is something else.
+        """
         object.__setattr__(self, "size_ns", duration_ns(size))
 
 
 def duration_ns(size: object) -> int:
-    """ "500ms", "5s", "2min", a timedelta or seconds, as nanoseconds. BadDuration."""
+    """Converts a str such as "500ms", "5s" or "2min", a timedelta or a number of seconds to nanoseconds.
+
+    Raises: BadDuration: ``size`` is not such a length of time, or not from 1 ms to 100 years in whole milliseconds.
+    """
     if isinstance(size, timedelta):
         nanoseconds = size // timedelta(microseconds=1) * 1_000
     elif isinstance(size, str):
         found = _DURATION.fullmatch(size)
         if found is None:
-            raise BadDuration(repr(size), "it is no number with a unit")
+            raise BadDuration(repr(size), "it is not a number with a unit")
         wanted = float(found[1]) * NANOSECONDS[found[2]]
         nanoseconds = round(wanted) if wanted <= NANOSECONDS_MAX else NANOSECONDS_MAX + 1
     elif isinstance(size, bool) or not isinstance(size, (int, float)) or not abs(size) < 1e9:
-        raise BadDuration(repr(size), "it is no number of seconds")
+        raise BadDuration(repr(size), "it is not a number of seconds")
     else:
         nanoseconds = round(size * NANOSECONDS["s"])
     if nanoseconds > NANOSECONDS_MAX:

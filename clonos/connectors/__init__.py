@@ -1,7 +1,7 @@
-"""Sources and sinks: where records come from and where results become visible, exactly-once.
+"""Connectors: exactly-once sources and sinks.
 
-A source can be read again from a position or journals what it reads; a sink commits by epoch or is released by
-a keeper.
+A source can be replayed from a position, or the runtime keeps what it reads in a journal. A transactional sink commits
+with each checkpoint; an immediate sink writes a row as soon as the log that led to it is replicated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be wrong with an input or an output: the class says whose fault it is, the message where and what to do."""
+"""Errors of sources and sinks: the class says whose fault it is, the message says where and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ RECORD_CHARACTERS_MAX = 200
 
 
 class ConnectorMisused(JobError):
-    """A source or a sink was described in a way that it cannot work."""
+    """The options of a source or a sink cannot work."""
 
     connector: str
     problem: str
@@ -19,19 +19,19 @@ class ConnectorMisused(JobError):
 
 
 class InputMissing(JobError):
-    """No file is there under a name or pattern that the job gave."""
+    """A path or pattern of an input matches no file."""
 
     pattern: str
     folder: str
     advice: str = ""
 
     def __str__(self) -> str:
-        advice = self.advice or "Mend the path; * ? [] and ** stand for several files."
-        return f"no file matches {self.pattern!r}, looked for from {self.folder!r}. {advice}"
+        advice = self.advice or "Correct the path; it may have the wildcards *, ?, [] and **."
+        return f"no file matches {self.pattern!r} in the working folder {self.folder!r}. {advice}"
 
 
 class InputUnreadable(EnvironmentFault):
-    """A file of the input cannot be opened or read here."""
+    """A file of the input cannot be opened or read on this machine."""
 
     path: str
     reason: str
@@ -44,7 +44,7 @@ class InputUnreadable(EnvironmentFault):
 
 
 class InputChanged(EnvironmentFault):
-    """A file is not what it was when the job first looked at it, so that reading it again would give other records."""
+    """A file has changed since the job first read it, so a replay would give other records."""
 
     path: str
     expected: str
@@ -53,13 +53,13 @@ class InputChanged(EnvironmentFault):
     def __str__(self) -> str:
         return (
             f"the input file {self.path} has changed since the job began: it had {self.expected}, now it has"
-            f" {self.actual}. A replay would read other records. Put the file back as it was, with its time,"
-            " and resume; or start afresh with --overwrite. Feed a job whole files, never growing ones."
+            f" {self.actual}. A replay would read other records. Restore the file with its modification time,"
+            " and resume, or start afresh with --overwrite. Move complete files into the input; never append to them."
         )
 
 
 class InputMalformed(JobError):
-    """The content of an input file is not what the source expects."""
+    """The content of an input file does not have the format that the source reads."""
 
     path: str
     offset_bytes: int
@@ -71,7 +71,7 @@ class InputMalformed(JobError):
 
 
 class InputForeign(JobError):
-    """The job is to go on with a file that its source does not name."""
+    """The store names an input file that the paths of the source do not cover."""
 
     connector: str
     path: str
@@ -80,14 +80,14 @@ class InputForeign(JobError):
 
     def __str__(self) -> str:
         return (
-            f"the checkpoint store names {self.path!r} as an input of {self.connector}, and {', '.join(self.patterns)}"
-            f" does not, from {self.folder!r}. Resume the job with the paths that it had, from the folder where it was"
-            " started, or start afresh with --overwrite."
+            f"the checkpoint store names {self.path!r} as an input of {self.connector}, but {', '.join(self.patterns)}"
+            f" in the folder {self.folder!r} does not match it. Resume the job with its old paths, from the folder"
+            " where it was started, or start afresh with --overwrite."
         )
 
 
 class SplitMalformed(EnvironmentFault):
-    """What the store keeps of an input cannot be used. ``what``: a split, or a position in one."""
+    """The store holds an unusable split or an unusable position in one; ``what`` names which."""
 
     what: str
     data: bytes
@@ -95,13 +95,13 @@ class SplitMalformed(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"the checkpoint store has {self.data[:80]!r} for a {self.what}, which cannot be used: {self.reason}."
+            f"the checkpoint store has {self.data[:80]!r} as a {self.what}, which cannot be used: {self.reason}."
             " Restore it from a backup, or start afresh with --overwrite."
         )
 
 
 class OutputInUse(JobError):
-    """A fresh start found an output that holds something already."""
+    """The output folder of a fresh start already holds something."""
 
     output: str
     content: str
@@ -109,12 +109,12 @@ class OutputInUse(JobError):
     def __str__(self) -> str:
         return (
             f"the output folder {self.output} is in use: it holds {self.content}."
-            " Go on with that job by --resume, replace its output by --overwrite, or name another folder."
+            " Continue that job with --resume, replace its output with --overwrite, or name another folder."
         )
 
 
 class OutputTaken(JobError):
-    """An output belongs to another job than the one that writes to it."""
+    """The output belongs to another job."""
 
     output: str
     expected: str
@@ -123,12 +123,12 @@ class OutputTaken(JobError):
     def __str__(self) -> str:
         return (
             f"the output {self.output} belongs to the job {self.actual}, not to {self.expected}."
-            " Another start of a job has taken it over, or two jobs name the same folder: give each its own."
+            " Another job has taken it over since, or two jobs write to the same folder: give each job its own folder."
         )
 
 
 class OutputFailed(EnvironmentFault):
-    """An output cannot be written; what is committed stays, and nothing is lost."""
+    """An output cannot be written. Committed output stays visible, and nothing is lost."""
 
     path: str
     doing: str
@@ -136,14 +136,14 @@ class OutputFailed(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"{self.path} could not be {self.doing}: {self.reason}. What is committed stays visible and nothing is"
-            " lost: mend the cause (free space, permissions, a folder that every process of the job reaches under"
-            " this path), then go on with --resume."
+            f"{self.path} could not be {self.doing}: {self.reason}. Committed output stays visible and nothing is"
+            " lost: remove the cause (free space, permissions, a folder that every process of the job reaches under"
+            " this path), then continue with --resume."
         )
 
 
 class OutputCorrupt(EnvironmentFault):
-    """A file of a committed output is not what its manifest says."""
+    """A file of a committed output differs from its manifest."""
 
     path: str
     expected: str
@@ -152,12 +152,12 @@ class OutputCorrupt(EnvironmentFault):
     def __str__(self) -> str:
         return (
             f"{self.path} of a committed output is corrupt: expected {self.expected}, found {self.actual}."
-            " Restore it from a backup, or go back with --resume --checkpoint N to a checkpoint before it."
+            " Restore it from a backup, or go back to an earlier checkpoint with --resume --checkpoint N."
         )
 
 
 class OutputConflict(InternalError):
-    """One checkpoint was to be committed twice with different content."""
+    """A checkpoint is committed a second time with different content."""
 
     output: str
     checkpoint: int
@@ -166,12 +166,12 @@ class OutputConflict(InternalError):
     def __str__(self) -> str:
         return (
             f"checkpoint {self.checkpoint} cannot be committed to {self.output}: {self.reason}."
-            " This is a bug of the runtime, please report it; what is visible was not touched."
+            " This is a bug in clonos, please report it; the visible output was not changed."
         )
 
 
 class RowNotWritable(JobError):
-    """A sink got a row that its format cannot carry. ``index``: of the row among those written together."""
+    """The format of a sink cannot hold a row. ``index`` is the position of the row in the batch that was written."""
 
     output: str
     index: int
@@ -179,11 +179,11 @@ class RowNotWritable(JobError):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.output} cannot take the row {self.row}: {self.reason}."
+        return f"{self.output} cannot write the row {self.row}: {self.reason}."
 
 
 class TableRefused(JobError):
-    """The database does not take what the job gives it."""
+    """The database rejects the rows of the job."""
 
     table: str
     doing: str
@@ -191,13 +191,13 @@ class TableRefused(JobError):
 
     def __str__(self) -> str:
         return (
-            f"the table {self.table} refused {self.doing}: {self.reason}. Nothing of this batch was written."
-            " Mend the rows with a step before the sink, or the table."
+            f"the table {self.table} refused {self.doing}: {self.reason}. No row of this batch was written."
+            " Correct the rows in a step before the sink, or change the table."
         )
 
 
 class TableUnavailable(EnvironmentFault):
-    """The database cannot be used now."""
+    """The database cannot be reached or used."""
 
     table: str
     doing: str
@@ -205,13 +205,14 @@ class TableUnavailable(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"the database of the table {self.table} failed at {self.doing}: {self.reason}. Nothing is lost or written"
-            " twice: see that it runs, has space and can be reached from every process of the job, then resume."
+            f"the database of the table {self.table} failed at {self.doing}: {self.reason}. No row is lost"
+            " or written twice: check that the database runs, has space and is reachable from every process of the job,"
+            " then resume."
         )
 
 
 def row_not_writable(output: str, index: int, row: object, reason: str) -> RowNotWritable:
-    """The error for a row of any type, with as much of it as fits a line."""
+    """Creates the error for a row of any type, cut to 200 characters."""
     text = repr(row)
     if len(text) > RECORD_CHARACTERS_MAX:
         text = f"{text[:RECORD_CHARACTERS_MAX]}... ({len(text)} characters)"

@@ -1,8 +1,8 @@
-"""Sinks whose outside is the driver: ``collect`` and ``stdout``.
+"""Sinks that show rows in the driver: ``collect`` and ``stdout``.
 
-The rows travel inside the prepared parts, so they leave when a checkpoint completes. The driver remembers the last
-checkpoint that it showed and drops what is repeated. It remembers as long as its process lives: a job resumed in a new
-process goes on from its checkpoint, and stdout may then show once more what the dead process showed last.
+The rows travel in the prepared parts, so they become visible when a checkpoint completes. The driver remembers, while
+its process lives, the last checkpoint that it showed, and drops repeated ones. A job resumed in a new process continues
+from its checkpoint; stdout may then repeat what the previous process printed last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clonos.operators.connector_contract import WriterContext
 
 PART_FORMAT = 1
 PART_BYTES_MAX = 16 << 20
-"""Of what one task hands over at one barrier: it travels to the driver within a message."""
+"""Bytes that one task may hand over at one barrier: a part travels to the driver in one message."""
 
 ROWS_MAX = 1_000_000
 
@@ -33,7 +33,7 @@ _sink_numbers = count(1)
 
 
 class OutputTooLarge(JobError):
-    """A job hands more to its driver than fits there."""
+    """A job sends more rows to its driver than the sink allows."""
 
     sink: str
     limit: str
@@ -41,8 +41,8 @@ class OutputTooLarge(JobError):
 
     def __str__(self) -> str:
         return (
-            f"{self.sink} was given more than {self.maximum} {self.limit}. It is for results that fit the driver:"
-            " write large ones with files.jsonl or files.parquet, or take checkpoints more often."
+            f"{self.sink} was given more than {self.maximum} {self.limit}. It is for results that fit into the driver:"
+            " write larger ones with files.jsonl or files.parquet, or take checkpoints more often."
         )
 
 
@@ -57,7 +57,7 @@ _part_decoder = msgspec.msgpack.Decoder(_RowsPart)
 
 
 class RowsWriter:
-    """Keeps rows, encoded, until the barrier."""
+    """Writer that keeps encoded rows until the barrier."""
 
     def __init__(self, sink: str) -> None:
         self._sink = sink
@@ -66,11 +66,14 @@ class RowsWriter:
         self._size_bytes = 0
 
     def open(self, context: WriterContext) -> None:
-        """Whose life this is."""
+        """Takes the name of the task."""
         self._task = context.task_name
 
     def write(self, rows: list[Any]) -> None:
-        """Raises ``ValueUnsupported`` and ``OutputTooLarge``."""
+        """Encodes and keeps rows.
+
+        Raises: ValueUnsupported: a value cannot be encoded. OutputTooLarge: the part exceeds ``PART_BYTES_MAX``.
+        """
         if not rows:
             return
         batch = encode_rows(rows)
@@ -80,28 +83,28 @@ class RowsWriter:
             raise OutputTooLarge(self._sink, "bytes between two checkpoints by one task", PART_BYTES_MAX)
 
     def write_columns(self, batch: Any) -> None:
-        """A ``pyarrow.RecordBatch`` as dicts."""
+        """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
         self.write(batch.to_pylist())
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """The rows themselves."""
+        """Returns the rows since the last call as a part; None without rows."""
         if not self._batches:
             return None
         batches, self._batches, self._size_bytes = tuple(self._batches), [], 0
         return msgspec.msgpack.encode(_RowsPart(PART_FORMAT, self._task, checkpoint, batches))
 
     def close(self) -> None:
-        """Drops what is not prepared."""
+        """Drops the rows that are not prepared."""
         self._batches.clear()
 
 
 class _Shown:
-    """What a process has shown for one sink: a driver's copy of the sink and the user's own find it by number."""
+    """Rows that this process has shown for one sink; the driver's copy of the sink and the user's original share it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.job_id = ""
-        self.checkpoint: int | None = None  # the last one that was shown
+        self.checkpoint: int | None = None  # the last one shown
         self.rows: list[Any] = []
 
 
@@ -118,7 +121,7 @@ def _shown_of(number: int) -> _Shown:
 
 
 class DriverSink:
-    """A transactional sink that shows rows in the driver, once. Subclasses say how, and what they are called."""
+    """Transactional sink that shows rows once, in the driver. A subclass sets ``name`` and implements ``show``."""
 
     name = ""
 
@@ -127,16 +130,16 @@ class DriverSink:
         self._shown = _shown_of(self.number)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy travels without what was shown."""
+        """Leaves out what was shown."""
         return {name: value for name, value in vars(self).items() if name != "_shown"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A copy in the driver's process shares what was shown with the original."""
+        """Shares what was shown with the original sink, in the driver's process."""
         vars(self).update(state)
         self._shown = _shown_of(self.number)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """A fresh start begins with nothing; a resumed job goes on where this process is."""
+        """Drops the rows of earlier runs, unless this process resumes the job that it ran before."""
         shown = self._shown
         with shown.lock:
             if not (resume and shown.job_id == job_id):
@@ -144,11 +147,14 @@ class DriverSink:
                 shown.rows.clear()
 
     def writer(self) -> RowsWriter:
-        """A writer, made in the slot."""
+        """Creates a writer."""
         return RowsWriter(self.name)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """Shows the rows by barrier, then by task, unless this checkpoint was shown already."""
+        """Shows the rows in order of checkpoint, then task, unless this checkpoint was shown already.
+
+        Raises: InternalError: the sink was prepared for another job.
+        """
         shown = self._shown
         with shown.lock:
             if shown.job_id != job_id:
@@ -162,12 +168,12 @@ class DriverSink:
             shown.checkpoint = checkpoint
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
-        """Lets rows out; ``earlier``: a list that lives as long as the process."""
+        """Shows rows. ``earlier`` is a list that lives as long as the process."""
         raise NotImplementedError
 
 
 class CollectSink(DriverSink):
-    """Gathers rows in the driver."""
+    """Sink that gathers rows in the driver, in ``rows``."""
 
     name = "collect()"
 
@@ -179,20 +185,23 @@ class CollectSink(DriverSink):
 
     @property
     def rows(self) -> list[Any]:
-        """What is committed so far, in order of checkpoints; a list of the caller's own."""
+        """Returns a copy of the committed rows, in order of checkpoints."""
         shown = self._shown
         with shown.lock:
             return list(shown.rows)
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
-        """Raises ``OutputTooLarge``; what was gathered stays."""
+        """Appends the rows to ``earlier``.
+
+        Raises: OutputTooLarge: there would be more than ``limit``; earlier rows stay.
+        """
         if len(earlier) + len(rows) > self.limit:
             raise OutputTooLarge(self.name, "rows (limit=)", self.limit)
         earlier.extend(rows)
 
 
 class StdoutSink(DriverSink):
-    """Prints rows on the driver's standard output, a line each."""
+    """Sink that prints each row as a line on the driver's standard output."""
 
     name = "stdout()"
 
@@ -201,7 +210,10 @@ class StdoutSink(DriverSink):
         self.row_text = row_text or default_row_text
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
-        """Raises ``OutputFailed`` where nobody listens any more."""
+        """Prints the rows.
+
+        Raises: OutputFailed: standard output is closed.
+        """
         lines = [f"{self.row_text(row)}\n" for row in rows]
         stream: TextIO = sys.stdout
         try:
@@ -212,17 +224,33 @@ class StdoutSink(DriverSink):
 
 
 def default_row_text(row: Any) -> str:
-    """A str as it is, everything else as JSON."""
+    """Returns a str unchanged and any other row as JSON."""
     return row if type(row) is str else json_text(row)
 
 
 def collect(limit: int = ROWS_MAX) -> CollectSink:
-    """A sink into a list in the driver, ``.rows``, for tests and small results: ``limit`` rows at most."""
+    """Sink that gathers at most ``limit`` rows in the driver; read them from its ``rows``.
+
+    For tests and small results.
+
+    Raises:
+        ConnectorMisused: ``limit`` is below 1.
+
+    Example::
+
+        counts = clonos.collect()
+        stream.sink(counts)
+        job.run()
+        print(counts.rows)
+    """
     return CollectSink(limit)
 
 
 def stdout(format: Callable[[Any], str] | None = None) -> StdoutSink:
-    """A sink that prints each row in the driver: by ``format``, else a str as it is and everything else as JSON."""
+    """Sink that prints each row as a line on the driver's standard output.
+
+    ``format`` makes the line of a row; without it a str is printed unchanged and any other row as JSON.
+    """
     return StdoutSink(format)
 
 
@@ -230,7 +258,7 @@ def _decode(part: bytes, sink: str) -> _RowsPart:
     try:
         found = _part_decoder.decode(part)
     except DECODE_ERRORS as error:
-        raise InternalError(f"{part[:80]!r} is no prepared part of {sink}: {error}") from None
+        raise InternalError(f"{part[:80]!r} is not a prepared part of {sink}: {error}") from None
     if found.format > PART_FORMAT:
         raise InternalError(f"a prepared part of {sink} has format {found.format}: update clonos")
     return found

@@ -1,12 +1,13 @@
-"""Files: ``files.lines``, ``files.jsonl``, ``files.csv``, ``files.parquet``, and reading what a job has committed.
+"""Files: ``files.lines``, ``files.jsonl``, ``files.csv``, ``files.parquet`` and functions that read committed output.
 
-Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these, and read the files that
-are there when the job first starts. ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed. Files must not change
-while a job has use for them. A folder that is the output of a job is read as far as it is committed. With ``watch``
-files that come later are read too: move them in when they are complete.
+Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
+exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
+complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet). A file must not
+change as long as the job may replay it. Of an output folder, sources
+read the committed part files only.
 
-Sinks take a folder. Each checkpoint makes the output before it visible at once, in the sense of ``files.committed``:
-the part files themselves are hidden. A folder serves one sink of one job.
+Sinks take a folder, which serves one sink of one job. The part files are hidden; each checkpoint makes its rows visible
+at once, to ``files.committed`` and ``files.read_committed``.
 """
 
 from __future__ import annotations
@@ -68,12 +69,28 @@ def lines(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
 ) -> LineFiles[Any]:
-    """A source of the lines of text files, as str without their ends (\\\\n or \\\\r\\\\n, nothing else).
+    """Source of the lines of text files, as str without the line ends ``\\n`` and ``\\r\\n``.
 
-    ``with_position``: tuples (path, offset_bytes, text) instead, where the offset is that of the line's first byte
-    (behind the decompressor): with the path it is the line's identity. ``block_bytes``: plain files are read in
-    parallel by blocks of so many bytes; by default at most 8 MiB. ``errors``: as for ``bytes.decode``. ``watch``: how
-    often ("1s", a timedelta, seconds) to look for further files; the job then ends only when it is stopped.
+    Args:
+        path: a file, folder or pattern, or a list of these.
+        encoding: encoding of the text, in which the byte 10 must be a line end; ``"utf-8-sig"`` drops a byte order
+            mark.
+        errors: treatment of undecodable bytes, as for ``bytes.decode``.
+        with_position: True for records (path, offset_bytes, text), which identify the line; the offset is that of the
+            first byte of the line, after decompression.
+        block_bytes: bytes of a plain file that one task reads at a time, at least 1; by default 64 KiB to 8 MiB.
+        line_bytes_max: longest line, 1 MiB by default.
+        watch: how often to look for new files, such as "1s", a timedelta or seconds; the job then runs until it is
+            stopped.
+
+    Raises:
+        ConnectorMisused: an option cannot work.
+        BadDuration: ``watch`` is not a length of time.
+        InputMissing: when the job starts, a path or pattern matches no file (without ``watch``).
+
+    Example::
+
+        job.source(files.lines("logs/*.txt.gz", watch="10s"))
     """
     return LineFiles(
         paths_of(path),
@@ -93,9 +110,13 @@ def jsonl(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
 ) -> JsonFiles:
-    """JSON lines: a source of the value of each line, or a sink of a line for each row, into a folder.
+    """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
-    ``clonos.connectors.json_text`` says what becomes of values that JSON has no word for.
+    ``clonos.connectors.json_text`` lists how values without a JSON type are written. ``block_bytes``,
+    ``line_bytes_max`` and ``watch`` are for sources: see ``files.lines``.
+
+    Raises:
+        ConnectorMisused: an option cannot work.
     """
     return JsonFiles(
         paths_of(path),
@@ -106,10 +127,13 @@ def jsonl(
 
 
 def csv(path: Path, *, columns: Sequence[str] | None = None) -> CsvFiles:
-    """A sink of comma-separated values with a header in each part, into a folder.
+    """Sink that writes rows as comma-separated values with a header into a folder.
 
-    Rows are dicts or have fields with names; tuples need ``columns``. Without ``columns`` the first row of a part says
-    what they are. A field without a column is an error, a column without a field is empty.
+    Rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each part file
+    defines the columns. A field without a column is an error; a column without a field is left empty.
+
+    Raises:
+        ConnectorMisused: ``columns`` is empty or repeats a name.
     """
     return CsvFiles(paths_of(path), columns=columns)
 
@@ -121,11 +145,18 @@ def parquet(
     schema: Any = None,
     watch: Duration | None = None,
 ) -> ParquetFiles:
-    """Parquet: a source of ``pyarrow.RecordBatch`` by row groups (``columns`` of them), or a sink into a folder.
+    """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
-    The sink takes rows and record batches; ``schema`` (a ``pyarrow.Schema``) makes all parts alike.
+    Args:
+        path: for a source a file, folder or pattern, or a list of these; for a sink a folder.
+        columns: for a source, the columns to read; None for all.
+        schema: for a sink, a ``pyarrow.Schema`` for all part files; None for that of the first rows of each part file.
+        watch: for a source, how often to look for new files: see ``files.lines``.
+
+    Raises:
+        ConnectorMisused: an option cannot work.
     """
-    from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow is loaded only where it is needed
+    from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow takes long to load
 
     return ParquetFiles(paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch))
 

@@ -1,4 +1,4 @@
-"""A source of values that the job brings with it, for tests, and a sink into nothing, for measurements."""
+"""In-memory source of given values, for tests, and a sink that discards its rows, for measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AnyValue = TypeVar("AnyValue")
 
 
 class _Share(msgspec.Struct, frozen=True, array_like=True):
-    """A split: every ``of``-th of ``total`` values, from the ``first``-th on."""
+    """Split: every ``of``-th of ``total`` values, starting with number ``first``."""
 
     format: int
     first: Count
@@ -29,7 +29,7 @@ _share_decoder = msgspec.msgpack.Decoder(_Share)
 
 
 class ValueList(Generic[AnyValue]):
-    """A source of a list that travels with the plan. Split i of n has the values i, i + n, i + 2n, ..."""
+    """Source of a list that travels with the plan. Split i of n has the values i, i + n, i + 2n, ..."""
 
     def __init__(self, records: Iterable[AnyValue], *, batch: int | None, splits: int | None) -> None:
         for name, number in (("batch", batch), ("splits", splits)):
@@ -40,17 +40,17 @@ class ValueList(Generic[AnyValue]):
         self.split_count = splits
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """As many as there are tasks, unless told otherwise."""
+        """Returns ``splits`` shares of the list, by default one per task."""
         count = self.split_count or parallelism
         return [msgspec.msgpack.encode(_Share(1, first, count, len(self.records))) for first in range(count)]
 
     def reader(self) -> ValueReader[AnyValue]:
-        """A reader of the values."""
+        """Creates a reader."""
         return ValueReader(self.records, self.batch)
 
 
 class ValueReader(Generic[AnyValue]):
-    """Reads one share of the list. A mark is the number of values before it in the share."""
+    """Reader of one share of the list. A mark is the number of values of the share that were read."""
 
     def __init__(self, records: list[AnyValue], batch: int | None) -> None:
         self._records = records
@@ -59,13 +59,17 @@ class ValueReader(Generic[AnyValue]):
         self._next = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """Positions in one share."""
+        """Opens a share at a mark.
+
+        Raises: ConnectorMisused: the list has another length than at the first start. SplitMalformed: the store's split
+        or mark cannot be used.
+        """
         share = _decode_share(split)
         if share.total != len(self._records):
             raise ConnectorMisused(
                 "values",
-                f"the job began with {share.total} values and now has {len(self._records)}",
-                "Resume with the same ones, or start afresh with --overwrite.",
+                f"the job was first started with {share.total} values and now has {len(self._records)}",
+                "Resume with the same values, or start afresh with --overwrite.",
             )
         if mark is not None and len(mark) != MARK_BYTES:
             raise SplitMalformed("position in a list of values", mark, f"it has {len(mark)} bytes")
@@ -73,7 +77,7 @@ class ValueReader(Generic[AnyValue]):
         self._next = 0 if mark is None else int.from_bytes(mark, "big")
 
     def read(self, records_max: int) -> list[AnyValue] | None:
-        """The next values, at most ``batch`` of them."""
+        """Returns the next values, at most ``batch`` of them."""
         first = self._next
         if first >= len(self._share):
             return None
@@ -81,11 +85,11 @@ class ValueReader(Generic[AnyValue]):
         return self._share[first : self._next]
 
     def mark(self) -> bytes:
-        """How many values have been read."""
+        """Returns the number of values read."""
         return self._next.to_bytes(MARK_BYTES, "big")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no resource is open."""
 
 
 def _decode_share(split: bytes) -> _Share:
@@ -96,44 +100,53 @@ def _decode_share(split: bytes) -> _Share:
 
 
 def values(records: Iterable[AnyValue], *, batch: int | None = None, splits: int | None = None) -> ValueList[AnyValue]:
-    """A source of these values. ``batch``: at most so many at once; ``splits``: instead of one for each task."""
+    """Source of the given values, which travel with the job.
+
+    Args:
+        records: the values; each must be of a type that streams can carry.
+        batch: most records of one read; by default as many as fit a step.
+        splits: number of splits among which the values are dealt; by default one per task.
+
+    Raises:
+        ConnectorMisused: ``batch`` or ``splits`` is below 1.
+    """
     return ValueList(records, batch=batch, splits=splits)
 
 
 class Blackhole:
-    """A sink into nothing."""
+    """Sink that discards its rows."""
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """There is nothing to prepare."""
+        """Does nothing."""
 
     def writer(self) -> BlackholeWriter:
-        """A writer that forgets."""
+        """Creates a writer."""
         return BlackholeWriter()
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """There is nothing to commit."""
+        """Does nothing."""
 
 
 class BlackholeWriter:
-    """Forgets what it gets."""
+    """Writer that discards its rows."""
 
     def open(self, context: WriterContext) -> None:
-        """Whose life this is."""
+        """Does nothing."""
 
     def write(self, rows: list[Any]) -> None:
-        """Forgets."""
+        """Discards the rows."""
 
     def write_columns(self, batch: Any) -> None:
-        """Forgets."""
+        """Discards the batch."""
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """Nothing was written."""
+        """Returns None: nothing was written."""
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no resource is open."""
 
 
 def blackhole() -> Blackhole:
-    """A sink into nothing: what a job costs without its output."""
+    """Sink that discards its rows, to measure a job without its output."""
     return Blackhole()

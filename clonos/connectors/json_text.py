@@ -1,10 +1,14 @@
-"""Rows as lines of JSON, and back.
+"""Rows as JSON lines, and back.
 
-What JSON has no word for is written as: datetime, date, time and timedelta in ISO 8601; UUID, Decimal: their text;
-bytes: base64; tuple, set, frozenset: an array (sets in the order of their items' JSON); NamedTuple, dataclass and
-msgspec.Struct: an object with the names of their fields; enum: its value; NaN and infinities: null; keys of a dict that
-are no str: the text that they would have as a value. An int is written with all its digits. Reading gives dict, list,
-str, int, float, bool and None, and accepts NaN and Infinity as other programs write them.
+Values without a JSON type are written as follows:
+
+- datetime, date, time, timedelta: ISO 8601; UUID, Decimal: their text; bytes: base64;
+- tuple, set, frozenset: an array, for sets sorted by the JSON of the items;
+- NamedTuple, dataclass, msgspec.Struct: an object with the field names; enum: its value;
+- NaN and infinities: null; dict keys that are not str: the text that they would have as a value.
+
+An int is written with all its digits. Reading gives dict, list, str, int, float, bool and None, and accepts the NaN and
+Infinity that other programs write.
 """
 
 from __future__ import annotations
@@ -36,25 +40,31 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class _Refused(Exception):
-    """This part of a row has no JSON."""
+    """A part of a row has no JSON representation."""
 
 
 def json_lines(rows: Iterable[Any], output: str) -> bytes:
-    """One line for each row. Raises ``RowNotWritable``; ``output`` is for its message."""
+    """Encodes each row as one line. ``output`` names the sink in the error.
+
+    Raises: RowNotWritable: a row has no JSON representation.
+    """
     lines = [_json_value_of_row(row, index, output) for index, row in enumerate(rows)]
     try:
         return _encoder.encode_lines(lines)
-    except UnicodeEncodeError:  # a str with half of a pair of surrogates: escaped, as JSON can
+    except UnicodeEncodeError:  # a str with a lone surrogate, which JSON can escape
         return b"".join(json.dumps(msgspec.to_builtins(line)).encode() + b"\n" for line in lines)
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON on one line. Raises ``RowNotWritable``."""
+    """Encodes a value as JSON on one line.
+
+    Raises: RowNotWritable: the value has no JSON representation.
+    """
     return json_lines((value,), "JSON").decode().removesuffix("\n")
 
 
 def scalar_text(value: Any) -> str:
-    """A value as the text of one cell: a str as it is, what JSON writes as a str without its quotes, else JSON."""
+    """Formats a value for a table cell: without quotes if JSON would write a str, any other value as JSON."""
     if type(value) is str:
         return value
     plain = msgspec.to_builtins(_json_value_of_row(value, 0, "a cell"))
@@ -62,19 +72,22 @@ def scalar_text(value: Any) -> str:
 
 
 def parse_json(line: str | bytes) -> Any:
-    """The value of one line. Raises ValueError with the reason."""
+    """Parses one line.
+
+    Raises: ValueError: the line is not JSON; the message says why.
+    """
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        return json.loads(line)  # slower, and knows NaN, Infinity and half pairs of surrogates
+        return json.loads(line)  # slower, but accepts NaN, Infinity and lone surrogates
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def parse_json_lines(lines: list[str]) -> list[Any] | None:
-    """The values of lines that are all plain JSON; None if one needs a closer look. The quick way of ``parse_json``."""
+    """Parses lines at once if all are plain JSON; returns None if one needs ``parse_json``."""
     decode = _decoder.decode
     try:
         return [decode(line) for line in lines]
@@ -90,7 +103,7 @@ def _json_value_of_row(row: Any, index: int, output: str) -> Any:
 
 
 def _json_value(value: Any, depth: int) -> Any:
-    """What msgspec encodes as this module promises."""
+    """Converts a value to what msgspec encodes as the module documents."""
     cls = type(value)
     if cls in _AS_IT_IS:
         return value
@@ -118,9 +131,7 @@ def _json_value_of_record(value: Any, cls: type, depth: int) -> Any:
         return {field.name: _json_value(getattr(value, field.name), depth) for field in dataclasses.fields(cls)}
     if issubclass(cls, msgspec.Struct):
         return {name: _json_value(getattr(value, name), depth) for name in cls.__struct_fields__}
-    raise _Refused(
-        f"a {cls.__module__}.{cls.__qualname__} in it has no JSON; make plain values of it with a map before the sink"
-    )
+    raise _Refused(f"its {cls.__module__}.{cls.__qualname__} has no JSON form; convert it with a map before the sink")
 
 
 def _key(key: Any) -> Any:
@@ -130,4 +141,4 @@ def _key(key: Any) -> Any:
         return _KEY_WORDS[key]
     if isinstance(key, enum.Enum):
         return _key(key.value)
-    raise _Refused(f"a {type(key).__name__} is no key of a JSON object")
+    raise _Refused(f"a {type(key).__name__} cannot be a key of a JSON object")

@@ -1,7 +1,7 @@
-"""Rows as fields under names, for outputs with columns: CSV, Parquet, tables.
+"""Rows as named fields, for outputs with columns: CSV, Parquet and tables.
 
-A dict, NamedTuple, dataclass or msgspec.Struct brings its own names. A tuple or list goes by position under names that
-the sink was given. Anything else is a row of one column.
+A dict, NamedTuple, dataclass or msgspec.Struct has names of its own. A tuple or list is matched by position with the
+columns given to the sink. Any other row is the only field, in the column ``value``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ SOLE_COLUMN = "value"
 
 
 def columns_of(row: Any, output: str) -> tuple[str, ...]:
-    """The names that a row brings. Raises ``RowNotWritable`` for one that has no names."""
+    """Returns the field names of a row.
+
+    Raises: RowNotWritable: it has none, or keys that are not str.
+    """
     names = _names_of(row)
     if names is None:
         if isinstance(row, tuple | list):
@@ -27,12 +30,15 @@ def columns_of(row: Any, output: str) -> tuple[str, ...]:
             )
         return (SOLE_COLUMN,)
     if not names or not all(isinstance(name, str) for name in names):
-        raise row_not_writable(output, 0, row, "its keys are no names of columns; give it str keys")
+        raise row_not_writable(output, 0, row, "its keys are not column names; give it str keys")
     return names
 
 
 def fields_of(row: Any, columns: tuple[str, ...], output: str, index: int = 0) -> tuple[Any, ...]:
-    """One field for each column; None where a row with names lacks one. A field without a column is an error."""
+    """Returns the field of each column; None for a column that a row with names does not have.
+
+    Raises: RowNotWritable: a field has no column, or the number of unnamed fields is not that of the columns.
+    """
     names = _names_of(row)
     if names is None:
         unnamed = tuple(row) if isinstance(row, tuple | list) else (row,)
@@ -49,7 +55,7 @@ def fields_of(row: Any, columns: tuple[str, ...], output: str, index: int = 0) -
             output,
             index,
             row,
-            f"there is no column for its {', '.join(surplus)}; columns are {', '.join(columns)}:"
+            f"there is no column for its {', '.join(surplus)}; the columns are {', '.join(columns)}:"
             " name all in columns=, or drop fields with a map before the sink",
         )
     by_name = dict(zip(names, fields, strict=True))

@@ -1,12 +1,12 @@
-"""Lines that somebody sends over TCP: ``sockets.lines``.
+"""Lines received over TCP: ``sockets.lines``.
 
-What a socket sent cannot be read again: this is a ``PushedSource``, whose whole lines the runtime keeps in a journal
-before anybody sees them. Rules: only \\n and \\r\\n end a line; a line is taken when its end has come, and the last one
-at the end of the stream also without it.
+A socket cannot be replayed, so this is a ``PushedSource``: the runtime journals complete lines before it processes
+them. Only ``\\n`` and ``\\r\\n`` end a line; at the end of the stream an incomplete line counts as complete.
 
-Plain TCP has no acknowledgement that the sender's program would see: what it sent behind the last kept line is lost
-with the process that read it. With ``acknowledge=True`` the job says on each connection, and whenever more is kept, how
-many bytes it has since it first started, as a decimal number and \\n; a server that begins there anew loses nothing.
+Plain TCP tells the sending program nothing about what was processed: what it sent after the last journalled line is
+lost if the reading process dies. With ``acknowledge=True`` the job sends, on each connection and whenever more is
+journalled, the number of bytes that it holds since it first started, as a decimal number and ``\\n``; a server that
+resumes there loses nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CONNECT_TIMEOUT_MS = 10_000
 PORT_MAX = 65_535
 LINE_BYTES_MAX = 1 << 20
 LINE_BYTES_LIMIT = 16 << 20
-"""The longest line that ``line_bytes_max`` may allow: a line travels to the keepers in one message."""
+"""Largest ``line_bytes_max``, in bytes: a line travels to the keepers in one message."""
 
 
 class SocketFailed(EnvironmentFault):
-    """A server of lines cannot be reached, or the connection to it broke."""
+    """A line server cannot be reached, or the connection to it broke."""
 
     address: str
     doing: str
@@ -34,31 +34,32 @@ class SocketFailed(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"{self.doing} {self.address} failed: {self.reason}. Start the server that sends the lines, and see that"
+            f"{self.doing} {self.address} failed: {self.reason}. Start the server that sends the lines, and check that"
             " every machine of the job reaches it."
         )
 
 
 class SocketLineMalformed(JobError):
-    """What a server sent is no line of text."""
+    """A server sent bytes that are not a line of text."""
 
     address: str
     reason: str
 
     def __str__(self) -> str:
         return (
-            f'{self.address} sent {self.reason}. Mend the server, or pass encoding=, errors="replace", line_bytes_max=.'
+            f"{self.address} sent {self.reason}."
+            ' Correct the server, or pass encoding=, errors="replace" or line_bytes_max=.'
         )
 
 
 class SocketLines:
-    """A server of lines (``PushedSource``). It travels to the slots; the connection is made in that of its task."""
+    """Description of a line server (``PushedSource``); the slot of the reading task connects to it."""
 
     def __init__(
         self, host: str, port: int, *, encoding: str, errors: str, line_bytes_max: int, acknowledge: bool
     ) -> None:
         if not 0 < port <= PORT_MAX:
-            raise ConnectorMisused("sockets.lines", f"the port is {port}", f"Give one from 1 to {PORT_MAX}.")
+            raise ConnectorMisused("sockets.lines", f"the port is {port}", f"Give a port from 1 to {PORT_MAX}.")
         if not 0 < line_bytes_max <= LINE_BYTES_LIMIT:
             problem = f"line_bytes_max is {line_bytes_max}"
             raise ConnectorMisused("sockets.lines", problem, f"Give a number from 1 to {LINE_BYTES_LIMIT}.")
@@ -72,19 +73,25 @@ class SocketLines:
 
     @property
     def address(self) -> str:
-        """As people write it."""
+        """Returns "host:port"."""
         return f"{self.host}:{self.port}"
 
     def feed(self, offset_bytes: int) -> SocketFeed:
-        """Connects. Raises ``SocketFailed``."""
+        """Connects to the server. ``offset_bytes`` is the number of bytes of its stream that are journalled.
+
+        Raises: SocketFailed: the connection fails.
+        """
         return SocketFeed(self, offset_bytes)
 
     def cut(self, data: bytes) -> list[bytes]:
-        """Lines with their ends."""
+        """Splits bytes into lines with their ends."""
         return [line + b"\n" for line in data.split(b"\n")[:-1]]
 
     def decode(self, records: list[bytes]) -> list[str]:
-        """Lines without their ends. Raises ``SocketLineMalformed``."""
+        """Decodes lines and removes their ends.
+
+        Raises: SocketLineMalformed: a line is not in the encoding.
+        """
         try:
             return [record[:-1].removesuffix(b"\r").decode(self.encoding, self.errors) for record in records]
         except UnicodeDecodeError as error:
@@ -93,7 +100,7 @@ class SocketLines:
 
 
 class SocketFeed:
-    """One connection. ``_tail``: what has come of a line that is not whole yet."""
+    """Connection to a line server. ``_tail`` holds the received bytes of an incomplete line."""
 
     def __init__(self, description: SocketLines, offset_bytes: int) -> None:
         self._description = description
@@ -102,7 +109,7 @@ class SocketFeed:
         try:
             address = (description.host, description.port)
             self._socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_MS / 1000)
-            # A server that dies without a word is noticed by it, though nothing is sent to it.
+            # Keep-alive detects a server that vanished, although nothing is sent to it.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except OSError as error:
             raise SocketFailed(description.address, "connecting to", str(error)) from error
@@ -113,7 +120,10 @@ class SocketFeed:
             raise
 
     def receive(self, wait_ms: int) -> bytes | None:
-        """Whole lines, as soon as there are any; b"" if none became whole within ``wait_ms``; None at the end."""
+        """Returns complete lines as soon as there are any, b"" if there are none within ``wait_ms``, None at the end.
+
+        Raises: SocketFailed: the connection broke. SocketLineMalformed: a line exceeds ``line_bytes_max``.
+        """
         if self._has_ended:
             return None
         self._socket.settimeout(wait_ms / 1000)
@@ -136,7 +146,10 @@ class SocketFeed:
         return whole
 
     def acknowledge(self, offset_bytes: int) -> None:
-        """Tells the server how many of its bytes are kept, if it is to be told."""
+        """Sends the server the number of its bytes that are journalled, if ``acknowledge`` is set.
+
+        Raises: SocketFailed: the connection broke.
+        """
         if not self._description.acknowledges:
             return
         self._socket.settimeout(CONNECT_TIMEOUT_MS / 1000)
@@ -159,9 +172,25 @@ def lines(
     line_bytes_max: int = LINE_BYTES_MAX,
     acknowledge: bool = False,
 ) -> SocketLines:
-    """Lines that a server sends to whoever connects, as str without their ends (\\\\n or \\\\r\\\\n), until it closes.
+    """Source of the lines that a TCP server sends, as str without the line ends ``\\n`` and ``\\r\\n``.
 
-    ``acknowledge``: the server is told how many bytes of its stream are kept, and starts there on each connection.
+    The source ends when the server closes the connection. It has one task and needs ``keepers`` of at least 1.
+
+    Args:
+        host: name or address of the server.
+        port: its port, 1 to 65535.
+        encoding: encoding of the text, in which the byte 10 must be a line end.
+        errors: treatment of undecodable bytes, as for ``bytes.decode``.
+        line_bytes_max: longest line in bytes, 1 MiB by default and at most 16 MiB.
+        acknowledge: True to send the server the number of bytes of its stream that are held, as a decimal number and
+            ``\\n``. A server that resumes its stream there on each connection loses nothing.
+
+    Raises:
+        ConnectorMisused: an option cannot work.
+
+    Example::
+
+        job.source(sockets.lines("localhost", 9999))
     """
     return SocketLines(
         host, port, encoding=encoding, errors=errors, line_bytes_max=line_bytes_max, acknowledge=acknowledge

@@ -1,4 +1,4 @@
-"""``clonos demo``: word count that asks a fickle HTTP server, while its tasks are killed, and the verdict.
+"""``clonos demo``: a word count that calls an HTTP server while its tasks are killed, with a check of the result.
 
-Nothing of the runtime is in here; the demo is a user of it, and its verdict is worked out by code of its own.
+The demo uses clonos as any user does, and its check shares no code with the runtime.
 """

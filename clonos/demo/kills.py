@@ -1,8 +1,7 @@
-"""The kills of the demo: whom, with SIGKILL, and what each did to the others.
+"""Kills of the demo: which tasks die by SIGKILL, and how each kill affects the other tasks.
 
-A kill waits until the job is whole: every task live, the recovery before over, its standby seeded, and a few
-checkpoints completed since. What is killed is a process, as its slot's status names it, or an executor with all its
-slots.
+A kill waits until every task is live and has a restored standby, the previous recovery has ended, and a few checkpoints
+have completed since. It ends the processes of the chosen slots, or a Spark executor with all its slots.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from clonos.io.system.wall_clock import wall_ns
 from clonos.status import Status, TaskState
 
 CALM_CHECKPOINTS: Final = 2
-"""Checkpoints completed after a recovery before the next kill."""
+"""Checkpoints that complete after a recovery before the next kill."""
 
 PATIENCE_S: Final = 60.0
-"""A standby that is still not seeded after so long is not waited for."""
+"""Seconds after which a kill no longer waits for standbys to be restored."""
 
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
 ANCESTORS_MAX: Final = 4
 
 
 class KillKind(StrEnum):
-    """What is killed."""
+    """Target of a kill."""
 
     MAP = "map"
     WINDOW = "window"
-    LINKED = "linked"  # a map and a window task that it feeds, together
+    LINKED = "linked"  # a map task and a window task that it feeds, together
     EXECUTOR = "executor"
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One killed task. ``at_ns``: wall clock, just before the signal."""
+    """One killed task. ``at_ns`` is the wall clock time just before the signal, in ns since 1970."""
 
     task: str
     kind: KillKind
@@ -53,23 +52,23 @@ class Kill:
 
 @dataclass(slots=True)
 class Kills:
-    """Goes through the kinds, one after the other. ``look`` is called often, with the newest status."""
+    """Sequence of kills. Call ``look`` often, with the latest status."""
 
     kinds: list[KillKind]
     done: list[Kill] = field(default_factory=list)
-    disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation changed
+    disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation has changed
     _before: dict[str, TaskState] = field(default_factory=dict)
     _struck: frozenset[str] = frozenset()
-    _calm_from: int | None = None  # the checkpoint completed when the job became whole
+    _calm_from: int | None = None  # last completed checkpoint when the job became ready for the next kill
     _whole_wished_from_s: float = 0.0
 
     @property
     def is_over(self) -> bool:
-        """Whether every kill is made and recovered from."""
+        """Returns whether every kill is made and recovered from."""
         return not self.kinds and not self._struck
 
     def look(self, status: Status) -> str | None:
-        """Judges the last kill or makes the next one. Answers what to tell the spectators."""
+        """Checks the last kill or makes the next one. Returns the event to show, if any."""
         if self._struck:
             return self._judge(status)
         if not self.kinds or not self._is_calm(status):
@@ -91,7 +90,8 @@ class Kills:
 
     def _strike(self, kind: KillKind, status: Status) -> str:
         chosen = {task.pid for task in choose(kind, status.tasks)}
-        victims = [task for task in status.tasks if task.pid in chosen]  # a successor may share another's process
+        # A promoted standby may share the process of another task.
+        victims = [task for task in status.tasks if task.pid in chosen]
         self._before = {task.name: task for task in status.tasks}
         self._struck = frozenset(task.name for task in victims)
         pids = sorted({task.pid for task in victims})
@@ -121,14 +121,15 @@ class Kills:
 
 
 def is_live(status: Status) -> bool:
-    """Whether every task runs and no recovery is on its way."""
+    """Returns whether every task runs and no recovery is in progress."""
     phases = {task.phase for task in status.tasks}
-    latest = {one.task: one for one in status.recoveries}  # one that failed again has an unfinished one before it
+    # A task that failed again has an unfinished recovery before its last one.
+    latest = {one.task: one for one in status.recoveries}
     return bool(phases) and phases <= SETTLED_PHASES and all(one.is_over for one in latest.values())
 
 
 def choose(kind: KillKind, tasks: Sequence[TaskState]) -> list[TaskState]:
-    """Whom a kill strikes: the first of its step, or all tasks of the executor that has the most."""
+    """Chooses the tasks of a kill: the first task of the step, or all tasks of the executor that has most."""
     first_map = next(task for task in tasks if step_of(task.name) == ASK)
     windows = [task for task in tasks if step_of(task.name) == COUNT]
     if kind is KillKind.MAP:
@@ -142,12 +143,12 @@ def choose(kind: KillKind, tasks: Sequence[TaskState]) -> list[TaskState]:
 
 
 def step_of(task_name: str) -> str:
-    """The step that a task runs: the first one of the chain that is named."""
+    """Returns the first step of a task's chain."""
     return re.split(r"[^A-Za-z0-9_.-]", task_name)[0]
 
 
 def executor_pids(slot_pids: Sequence[int]) -> list[int]:
-    """The executor's JVM where there is one, whose workers die with it; else all its slots' processes."""
+    """Returns the pid of the executor's JVM, whose workers die with it; without a JVM the pids of all its slots."""
     for slot_pid in slot_pids:
         pid = slot_pid
         for _ in range(ANCESTORS_MAX):

@@ -1,4 +1,4 @@
-"""The live display of the demo: what runs where, how fast, what was killed. Plain lines where there is no terminal."""
+"""Live display of the demo: tasks, throughput and kills; plain lines if there is no terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFRESHES_PER_S: Final = 4
 
 
 class Display:
-    """Shows the newest status, and events as they come."""
+    """Display of the latest status and of events."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -43,11 +43,11 @@ class Display:
             self._live.stop()
 
     def tell(self, event: str) -> None:
-        """Something happened: it stays above the display."""
+        """Prints an event above the display."""
         self._console.print(Text(f"{time.strftime('%H:%M:%S')} {event}"))
 
     def show(self, status: Status) -> None:
-        """A newer picture."""
+        """Shows a status."""
         rate = self._rate(status)
         if self._live is not None:
             self._live.update(Group(self._headline(status, rate), _tasks(status)))
@@ -56,7 +56,10 @@ class Display:
             self._console.print(self._headline(status, rate))
 
     def _rate(self, status: Status) -> float:
-        """Words asked about per second. Counters belong to an incarnation, so only growth within one counts."""
+        """Returns the words looked up per second.
+
+        Counters restart with each incarnation, so only growth within one counts.
+        """
         now_s = time.monotonic()
         for task in (task for task in status.tasks if step_of(task.name) == ASK):
             records = task.counters.get(TaskCounter.RECORDS_IN, 0)

@@ -1,4 +1,4 @@
-"""What the demo says at its end: the timeline of each recovery, the verdict, and both as data."""
+"""Report of the demo: the timeline of each recovery and the verdict, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MILESTONES = ("detected", "view", "gathered", "replayed", "caught_up")
 
 @dataclass(frozen=True, slots=True)
 class KillReport:
-    """One killed task, milestones in ms after the kill. None: it was not reached, or there is nothing to measure.
+    """One killed task, with the milestones of its recovery in ms after the kill; None if not reached or not measurable.
 
-    ``output_gap_ms``: the longest silence at the input of its sink that touches the recovery; windows alone are silent
-    for their length. ``visible_gap_ms``: the same for what is committed, which is silent between two checkpoints.
+    ``output_gap_ms`` is the longest gap at the input of its sink that overlaps the recovery; windows alone cause gaps
+    of their length. ``visible_gap_ms`` is the same for committed rows, which appear once per checkpoint.
     """
 
     task: str
@@ -40,14 +40,14 @@ class KillReport:
 
 @dataclass(frozen=True, slots=True)
 class DemoOutputs:
-    """The committed rows of both sinks, as instants: of arrival at the sink, by (sink, task index); of commits."""
+    """Times of the committed rows: their arrival at the sink, by (sink, index of the task), and their commits."""
 
     arrivals_ns: dict[tuple[str, str], list[int]]
     commits_ns: list[int]
 
     @classmethod
     def of(cls, counts: Iterable[Row], rejected: Iterable[Row]) -> DemoOutputs:
-        """From the rows of each sink."""
+        """Collects the times from the rows of each sink."""
         arrivals: dict[tuple[str, str], list[int]] = defaultdict(list)
         commits: set[int] = set()
         for sink, rows in (("counts", counts), ("rejected", rejected)):
@@ -57,7 +57,7 @@ class DemoOutputs:
         return cls(dict(arrivals), sorted(commits))
 
     def arrivals_of(self, task: str) -> list[int]:
-        """Of what a task hands to its sink; tasks that feed both sinks are seen at the busier one."""
+        """Returns the arrival times of a task's rows: at the sink ``counts`` if it counts, else at ``rejected``."""
         sink = "counts" if step_of(task) == COUNT else "rejected"
         return self.arrivals_ns.get((sink, task.rpartition("/")[2]), [])
 
@@ -87,14 +87,14 @@ def _report(kill: Kill, recovery: RecoveryState | None, outputs: DemoOutputs) ->
 
 
 def write_json(file: Path, verdict: Verdict, kills: Sequence[KillReport]) -> None:
-    """The verdict as data."""
+    """Writes the verdict and the kills as JSON."""
     counted = ("records", "lost", "duplicated", "contradicted", "calls_repeated")
     data = {name: getattr(verdict, name) for name in counted} | {"kills": [asdict(kill) for kill in kills]}
     file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
 
 
 def show_timeline(console: Console, kills: Sequence[Kill], recoveries: Sequence[RecoveryState]) -> None:
-    """When each killed task's recovery reached what, in ms after the kill."""
+    """Prints the milestones of each killed task's recovery, in ms after the kill."""
     by_victim = {(one.task, one.failed_incarnation): one for one in recoveries}
     table = Table(title="Recoveries: ms after the kill", title_justify="left")
     for name in ("kill", "task", "detected", "view", "log gathered", "replayed", "caught up"):
@@ -108,31 +108,31 @@ def show_timeline(console: Console, kills: Sequence[Kill], recoveries: Sequence[
 
 
 def show_gaps(console: Console, kills: Sequence[KillReport]) -> None:
-    """How long each kill silenced the output."""
-    table = Table(title="Silence of the killed task's output, ms", title_justify="left")
-    for name in ("kill", "task", "at the sink's input", "as visible outside"):
+    """Prints the output gaps of each kill."""
+    table = Table(title="Gap in the output of the killed task, ms", title_justify="left")
+    for name in ("kill", "task", "at the sink's input", "in committed output"):
         table.add_column(name, justify="left" if name in ("kill", "task") else "right")
     for kill in kills:
         gaps = ["-" if gap is None else f"{gap:.1f}" for gap in (kill.output_gap_ms, kill.visible_gap_ms)]
         table.add_row(kill.kind, kill.task, *gaps)
     console.print(table)
     console.print(
-        "Windows speak once a second and output becomes visible with each checkpoint, kills or not.", style="dim"
+        "Without any kill, windows emit once a second and output becomes visible once per checkpoint.", style="dim"
     )
 
 
 def show_verdict(console: Console, verdict: Verdict, disturbed: Sequence[str], healthy: int) -> None:
-    """The judgement, in words and colours."""
-    table = Table(title="Verdict, by an independent reader of the output and of the server's log", title_justify="left")
+    """Prints the verdict."""
+    table = Table(title="Verdict of an independent reader of the output and of the server's log", title_justify="left")
     table.add_column("what")
     table.add_column("count", justify="right")
     table.add_column("meaning")
     rows = (
         ("records", verdict.records, "words of the input"),
         ("lost", verdict.lost, "in neither output"),
-        ("duplicated", verdict.duplicated, "twice in one"),
-        ("contradicted", verdict.contradicted, "in both, or against every answer that the server gave"),
-        ("calls repeated", verdict.calls_repeated, "asked again: no answer had been recorded when the asker died"),
+        ("duplicated", verdict.duplicated, "twice in one output"),
+        ("contradicted", verdict.contradicted, "in both outputs, or contrary to every answer of the server"),
+        ("calls repeated", verdict.calls_repeated, "repeated because the task died before an answer was recorded"),
     )
     for name, count, meaning in rows:
         is_wrong = count and name in ("lost", "duplicated", "contradicted")

@@ -1,10 +1,10 @@
-"""The banned-words server of the demo: a process of its own that draws each answer at random and logs what it said.
+"""HTTP server of the demo: a separate process that draws each answer at random and logs it.
 
-``GET /banned?word=...&identity=...`` answers ``{"banned": true}`` or ``{"banned": false}``, whatever it said before: a
-question that is repeated may well get another answer. Each answer is in the log before it is on the wire, a JSON line:
-``{"word", "identity", "banned", "key"}``, the key being the caller's Idempotency-Key.
+``GET /banned?word=...&identity=...`` returns ``{"banned": true}`` or ``{"banned": false}``, independently of earlier
+answers, so a repeated request may get another answer. Before it is sent, each answer is logged as a JSON line
+``{"word", "identity", "banned", "key"}``, where the key is the caller's Idempotency-Key.
 
-Run as ``python -m clonos.demo.server LOG``; it prints its port, and ends when its standard input does.
+Run it as ``python -m clonos.demo.server LOG``; it prints its port, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ END_TIMEOUT_S = 5.0
 
 
 class BannedWords:
-    """Draws answers and writes each into the log before it is given."""
+    """Random answers, each logged before it is returned."""
 
     def __init__(self, log_fd: int) -> None:
         self._log_fd = log_fd
-        self._draw = random.SystemRandom().random  # noqa: TID251 it plays the outside world, which has no seed
+        self._draw = random.SystemRandom().random  # noqa: TID251 it plays an external system, which has no seed
 
     def answer(self, word: str, identity: str, key: str) -> bool:
-        """A fresh draw. One write of one line to a file opened for appending: no two lines can mix."""
+        """Draws and logs an answer, by one write to a file in append mode, so that lines cannot mix."""
         banned = self._draw() < BANNED_SHARE
         line = json.dumps({"word": word, "identity": identity, "banned": banned, "key": key}, ensure_ascii=False)
         os.write(self._log_fd, line.encode("utf-8") + b"\n")
@@ -41,7 +41,7 @@ class BannedWords:
 
 
 class DemoConnection(asyncio.Protocol):
-    """One caller's connection, kept open between its questions. Just as much HTTP/1.1 as a GET needs."""
+    """Keep-alive connection of a caller, with as much HTTP/1.1 as a GET needs."""
 
     def __init__(self, words: BannedWords) -> None:
         self._words = words
@@ -49,12 +49,12 @@ class DemoConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody connects."""
+        """Keeps the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answers every question that is complete."""
+        """Answers every complete request."""
         assert self._transport is not None, "data comes after the connection"
         *heads, self._received = (self._received + data).split(b"\r\n\r\n")
         for head in heads:
@@ -93,14 +93,17 @@ async def _serve(log_fd: int) -> None:
 
 
 def main() -> None:
-    """Serves until the standard input ends, which it does when whoever started this is gone."""
+    """Serves until standard input ends, as it does when the parent process ends."""
     log_fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     asyncio.run(_serve(log_fd))
     os.close(log_fd)
 
 
 class ServerProcess:
-    """The server as a child process. ``url``: what callers ask, without the query."""
+    """Server as a child process. ``url`` is the address of the service without a query.
+
+    Raises: EnvironmentFault: the server does not start.
+    """
 
     def __init__(self, log: Path) -> None:
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""``clonos demo`` from beginning to end: text, server, job, kills, display, verdict."""
+"""``clonos demo`` from start to end: text, server, job, kills, display, verdict."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from clonos.status import RecoveryState
 LOOK_EVERY_S: Final = 0.1
 DEFAULT_LINES: Final = 8_000
 LINES_PER_SECOND_MAX: Final = 1_000
-"""More than two cores can ask about: a demo that is to run for a time gets so much text that it does not end before."""
+"""Lines per second that two cores cannot reach, so that the text of a demo with a duration does not end too early."""
 
 SECONDS_PER_KILL_MAX: Final = 20
-"""A kill waits until the job is whole again: the text lasts for all of them, and the input ends when they are made."""
+"""Time that one kill may take. The text is long enough for all kills, and the input ends when they are made."""
 
 FILES: Final = 4
 PARALLELISM: Final = 2
 SPARE_SLOTS: Final = 4
 DOMAINS: Final = 2
 LINE_WIDTH: Final = 110
-"""Where there is no terminal that has one."""
+"""Width of the output, in characters, if there is no terminal."""
 
 DEMO_MASTER: Final = "local-cluster[2,6,1024]"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the command line asked for. ``kills``: kinds in their order, all when empty; "none" for none."""
+    """Options of the command line. ``kills`` are the kinds of kills in order: () for all, ("none",) for none."""
 
     slots: str = "spark"
     master: str | None = None
@@ -59,7 +59,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What happened while the job ran."""
+    """Events of the job's run."""
 
     kills: list[Kill]
     recoveries: tuple[RecoveryState, ...]
@@ -68,14 +68,14 @@ class Shown:
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
-    """Runs the demo; answers whether nothing was lost, duplicated or contradicted."""
+    """Runs the demo; returns whether no word was lost, duplicated or contradicted."""
     console = console or Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
     kinds = _kinds(options.kills)
     with _folder(options.keep) as folder:
         texts = _texts(options, folder)
         log = folder / "answers.jsonl"
         with closing(ServerProcess(log)) as server:
-            console.print(f"words of {len(texts)} files are asked about at {server.url}, output goes to {folder}")
+            console.print(f"looking up the words of {len(texts)} files at {server.url}, writing to {folder}")
             stop = folder / "stop"
             job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
             with Display(console) as display:
@@ -87,7 +87,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
 
 
 def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None, stop: Path) -> Shown:
-    """Until the job has ended: shows it, kills, ends its input when its time is over."""
+    """Shows the job until it ends, makes the kills, and ends its input after ``seconds``."""
     ends_s = None if seconds is None else time.monotonic() + seconds
     was_stopped = False
     while True:
@@ -102,12 +102,12 @@ def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None
             display.tell(event)
         if ends_s is not None and time.monotonic() >= ends_s and kills.is_over and not was_stopped:
             was_stopped = True
-            display.tell("its time is over: the input ends here")
+            display.tell("the time is up: ending the input")
             stop.touch()
     status = handle.status()
     display.show(status)
     if not kills.is_over:
-        display.tell(f"the input ended before all kills were made or recovered from; left: {kills.kinds}")
+        display.tell(f"the input ended before all kills were made and recovered from; left: {kills.kinds}")
     return Shown(kills.done, status.recoveries, kills.disturbed, was_stopped)
 
 
@@ -133,7 +133,7 @@ def _kinds(names: tuple[str, ...]) -> list[KillKind]:
         return []
     unknown = sorted(set(names) - set(KillKind))
     if unknown:
-        raise JobError(f"there is no kind of kill called {unknown[0]!r}; there are: {', '.join(KillKind)}, or none.")
+        raise JobError(f"there is no kind of kill {unknown[0]!r}: give any of {', '.join(KillKind)}, or none.")
     return [KillKind(name) for name in names] or list(KillKind)
 
 
@@ -170,7 +170,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
-            raise JobError(f"the folder {keep} is not empty: name a new one, the demo mixes its files with nothing.")
+            raise JobError(f"the folder {keep} is not empty: name a new or an empty folder.")
         yield keep.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="clonos-demo-") as folder:
@@ -179,6 +179,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _stopped_at_the_end(handle: Handle) -> Iterator[Handle]:
-    """Whatever happens, no process of the job is left."""
+    """Ends all processes of the job on exit."""
     with closing(handle):
         yield handle

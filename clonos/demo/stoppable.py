@@ -1,6 +1,6 @@
-"""A source that ends early when it is told to, so that a demo may last as long as somebody wishes.
+"""Source whose input ends on demand, so that a demo can run for a given time.
 
-That its input has ended is a choice of the reader like any other: it is recorded, and a successor ends where it did.
+The end of the input is recorded as any choice of a source is, so a promoted standby ends at the same record.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from typing import Any, Final
 from clonos.operators.connector_contract import RecordBatch, Source, SplitReader
 
 RECORDS_MAX: Final = 32
-"""Read at once: what has been read when it is told to stop is gone through to the end, at whatever pace."""
+"""Records of one read: a task finishes what it has read when it is stopped, which should not take long."""
 
 
 class Stoppable:
-    """Reads what ``source`` does, until the file ``stop`` exists."""
+    """Source that reads ``source`` until the file ``stop`` exists."""
 
     def __init__(self, source: Source[Any], stop: Path) -> None:
         self.source = source
         self.stop = stop
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Those of the source."""
+        """Returns the splits of the source."""
         return self.source.splits(parallelism)
 
     def reader(self) -> StoppableReader:
-        """A reader that looks for the file before it reads."""
+        """Creates a reader that checks for the file before each read."""
         return StoppableReader(self.source.reader(), self.stop)
 
 
 class StoppableReader:
-    """A reader of one split at a time."""
+    """Reader of one split at a time."""
 
     def __init__(self, reader: SplitReader[Any], stop: Path) -> None:
         self._reader = reader
         self._stop = stop
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """As the reader does."""
+        """Opens a split at a mark."""
         self._reader.open(split, mark)
 
     def read(self, records_max: int) -> Sequence[Any] | RecordBatch | None:
-        """None when it is over."""
+        """Returns the next records, None at the end of the split or if the file exists."""
         return None if self._stop.exists() else self._reader.read(min(records_max, RECORDS_MAX))
 
     def mark(self) -> bytes:
-        """That of the reader."""
+        """Returns the mark of the reader."""
         return self._reader.mark()
 
     def close(self) -> None:

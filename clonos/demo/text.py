@@ -1,7 +1,7 @@
-"""The text of the demo: what every Python installation carries (``pydoc_data.topics``), repeated to the wished length.
+"""Text of the demo: the help topics in every Python installation (``pydoc_data.topics``), repeated as often as needed.
 
-A word has an identity: (file, line, index in the line), the line being told by the offset of its first byte. Whoever
-splits a line into words does it here, the job and the verdict alike: it is the one thing that they share.
+A word is identified by (file, offset of its line in bytes, index in the line). The job and the verdict split lines into
+words with the same function, the only code that they share.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
 
 def words_of(line: str) -> list[str]:
-    """The English words of a line, in lower case; the place in this list is a word's index."""
+    """Returns the English words of a line in lower case; the index of a word is its position in this list."""
     return [word.lower() for word in _WORD.findall(line)]
 
 
 def carried_lines() -> list[str]:
-    """The lines with words of the text that this Python carries."""
+    """Returns the lines with words of the help topics of this Python."""
     topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     lines = itertools.chain.from_iterable(topics[name].splitlines() for name in sorted(topics))
     return [line.strip() for line in lines if words_of(line)]
 
 
 def write_text(folder: Path, lines: int, files: int) -> list[Path]:
-    """So many lines in all, dealt to so many files in ``folder``."""
+    """Writes ``lines`` lines, distributed over ``files`` files in ``folder``."""
     paths = [folder / f"text-{number}.txt" for number in range(files)]
     text = itertools.cycle(carried_lines())
     for number, path in enumerate(paths):
@@ -39,13 +39,13 @@ def write_text(folder: Path, lines: int, files: int) -> list[Path]:
 
 
 def labels_of(paths: list[Path]) -> dict[str, str]:
-    """A short name for each file: its own, or its path where two have the same."""
+    """Returns a short name for each file: its name, or its path if two files have the same name."""
     times = Counter(path.name for path in paths)
     return {str(path): path.name if times[path.name] == 1 else str(path) for path in paths}
 
 
 def words_in(paths: list[Path]) -> Iterator[tuple[str, str]]:
-    """Every (identity, word) of these files."""
+    """Yields (identity, word) for every word of the files."""
     labels = labels_of(paths)
     for path in paths:
         offset_bytes = 0
@@ -57,5 +57,5 @@ def words_in(paths: list[Path]) -> Iterator[tuple[str, str]]:
 
 
 def identity_of(file: str, offset_bytes: int, index: int) -> str:
-    """A word's identity as text."""
+    """Formats the identity of a word."""
     return f"{file}:{offset_bytes}:{index}"

@@ -1,6 +1,6 @@
-"""The verdict: worked out from the input, the committed output and the server's own log, by code of its own.
+"""Verdict of the demo, computed from the input, the committed output and the server's log.
 
-It reads manifests and part files itself and imports nothing of the runtime, so that it can find what that got wrong.
+It reads manifests and part files itself and imports nothing of the runtime, so that it can find errors of the runtime.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ EXAMPLES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One committed record. ``task``: who wrote it; ``commit_ns``: when its manifest became visible."""
+    """Committed record.
+
+    ``task`` has written it; ``commit_ns`` is when its manifest became visible, in ns since 1970.
+    """
 
     task: str
     commit_ns: int
@@ -27,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of every word. ``examples``: a few identities for each thing that went wrong."""
+    """Counts over all words. ``examples`` are a few identities for each kind of error."""
 
     records: int
     lost: int
@@ -38,12 +41,15 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was lost, duplicated or contradicted."""
+        """Returns whether no word was lost, duplicated or contradicted."""
         return self.lost == self.duplicated == self.contradicted == 0
 
 
 def committed_rows(folder: Path) -> Iterator[Row]:
-    """Every record that the manifests of an output make visible, in their order."""
+    """Yields every record that the manifests of an output make visible, in order.
+
+    Raises: ValueError: a part file has another number of rows than its manifest says.
+    """
     for manifest in sorted((folder / "_manifests").glob("[0-9]*.json")):
         commit_ns = manifest.stat().st_mtime_ns
         for part in json.loads(manifest.read_text("utf-8"))["parts"]:
@@ -55,7 +61,7 @@ def committed_rows(folder: Path) -> Iterator[Row]:
 
 
 def answers_given(log: Path) -> Iterator[tuple[str, bool]]:
-    """Every (identity, banned) in the server's log, repeated questions too. A line cut short counts as not given."""
+    """Yields (identity, banned) for each complete line of the server's log, including repeated requests."""
     with open(log, encoding="utf-8") as lines:
         for line in lines:
             if line.endswith("\n"):
@@ -69,9 +75,9 @@ def judge(
     rejected: Iterable[dict[str, Any]],
     answers: Iterable[tuple[str, bool]],
 ) -> Verdict:
-    """Compares the (identity, word) pairs of the input with both outputs and with every answer.
+    """Compares the (identity, word) pairs of the input with both outputs and with all answers.
 
-    A window's record has ``word``, ``count`` and ``identities``, a rejected one ``word`` and ``identity``.
+    A record of a window has ``word``, ``count`` and ``identities``, a rejected record ``word`` and ``identity``.
     """
     word_of = dict(words)
     allowed_given: set[str] = set()
@@ -110,7 +116,7 @@ def judge(
 
 
 def as_far_as_asked(words: Iterable[tuple[str, str]], answers: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, str]]:
-    """The words that a job which was stopped had read: of each file, all up to the last line that was asked about."""
+    """Yields the words that a stopped job had read: of each file those up to the last line that was looked up."""
     last_bytes: dict[str, int] = {}
     for identity, _ in answers:
         file, offset_bytes, _ = identity.rsplit(":", 2)
@@ -122,7 +128,7 @@ def as_far_as_asked(words: Iterable[tuple[str, str]], answers: Iterable[tuple[st
 
 
 def silence_ms(instants_ns: Iterable[int], from_ns: int, until_ns: int) -> float | None:
-    """The longest pause between two neighbours that touches the span; None when fewer than two are there."""
+    """Returns the longest gap between neighbouring times that overlaps the interval, in ms; None if there is none."""
     ordered = sorted(set(instants_ns))
     pauses_ns = [
         later - earlier for earlier, later in itertools.pairwise(ordered) if later > from_ns and earlier < until_ns

@@ -1,9 +1,11 @@
-"""The demo's job: words that a fickle HTTP server allows are counted in windows, those that it bans are put aside.
+"""Job of the demo: counts, in windows, the words that an HTTP server allows, and sets aside those that it bans.
+
+::
 
     text -> words, each with its identity -> ask the server -> allowed -> by word -> 1 s windows -> counts
                                                             -> banned  ------------------------> rejected
 
-Reading, asking and counting are steps of their own, so that each can be killed apart from the others.
+Reading, asking and counting are separate steps, so that each can be killed without the others.
 """
 
 from __future__ import annotations
@@ -24,15 +26,17 @@ from clonos_services import clock, http
 WINDOW = "1s"
 
 WHOLE_BYTES: Final = 1 << 40
-"""A block of a file that no file exceeds: each is read from its beginning by one task, so that one which is stopped has
-read all before the last line that was asked about."""
+"""Block size that no file exceeds, so that one task reads each file from its start.
+
+A task that is stopped has then read everything before the last line that was looked up.
+"""
 READ, ASK, COUNT = "read", "ask", "count"
-"""Names of the steps that are killed."""
+"""Names of the steps whose tasks are killed."""
 
 
 @register
 class Asked(NamedTuple):
-    """A word with the server's answer. ``asked_ns``: when, in ns since 1970."""
+    """Word with the server's answer. ``asked_ns`` is the time of the answer, in ns since 1970."""
 
     identity: str
     word: str
@@ -41,19 +45,22 @@ class Asked(NamedTuple):
 
 
 def split_words(labels: dict[str, str], line: tuple[str, int, str]) -> list[tuple[str, str]]:
-    """(identity, word) of each word of a line with its file and offset."""
+    """Splits a line with its file and offset into (identity, word) pairs."""
     path, offset_bytes, text = line
     return [(identity_of(labels[path], offset_bytes, index), word) for index, word in enumerate(words_of(text))]
 
 
 def ask(url: str, word: tuple[str, str]) -> Asked:
-    """One call to the outside, made once: its answer is in the causal log before anybody sees what follows from it."""
+    """Asks the server about one word.
+
+    The answer is in the causal log before anything that depends on it leaves the task.
+    """
     answer = http.get(url, params={"word": word[1], "identity": word[0]}).json()
     return Asked(word[0], word[1], answer["banned"], clock.time_ns())
 
 
 def counted(window: WindowResult[str, list[str]]) -> dict[str, Any]:
-    """A window's record in the output."""
+    """Converts the result of a window to an output record."""
     return {
         "word": window.key,
         "start": window.start.isoformat(),
@@ -64,12 +71,12 @@ def counted(window: WindowResult[str, list[str]]) -> dict[str, Any]:
 
 
 def rejected(asked: Asked) -> dict[str, Any]:
-    """A banned word's record in the output."""
+    """Converts a banned word to an output record."""
     return {"word": asked.word, "identity": asked.identity, "at_ns": asked.asked_ns}
 
 
 def wordcount(texts: list[Path], url: str, output: Path, stop: Path, parallelism: int, **options: Any) -> Job:
-    """The job over these files, as far as they are read when the file ``stop`` appears, into folders in ``output``."""
+    """Creates the job, which reads the files until the file ``stop`` exists, and writes folders below ``output``."""
     job = Job("demo-wordcount", parallelism=parallelism, **options)
     source = Stoppable(files.lines([*texts], errors="replace", with_position=True, block_bytes=WHOLE_BYTES), stop)
     lines = job.source(source, name=READ)

@@ -1,4 +1,4 @@
-"""What a stream compiles to: the operators that tasks run, with their keyed state, windows and timers.
+"""Operators that tasks run, into which streams are compiled, with their keyed state, windows and timers.
 
-Operators see batches, state and the causal services, never a socket, a file or the wall clock.
+Operators use batches, state and the causal services, never a socket, a file or the wall clock.
 """

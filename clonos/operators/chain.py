@@ -1,4 +1,7 @@
-"""One vertex's fused operators: a tree, run batch by batch, in one incarnation of one task (``core.chain.Chain``)."""
+"""Fused operators of one vertex: a tree that processes batches in one incarnation of a task.
+
+Implements ``clonos.core.ports.operator_chain.Chain``.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from clonos.operators.user_errors import Guard
 
 
 class InputShape(StrEnum):
-    """What arrives on an input edge."""
+    """Shape of the batches of an input edge."""
 
-    PLAIN = "plain"  # rows or columns as they are
+    PLAIN = "plain"  # rows or columns without a key
     PAIRS = "pairs"  # rows (key, value)
     KEYS = "keys"  # rows that are their own keys
-    COLUMNS = "columns"  # columns with the key among them
+    COLUMNS = "columns"  # columns, one of which is the key
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input edge of a vertex: which node takes it, and in which form. ``column`` holds the key of ``COLUMNS``."""
+    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
 
     node: int
     form: InputShape = InputShape.PLAIN
@@ -37,9 +40,9 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A step in a chain. ``make`` gives a new operator for each incarnation; children stand behind their parents.
+    """Step of a chain. ``make`` creates an operator for each incarnation; children follow their parents in the list.
 
-    ``is_aligned``: record i of a batch at this step is record i of the batch at the chain's input.
+    ``is_aligned``: record i of a batch at this step comes from record i of the batch at the chain's input.
     """
 
     step: str
@@ -50,7 +53,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class VertexImage:
-    """What the tasks of a vertex run. ``error_port``: where records go whose user code raised; None fails the task."""
+    """Program of the tasks of a vertex.
+
+    ``error_port`` is the output for records whose user code raised; None fails the task.
+    """
 
     name: str
     nodes: tuple[Node, ...]
@@ -58,12 +64,12 @@ class VertexImage:
     error_port: int | None = None
 
     def new_chain(self) -> OperatorChain:
-        """For one incarnation."""
+        """Creates the chain of one incarnation."""
         return OperatorChain(self)
 
 
 class OperatorChain:
-    """The chain of one incarnation."""
+    """Chain of one incarnation."""
 
     def __init__(self, image: VertexImage) -> None:
         self._image = image
@@ -76,11 +82,14 @@ class OperatorChain:
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
 
-    # --- life
+    # --- lifecycle
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
-        """Restores and opens. StepFailed: ``open`` of a process function raised."""
-        assert mirror is None or isinstance(mirror, StateImage), "the image is of another kind of chain"
+        """Restores the state and opens every operator.
+
+        Raises: StepFailed: ``open`` of user code or of a writer raised.
+        """
+        assert mirror is None or isinstance(mirror, StateImage), "the image belongs to another kind of chain"
         self._state = StateBackend(mirror, context.inline_bytes_max)
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
@@ -96,7 +105,7 @@ class OperatorChain:
         self._columns_inputs = [self._columns_input(each) for each in self._image.inputs]
 
     def close(self) -> None:
-        """Closes every step; raises what the first of them raised, when all are closed."""
+        """Closes every operator, then raises the first exception of these."""
         faults: list[Exception] = []
         for operator in self._operators:
             try:
@@ -109,55 +118,58 @@ class OperatorChain:
     # --- data
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
-        """One step's rows of an input edge."""
+        """Processes a batch of rows of an input edge."""
         if rows:
             self._begin_step()
             self._rows_inputs[port](rows)
 
     def process_columns(self, port: int, batch: Any) -> None:
-        """One step's columns of an input edge."""
+        """Processes a batch of columns of an input edge."""
         if batch.num_rows:
             self._begin_step()
             self._columns_inputs[port](batch)
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """What a source could read now."""
+        """Returns how many records of which split the source could read now."""
         return self._head().poll(records_max)
 
     def read(self, split: int, count: int) -> None:
-        """Takes records of a split through the chain."""
+        """Reads records of a split and processes them."""
         self._begin_step()
         self._head().read(split, count)
 
     def look(self, now_ns: int) -> bytes:
-        """Splits that are new to a source that watches for them."""
+        """Returns new splits of a source that watches its input."""
         return self._watch().look(now_ns)
 
     def learn(self, splits: bytes) -> None:
-        """What ``look`` has found is read too."""
+        """Adds splits that ``look`` has returned."""
         self._watch().learn(splits)
 
     def feed(self, data: bytes) -> bool:
-        """More of the journal of a source that cannot be re-read."""
+        """Appends bytes of the journal of a source that cannot be replayed."""
         return self._journal().feed(data)
 
     def unread_bytes(self) -> int:
-        """What was fed of it and is not read."""
+        """Returns the number of journal bytes that were appended and not read yet."""
         return self._journal().unread_bytes()
 
     def complete(self, number: int, outcome: bytes) -> None:
-        """To the step that has asked for it."""
+        """Passes the outcome of an asynchronous call to the step that made it."""
         self._calling[number % len(self._calling)].complete(number, outcome)
 
-    # --- time
+    # --- timers
 
     def next_timer_ns(self) -> int | None:
-        """When the earliest timer of any step is due."""
+        """Returns the time of the earliest timer of any step, None without timers."""
         instants = [instant for operator in self._timed if (instant := operator.next_timer_ns()) is not None]
         return min(instants, default=None)
 
     def fire_timers(self, instant_ns: int) -> None:
-        """Fires what is due, by (time, place of the step, registration); what is set meanwhile comes next time."""
+        """Fires the timers that are due, by (time, index of the step, registration).
+
+        Timers set meanwhile fire next time.
+        """
         due = [
             (timer.instant_ns, place, timer)
             for place, operator in enumerate(self._timed)
@@ -169,9 +181,10 @@ class OperatorChain:
             self._timed[place].fire(timers)
 
     def end_of_input(self) -> None:
-        """Fires all timers once, step by step from the front: behind a step's last result nothing comes to the next.
+        """Fires all timers once, step by step from the source on, so that each step has seen all of its input.
 
-        Where that asks for asynchronous calls, it goes no further; it is called again when they have their outcomes."""
+        Stops at a step that has open asynchronous calls; call it again when these are complete.
+        """
         for operator in self._operators:
             if operator.has_timers:
                 operator.fire(operator.due(None))
@@ -181,8 +194,11 @@ class OperatorChain:
     # --- snapshots
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
-        """State at a barrier. StateUnsupported: a value cannot be kept."""
-        assert self._state is not None, "a chain is opened first"
+        """Takes the changes of state since the last snapshot, or all state if ``full``.
+
+        Raises: StateUnsupported: a value cannot be stored.
+        """
+        assert self._state is not None, "a chain is opened before it is used"
         for operator in self._operators:
             operator.prepare(checkpoint)
         position = b"" if self._source is None else self._source.position()
@@ -190,13 +206,13 @@ class OperatorChain:
         return ChainSnapshot(changes, position, more)
 
     def whole_state(self) -> Pieces | None:
-        """All of the keyed state as ``snapshot`` has just found it."""
-        assert self._state is not None, "a chain is opened first"
+        """Returns all keyed state as of the ``snapshot`` just taken; None while an earlier snapshot is being read."""
+        assert self._state is not None, "a chain is opened before it is used"
         return self._state.whole()
 
     def _begin_step(self) -> None:
-        """What was frozen for a snapshot that is stored by now is not any more."""
-        assert self._state is not None, "a chain is opened first"
+        """Merges some of the changes made while a snapshot was read, if it is stored by now."""
+        assert self._state is not None, "a chain is opened before it is used"
         self._state.melt()
 
     def _head(self) -> SourceHead | JournalHead:
@@ -204,11 +220,11 @@ class OperatorChain:
         return self._source
 
     def _watch(self) -> SourceHead:
-        assert isinstance(self._source, SourceHead), "only a source with splits watches for more"
+        assert isinstance(self._source, SourceHead), "only a source with splits can watch its input"
         return self._source
 
     def _journal(self) -> JournalHead:
-        assert isinstance(self._source, JournalHead), "only a source that cannot be re-read has a journal"
+        assert isinstance(self._source, JournalHead), "only a source that cannot be replayed has a journal"
         return self._source
 
     def _follower_of(self, node: Node) -> Operator:

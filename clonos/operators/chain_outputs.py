@@ -1,4 +1,4 @@
-"""Ends of a chain: what leaves it for the next vertex or the outside, and transactional writers."""
+"""Outputs of a chain: edges to the next vertices, immediate sinks and transactional writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clonos.operators.operator import Operator, Scope
 
 
 class ToEdge(Operator):
-    """Batches leave as they are."""
+    """Output to an edge, batches unchanged."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -36,7 +36,7 @@ class ToEdge(Operator):
 
 
 class WithoutKeys(Operator):
-    """What a keyed sink gets: the records without the keys that brought them to its task."""
+    """Removal of the keys in front of a keyed sink."""
 
     def rows(self, rows: list[Any]) -> None:
         self.out.rows([value for _, value in rows])
@@ -49,7 +49,7 @@ class WithoutKeys(Operator):
 
 
 class ToOutside(Operator):
-    """Rows leave for the outside of an immediate sink."""
+    """Output to the external system of an immediate sink."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -62,10 +62,10 @@ class ToOutside(Operator):
 
 
 class ToKeys(Operator):
-    """Rows leave as (key, value), each to the task that has its key; values that are their own keys leave bare."""
+    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
     def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], is_bare: bool) -> None:
-        """``ports``: of all edges with this key, so that the user's function runs once a record."""
+        """Creates the output for all edges with this key, so that the key function runs once per record."""
         self._ports = tuple(ports)
         self._key = key
         self._is_bare = is_bare
@@ -92,7 +92,7 @@ class ToKeys(Operator):
             raise
 
     def _blame(self, keys: list[Any], rows: list[Any]) -> None:
-        """StepFailed with the first record whose key is none."""
+        """Raises StepFailed for the first record that has an invalid key."""
         for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
             try:
                 encode_key(key)
@@ -101,7 +101,7 @@ class ToKeys(Operator):
 
 
 class ToColumnKeys(Operator):
-    """Columns leave as they are, each record to the task that has the key in one column."""
+    """Output of columns partitioned by one column."""
 
     def __init__(self, ports: Sequence[int], column: str) -> None:
         self._ports = tuple(ports)
@@ -121,10 +121,10 @@ class ToColumnKeys(Operator):
 
 
 class ToSink(Operator):
-    """A transactional sink: what is written between two barriers is prepared at the second."""
+    """Output to a transactional sink: rows written between two barriers are prepared at the second one."""
 
     def __init__(self, sink: TransactionalSink, number: int, sinks: Sequence[TransactionalSink]) -> None:
-        """``sinks``: all of the chain, of which this one is ``number``: parts name it where there are several."""
+        """Creates the output to ``sinks[number]``; with several sinks in a chain, each part carries that number."""
         self._sink = sink
         self.takes_columns = bool(getattr(sink, "is_columnar", False))
         self._number = number if len(sinks) > 1 else None
@@ -175,34 +175,34 @@ _part_decoder = msgspec.msgpack.Decoder(tuple[Count, bytes])
 
 
 class SeveralSinks:
-    """The transactional sinks of one chain as one: parts name the sink that they belong to."""
+    """Sink that stands for several transactional sinks of a chain; a part carries the number of its sink."""
 
     def __init__(self, sinks: tuple[TransactionalSink, ...]) -> None:
         self._sinks = sinks
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """In the driver at the job's start, for each."""
+        """Prepares the output of each sink, in the driver at the start of the job."""
         for sink in self._sinks:
             sink.prepare_output(job_id, resume, overwrite)
 
     @property
     def sinks(self) -> tuple[TransactionalSink, ...]:
-        """Each of them."""
+        """Returns the sinks."""
         return self._sinks
 
     def writer(self) -> TransactionalWriter:
-        """Writers belong to the single sinks."""
+        """Never called: the chain opens the writer of each sink."""
         raise AssertionError("a chain opens the writers of its sinks one by one")
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """In the driver, for each sink with its parts, also where it has none."""
+        """Commits the parts of each sink, in the driver; also calls sinks without parts."""
         of_sink: list[list[bytes]] = [[] for _ in self._sinks]
         for encoded in parts:
             try:
                 number, part = _part_decoder.decode(encoded)
                 of_sink[number].append(part)
             except (*DECODE_ERRORS, IndexError) as error:
-                raise InternalError(f"{encoded[:80]!r} is no part of {len(self._sinks)} sinks: {error}") from None
+                raise InternalError(f"{encoded[:80]!r} is not a part of {len(self._sinks)} sinks: {error}") from None
         for sink, parts_of_it in zip(self._sinks, of_sink, strict=True):
             sink.commit(job_id, checkpoint, parts_of_it)
 
@@ -212,7 +212,7 @@ def _identity(value: Any) -> Any:
 
 
 def is_identity(function: Callable[[Any], Any]) -> bool:
-    """Whether a function just returns its only argument, as ``lambda word: word`` does."""
+    """Returns whether a function only returns its argument, as ``lambda word: word`` does."""
     if type(function) is not FunctionType or hasattr(function, "__wrapped__"):
         return False
     code = function.__code__
@@ -224,4 +224,4 @@ def is_identity(function: Callable[[Any], Any]) -> bool:
 
 
 VARIABLE_ARGUMENTS = 0x04 | 0x08
-"""Flags of code that takes *arguments or **keywords."""
+"""Code flags of functions that take *arguments or **keywords."""

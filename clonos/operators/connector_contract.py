@@ -1,6 +1,6 @@
-"""What connectors implement: sources that can be re-read, sinks that commit by epoch, sinks that write at once.
+"""Contract of connectors: sources that can be replayed, sinks that commit by checkpoint, sinks that write at once.
 
-A ``Source`` or a sink is a description: it travels to the slots by cloudpickle; readers and writers are made there.
+A ``Source`` or a sink is a description that travels to the slots by cloudpickle; readers and writers are created there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     AnyRecord = typing_extensions.TypeVar("AnyRecord", covariant=True, default=Any)
 else:
     AnyRecord = TypeVar("AnyRecord", covariant=True)
-"""The type of a source's records, as the type checker finds it in what ``read`` of its reader returns."""
+"""Type of a source's records, which a type checker infers from ``read`` of its reader."""
 
 
 class RecordBatch(Protocol):
-    """What is used here of a ``pyarrow.RecordBatch``, which ships no types."""
+    """Part of ``pyarrow.RecordBatch`` that is used here, because pyarrow ships no types."""
 
     @property
     def num_rows(self) -> int: ...
@@ -30,65 +30,75 @@ class RecordBatch(Protocol):
 
 @runtime_checkable
 class Source(Protocol[AnyRecord]):
-    """Where records come from. The same split read from the same mark gives the same records, for ever.
+    """Source that can be replayed: the same split read from the same mark gives the same records, at any later time.
 
-    A source whose reader gives columns says so by an attribute ``is_columnar = True``: steps that work on columns
-    may then follow it. Without it columns become rows, one dict a record.
+    If its reader returns columns, the source has the attribute ``is_columnar = True``, and steps that work on columns
+    may follow it. Without the attribute columns become rows, a dict per record.
     """
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Called once, by the driver, when the job first starts: self-describing splits (size, mtime, block ...)."""
+        """Lists the splits of the input, in the driver when the job first starts.
+
+        A split describes itself, for example by path, size, modification time and range of bytes. It is stored with the
+        job.
+        """
 
     def reader(self) -> SplitReader[AnyRecord]:
-        """A reader, made in the slot; one for each split that is open."""
+        """Creates a reader, in the slot; each open split has its own."""
 
 
 @runtime_checkable
 class WatchedSource(Protocol):
-    """What a ``Source`` has besides, that finds further splits while the job runs. Such a job ends when it is stopped.
+    """``Source`` that finds new splits while the job runs. Such a job runs until it is stopped.
 
-    ``look_every_ns``: how often its tasks look; 0: never, it is an ordinary source.
+    ``look_every_ns`` is the interval of the search in nanoseconds; 0 makes it an ordinary source.
     """
 
     look_every_ns: int
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """In the slot: splits that are not in ``known`` and belong to task ``index`` of ``parallelism``. Every split
-        belongs to one task, the same whoever asks."""
+        """Returns the splits that are not in ``known`` and belong to task ``index`` of ``parallelism``, in the slot.
+
+        Each split belongs to one task, the same for every caller.
+        """
 
 
 @runtime_checkable
 class CheckingSource(Protocol):
-    """What a ``Source`` may have besides: says whether a split from the store can be its own, before anything is read
-    that somebody else has named there."""
+    """``Source`` that can check splits from the store before it reads what they name."""
 
     def check_split(self, split: bytes) -> None:
-        """Raises a ``ClonosError`` if neither ``splits`` nor ``discover`` can have made it."""
+        """Checks that ``splits`` or ``discover`` can have made the split.
+
+        Raises: ClonosError: they cannot.
+        """
 
 
 def check_split(source: object, split: bytes) -> None:
-    """Asks a source that can tell."""
+    """Checks a split if its source can."""
     if isinstance(source, CheckingSource):
         source.check_split(split)
 
 
 def look_every_ns(source: object) -> int:
-    """How often a source looks for further splits; 0: never."""
+    """Returns the interval in which a source looks for new splits, in nanoseconds; 0 for never."""
     return source.look_every_ns if isinstance(source, WatchedSource) else 0
 
 
 class SplitReader(Protocol[AnyRecord]):
-    """Reads one split at a time, forward."""
+    """Reader of one split at a time, forward."""
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """Positions at ``mark`` (an earlier answer of ``mark()`` for this split), or at the split's beginning."""
+        """Opens a split at ``mark``, an earlier result of ``mark()`` for it, or at its beginning."""
 
     def read(self, records_max: int) -> Sequence[AnyRecord] | RecordBatch | None:
-        """At least one and at most ``records_max`` records, as rows or as a ``pyarrow.RecordBatch``; [] when nothing is
-        there just now (unbounded sources); None at the end of the split."""
+        """Returns 1 to ``records_max`` records, as rows or as a ``pyarrow.RecordBatch``.
+
+        Returns [] if an unbounded source has none at the moment, None at the end of the split.
+        """
 
     def mark(self) -> bytes:
-        """Where the next ``read`` begins."""
+        """Returns the position at which the next ``read`` begins."""
 
     def close(self) -> None:
         """Releases what is open."""
@@ -96,39 +106,47 @@ class SplitReader(Protocol[AnyRecord]):
 
 @runtime_checkable
 class PushedSource(Protocol[AnyRecord]):
-    """Where records come from that nobody can be asked for again. Whoever sends them is the pusher.
+    """Source that cannot be replayed, because a producer pushes its records.
 
-    Read by one task. The runtime keeps the bytes that a feed gives in a journal, apart from the task's process, before
-    anybody sees them (``docs/protocol.md``, section 7), and reads that. No record ends with the byte 4.
+    One task reads it. The runtime keeps the bytes of its connections in a journal, outside the process of the task,
+    before it processes them (``docs/protocol.md``, section 7). No record ends with the byte 4.
     """
 
     def feed(self, offset_bytes: int) -> Feed:
-        """A connection to the pusher, made in the task's slot in a thread of its own. ``offset_bytes``: how many of the
-        pusher's bytes are kept, from earlier connections. Raises an ``EnvironmentFault``; then it is tried again."""
+        """Connects to the producer, in a thread of the task's slot.
+
+        ``offset_bytes`` of its bytes are journalled already.
+
+        Raises: EnvironmentFault: the connection fails; the runtime tries again.
+        """
 
     def cut(self, data: bytes) -> list[bytes]:
-        """The records in some bytes of the journal, whole, none left out: joined they are the same bytes."""
+        """Splits bytes of the journal into complete records, whose concatenation is the input."""
 
     def decode(self, records: list[bytes]) -> Sequence[AnyRecord]:
-        """Their values, as steps get them."""
+        """Decodes records to the values that the job processes."""
 
 
 class Feed(Protocol):
-    """One connection to a pusher. Its methods may block and raise; one thread calls them."""
+    """Connection to a producer. One thread calls its methods, which may block and raise."""
 
     def receive(self, wait_ms: int) -> bytes | None:
-        """Bytes of whole records, as soon as there are any; b"" if there are none within ``wait_ms``; None when the
-        pusher has no more. Raises an ``EnvironmentFault`` when the connection breaks."""
+        """Returns the bytes of complete records as soon as there are any.
+
+        Returns b"" if there are none within ``wait_ms``, None if the producer has ended.
+
+        Raises: EnvironmentFault: the connection breaks.
+        """
 
     def acknowledge(self, offset_bytes: int) -> None:
-        """So many of the pusher's bytes are kept; it may forget them. Told where its protocol has a word for it."""
+        """Tells the producer, if its protocol can, that ``offset_bytes`` of its bytes are journalled."""
 
     def close(self) -> None:
         """Closes the connection."""
 
 
 class WriterContext(NamedTuple):
-    """Names of a sink task's life, for file names and registrations."""
+    """Names of an incarnation of a sink task, for file names and registrations."""
 
     job_id: str
     task_name: str
@@ -139,24 +157,27 @@ class WriterContext(NamedTuple):
 
 @runtime_checkable
 class TransactionalSink(Protocol):
-    """Output is prepared at each barrier and committed when its checkpoint is complete.
+    """Sink whose output is prepared at each barrier and committed when the checkpoint is complete.
 
-    One with the attribute ``is_columnar`` set prefers columns: a ``count()`` by a key column then gives it batches of
-    that column and ``count`` instead of tuples. From other steps it gets what they give.
+    A sink with the attribute ``is_columnar = True`` prefers columns: a ``count()`` by a key column then sends it
+    batches of that column and ``count`` instead of tuples. Other steps send what they have.
     """
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """In the driver at the job's start: refuses an output in use, or clears it."""
+        """Claims or clears the output, in the driver at the start of the job; raises if it is in use."""
 
     def writer(self) -> TransactionalWriter:
-        """A writer, made in the slot."""
+        """Creates a writer, in the slot."""
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """In the driver, after the checkpoint's metadata is durable; may be repeated with the same arguments."""
+        """Makes prepared parts visible, in the driver when the checkpoint is durable.
+
+        May be repeated with equal arguments.
+        """
 
 
 class TransactionalWriter(Protocol):
-    """One incarnation's writer of one sink task."""
+    """Writer of one incarnation of a sink task."""
 
     def open(self, context: WriterContext) -> None: ...
 
@@ -165,13 +186,16 @@ class TransactionalWriter(Protocol):
     def write_columns(self, batch: Any) -> None: ...
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """Makes everything written since the last call durable and invisible; describes it. None: nothing written."""
+        """Makes the rows since the last call durable but not visible.
+
+        Returns a part that describes them; None if there are no rows.
+        """
 
     def close(self) -> None: ...
 
 
 class OutsideIdentity(NamedTuple):
-    """Who registers with an outside: the outside keeps the next number by (job_id, task_name)."""
+    """Identity of a sink task in an external system, which keeps the next number by (job_id, task_name)."""
 
     job_id: str
     task_name: str
@@ -181,21 +205,21 @@ class OutsideIdentity(NamedTuple):
 
 @runtime_checkable
 class ImmediateSink(Protocol):
-    """Output leaves as soon as the keepers hold its causes; repeated output is dropped by number.
+    """Sink that writes each row as soon as its causes are replicated; repeated rows are dropped by their number.
 
-    One whose outside withdraws output when it is registered says so by an attribute ``is_withdrawing = True``.
+    If its external system withdraws rows at a registration, the sink has the attribute ``is_withdrawing = True``.
     """
 
     def outside(self) -> Outside:
-        """A connection to the outside, made in the sink task's slot."""
+        """Creates a connection to the external system, in the slot of the sink task."""
 
 
 class Registration(NamedTuple):
-    """An outside's answer to a registration.
+    """Result of a registration.
 
-    ``next_number``: of the next output, in the identity's generation. ``superseded_next``: where the output of earlier
-    generations ends that could not be withdrawn, if this is the first registration of a new one, else None: output from
-    ``restored_number`` up to there has left and may leave again (an alarm is raised with these numbers).
+    ``next_number`` is the number of the next row. ``superseded_next`` is None, or at the first registration of a
+    generation the end of the rows from ``restored_number`` on that could not be withdrawn: they may be repeated with
+    other content, and an alarm is raised with these numbers.
     """
 
     next_number: int
@@ -203,41 +227,51 @@ class Registration(NamedTuple):
 
 
 class Outside(Protocol):
-    """One registered connection. All its methods may block and raise; they run in a thread of their own."""
+    """Registered connection to an external system. One thread calls its methods, which may block and raise."""
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
-        """Fences earlier incarnations and answers the number of the next output (0 at first). The first registration of
-        a new generation sets it to ``restored_number``, from where the rolled-back job goes on; an outside that can
-        withdraws, in the same atom, all output from there on."""
+        """Registers an incarnation, which fences earlier ones, and returns the number of the next row, at first 0.
+
+        The first registration of a generation resets that number to ``restored_number``, where the rolled-back job
+        continues, and if possible withdraws, in the same transaction, all rows from there on.
+
+        Raises: OutsideFenced: a later incarnation has registered.
+        """
 
     def write(self, first_number: int, rows: list[Any]) -> int:
-        """Rows numbered from ``first_number``, in one atom with the next number, which is answered. What lies below
-        the outside's next number is dropped. Raises ``OutsideFenced`` if a later incarnation has registered."""
+        """Writes rows numbered from ``first_number`` and advances the next number in one transaction; returns it.
+
+        Rows below the next number were written before and are dropped.
+
+        Raises: OutsideFenced: a later incarnation has registered.
+        """
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class ForgettingOutside(Protocol):
-    """What an ``Outside`` has besides that keeps something to be able to withdraw output."""
+    """``Outside`` that keeps data to be able to withdraw rows."""
 
     def forget(self, before_number: int) -> None:
-        """The checkpoints that are kept hold all output below ``before_number``: what would withdraw it may go. Called
-        in order with writes, after each completed checkpoint; a call that raises is not repeated."""
+        """Deletes what is kept to withdraw rows below ``before_number``, which all retained checkpoints contain.
+
+        Called in order with writes, after each completed checkpoint; a call that raises is not repeated.
+        """
 
 
 def forget(outside: object, before_number: int) -> None:
-    """Tells an outside what it may forget, if it keeps anything."""
+    """Calls ``forget`` of an ``Outside`` that has it."""
     if isinstance(outside, ForgettingOutside):
         outside.forget(before_number)
 
 
 @runtime_checkable
 class KeyedSink(Protocol):
-    """What an ``ImmediateSink`` has besides that keeps one row for each key: the stream must be keyed by the key.
+    """``ImmediateSink`` that keeps one row per key; its stream must be keyed by that key.
 
-    ``key_columns``: names of the key's columns; empty: there is no key. ``columns``: names of all columns, in the order
-    of a tuple's fields.
+    ``key_columns`` are the names of the key columns, () without a key. ``columns`` are the names of all columns in the
+    order of a tuple's fields.
     """
 
     @property
@@ -248,13 +282,16 @@ class KeyedSink(Protocol):
 
 
 def keyed_sink(sink: object) -> KeyedSink | None:
-    """The sink, if it keeps one row for each key."""
+    """Returns the sink if it keeps one row per key, else None."""
     return sink if isinstance(sink, KeyedSink) and sink.key_columns else None
 
 
 class OutsideFenced(Exception):
-    """A later incarnation of this sink task has registered with the outside. ``by``: (generation, incarnation) of that
-    one, where the outside tells; the coordinator then learns of it, should nobody who is alive know."""
+    """A later incarnation of this sink task has registered with the external system.
+
+    ``by`` is its (generation, incarnation) if the external system tells it; the coordinator may not know of it
+    otherwise.
+    """
 
     def __init__(self, text: str = "", by: tuple[int, int] | None = None) -> None:
         super().__init__(text)

@@ -1,6 +1,6 @@
-"""What a job compiles to. The driver sends it to every slot by cloudpickle when the slot is born.
+"""Compiled job, which the driver sends to every slot by cloudpickle when the slot starts.
 
-It carries all that a slot needs to run any task, so that a promotion ships no code.
+It holds everything that a slot needs to run any task, so promoting a standby ships no code.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ logger = logging.getLogger("clonos.slot")
 
 @dataclass(frozen=True)
 class JobImage:
-    """A job as a plan and what its vertices run, in the order of the plan.
+    """Plan of a job with the program of each vertex, in the order of the plan.
 
-    ``splits``: per source vertex its splits, by its name; they are kept in the store, since a resumed job goes on with
-    the ones that it began with. ``pushed``: per vertex, its source where that cannot be re-read. ``classes``:
-    registered by the job's modules, by the name under which they travel. ``has_columns``: somewhere, not rows only.
+    - ``splits``: splits of each source by the name of its step; stored, because a resumed job uses those of its first
+      start.
+    - ``pushed``: sources that cannot be replayed, by number of the vertex.
+    - ``classes``: classes registered by the modules of the job, by the name under which their values are encoded.
+    - ``has_columns``: whether some step gives columns.
     """
 
     plan: Plan
@@ -44,20 +46,20 @@ class JobImage:
     has_columns: bool = False
 
     def new_chain(self, vertex: int) -> OperatorChain:
-        """For one incarnation of a task of this vertex."""
+        """Creates the chain of one incarnation of a task of the vertex."""
         return self.vertices[vertex].new_chain()
 
     def new_mirror(self, vertex: int) -> StateImage:
-        """An empty image of the state of a task of this vertex."""
+        """Creates an empty image of the state of a task of the vertex."""
         return StateImage()
 
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
-        """The sink that a vertex ends in, if it does."""
+        """Returns the sink of a vertex, None if it has none."""
         return self.sinks.get(vertex)
 
     @property
     def fingerprint(self) -> str:
-        """Equal for two images just when the state of one fits the other: names of steps, parallelism, key groups."""
+        """Returns a hash of step names, parallelism, key groups and edges, which decide whether state fits."""
         shape = [
             (image.name, vertex.parallelism, [node.step for node in image.nodes])
             for image, vertex in zip(self.vertices, self.plan.vertices, strict=True)
@@ -66,13 +68,16 @@ class JobImage:
         return xxh3_128_hexdigest(msgspec.json.encode([self.plan.max_parallelism, shape, edges]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """On its way to a slot. Classes travel one by one: one that cannot, which some other module of the process may
-        have registered, hinders no job; a value of it is refused by name where it arrives."""
+        """Pickles each class separately and leaves out those that cannot be pickled.
+
+        Another module of the process may have registered such a class; a value of it is refused by name where it
+        arrives.
+        """
         packed = {name: _packed(cls) for name, cls in self.classes.items()}
         return {**self.__dict__, "classes": {name: data for name, data in packed.items() if data is not None}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In a slot: values of the job's classes can be decoded from now on."""
+        """Registers the classes, so that the slot can decode their values."""
         classes = {name: _unpacked(name, data) for name, data in state["classes"].items()}
         self.__dict__.update(state)
         self.__dict__["classes"] = {name: cls for name, cls in classes.items() if cls is not None}
@@ -82,14 +87,14 @@ def _packed(cls: type) -> bytes | None:
     try:
         return pickled(cls)
     except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
-        logger.debug("the class %s does not travel: %s", cls.__qualname__, error)
+        logger.debug("the class %s cannot be pickled: %s", cls.__qualname__, error)
         return None
 
 
 def _unpacked(name: str, data: bytes) -> type | None:
     try:
-        cls: type = pickle.loads(data)  # noqa: S301 from the driver, which is trusted
+        cls: type = pickle.loads(data)  # noqa: S301 the driver is trusted
         return register(cls, name=name)
-    except Exception as error:  # noqa: BLE001 whatever an unrelated class does when it is made, the job goes on
+    except Exception as error:  # noqa: BLE001 importing an unrelated class may raise anything, which must not stop the job
         logger.warning("values of the class %s cannot be used here: %s: %s", name, type(error).__name__, error)
         return None

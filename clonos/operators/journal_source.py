@@ -1,7 +1,7 @@
-"""The head of a source vertex whose records cannot be read again: reads what the slot has fed it from the journal.
+"""Head of a source vertex that cannot be replayed: reads the journal bytes that the slot passes to it.
 
-Rules: what is fed is whole records; what is fed and not read is part of the position, so that a snapshot lacks nothing
-that was acknowledged before it.
+It gets complete records only. Records that it has and has not read are part of its position, so that a snapshot
+contains everything that was acknowledged before it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from clonos.operators.operator import Operator
 from clonos.operators.split_source import PositionMalformed
 
 END_OF_JOURNAL: Final = b"\x04"
-"""Behind the last record: the pusher has no more. No record of a ``PushedSource`` ends with this byte."""
+"""Marker after the last record: the producer has ended. No record of a ``PushedSource`` ends with this byte."""
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """``unread``: whole records."""
+    """Position in a snapshot. ``unread`` holds complete records."""
 
     unread: bytes
     has_ended: bool
@@ -34,7 +34,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Position)
 
 
 class JournalHead(Operator):
-    """The first step of the only task of a pushed source. Its only split is number 0."""
+    """First step of the only task of a ``PushedSource``. Its only split is number 0."""
 
     def __init__(self, step: str, source: PushedSource[Any]) -> None:
         self._step = step
@@ -44,7 +44,10 @@ class JournalHead(Operator):
         self._has_ended = False
 
     def restore(self, position: bytes) -> None:
-        """Goes back to what a snapshot had. PositionMalformed."""
+        """Restores the unread records of a snapshot.
+
+        Raises: PositionMalformed: the position cannot be decoded.
+        """
         try:
             found = _decoder.decode(position)
         except DECODE_ERRORS as error:
@@ -53,11 +56,11 @@ class JournalHead(Operator):
         self._has_ended = found.has_ended
 
     def position(self) -> bytes:
-        """What has been fed and not read."""
+        """Returns the records that were received and not read."""
         return _encoder.encode(_Position(b"".join(self._records), self._has_ended))
 
     def feed(self, data: bytes) -> bool:
-        """See ``core.chain.JournalledChain.feed``."""
+        """See ``operator_chain.JournalledChain.feed``."""
         if data.endswith(END_OF_JOURNAL):
             self._has_ended = True
             data = data.removesuffix(END_OF_JOURNAL)
@@ -67,19 +70,19 @@ class JournalHead(Operator):
         return not self._has_ended
 
     def unread_bytes(self) -> int:
-        """See ``core.chain.JournalledChain.unread_bytes``."""
+        """See ``operator_chain.JournalledChain.unread_bytes``."""
         return self._unread_bytes
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """See ``core.chain.Chain.poll``."""
+        """See ``operator_chain.Chain.poll``."""
         if self._records:
             return 0, min(records_max, len(self._records))
         return NothingToRead.ALL_READ if self._has_ended else NothingToRead.NOW
 
     def read(self, number: int, count: int) -> None:
-        """See ``core.chain.Chain.read``. Raises what ``decode`` of the source raises."""
+        """See ``operator_chain.Chain.read``. Raises what ``decode`` of the source raises."""
         if number != 0 or count > len(self._records):
-            raise InternalError(f"{self._step} is asked for {count} records of split {number}, it has been fed fewer")
+            raise InternalError(f"{self._step} is asked for {count} records of split {number}, but has fewer")
         taken = [self._records.popleft() for _ in range(count)]
         self._unread_bytes -= sum(map(len, taken))
         self.out.rows(list(self._source.decode(taken)))

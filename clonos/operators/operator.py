@@ -1,7 +1,7 @@
-"""One step of a chain: takes batches, runs the user's code over them, passes batches on.
+"""Operator: one step of a chain, which takes batches, runs user code on them and passes batches on.
 
-Rules: work is per batch, so that no Python function runs per record but the user's; an operator is a deterministic
-function of the calls below, its state and the recorder; it belongs to one incarnation and is never used again.
+Work is per batch, so that only user functions run per record. An operator is a deterministic function of the calls
+below, its state and the recorder; it belongs to one incarnation and is never reused.
 """
 
 from __future__ import annotations
@@ -16,80 +16,80 @@ from clonos.operators.user_errors import Guard
 
 
 class Scope(NamedTuple):
-    """What an operator is opened with."""
+    """Arguments of ``Operator.open``."""
 
     context: ChainContext
     state: StateBackend
 
 
 class DueTimer(NamedTuple):
-    """A timer that shall fire: when it was due, and what its operator knows it by."""
+    """Timer that is due: its time, and the token by which its operator knows it."""
 
     instant_ns: int
     token: Any
 
 
 class Operator:
-    """Base of all steps. ``out`` and ``guard`` are set when the chain is wired, before ``open``."""
+    """Base of all operators. The chain sets ``out`` and ``guard`` before ``open``."""
 
     has_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
     takes_columns: bool = False
-    """A step before it that has both gives it columns, not rows."""
+    """True if a step before it that can give rows or columns should give columns."""
 
     out: Operator
     guard: Guard
 
     def open(self, scope: Scope) -> None:
-        """Before the first batch, after the state is restored."""
+        """Opens the operator, after its state is restored and before the first batch."""
 
     def rows(self, rows: list[Any]) -> None:
-        """A batch of rows, never empty; of (key, value) where the input is keyed."""
+        """Processes a batch of rows, never empty; rows (key, value) if the input is keyed."""
         raise NotImplementedError
 
     def keys(self, keys: list[Any]) -> None:
-        """A batch of a keyed input whose values are their own keys."""
+        """Processes a batch of a keyed input whose values are their own keys."""
         self.rows(list(zip(keys, keys, strict=True)))
 
     def columns(self, batch: RecordBatch) -> None:
-        """A batch of columns: rows are dicts, unless the step works on columns."""
+        """Processes a batch of columns; by default as rows, a dict per record."""
         self.rows(batch.to_pylist())
 
     def keyed_columns(self, batch: Any, column: str) -> None:
-        """A batch of a keyed input as columns, the key among them."""
+        """Processes a batch of a keyed input as columns, one of which is the key."""
         self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)))
 
     def next_timer_ns(self) -> int | None:
-        """When the earliest timer is due."""
+        """Returns the time of the earliest timer, None without timers."""
         return None
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
-        """Timers due at an instant (None: all there are), in the order in which they fire."""
+        """Returns the timers due at ``until_ns`` (None: all) in the order in which they fire."""
         return []
 
     def fire(self, due: Sequence[DueTimer]) -> None:
-        """Fires those of ``due`` that are still registered."""
+        """Fires those timers of ``due`` that are still registered."""
 
     def number_calls(self, first: int, step: int) -> None:
-        """Its asynchronous calls are ``first``, ``first + step`` and so on; before ``open``."""
+        """Numbers the asynchronous calls of this operator: ``first``, ``first + step``, ... Called before ``open``."""
 
     def awaits_calls(self) -> bool:
-        """Whether some of its asynchronous calls are open."""
+        """Returns whether asynchronous calls are open."""
         return False
 
     def complete(self, number: int, outcome: bytes) -> None:
-        """The outcome of one of its asynchronous calls."""
+        """Takes the outcome of an asynchronous call."""
         raise AssertionError(f"{type(self).__name__} makes no asynchronous calls")
 
     def prepare(self, checkpoint: int) -> None:
-        """At a barrier, before the state is taken."""
+        """Prepares for a barrier, before the state is taken."""
 
     def close(self) -> None:
-        """The incarnation ends. Called after ``open`` has begun, also when it failed."""
+        """Closes the operator. Called if ``open`` was called, even if that raised."""
 
 
 class Fork(Operator):
-    """Several steps follow one: each gets every batch."""
+    """Fan-out: each of several next steps gets every batch."""
 
     def __init__(self, targets: Sequence[Operator]) -> None:
         self._targets = tuple(targets)
@@ -104,7 +104,7 @@ class Fork(Operator):
 
 
 class Drop(Operator):
-    """Nothing follows: results are not wanted."""
+    """End of a stream that no step reads."""
 
     def rows(self, rows: list[Any]) -> None:
         pass

@@ -1,8 +1,8 @@
-"""The head of a source vertex: reads its splits one after the other, and can go back to any barrier.
+"""Head of a source vertex: reads its splits in turn and can restore its position at any barrier.
 
-Rules: ``poll`` only reads ahead, ``read`` decides. Where a task is in a split is (mark before the chunk, records of the
-chunk that are taken), so that a restored task opens at the mark and skips less than a chunk. Splits are numbered over
-all tasks of the source; task i of n has those that leave i when divided by n.
+``poll`` only reads ahead; ``read`` takes records. The position in a split is (mark before the chunk, records taken of
+the chunk), so a restored task opens at the mark and skips less than a chunk. Splits are numbered over all tasks of the
+source; task i of n has the splits with number % n == i.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from clonos.operators.connector_contract import (
 from clonos.operators.operator import Operator, Scope
 
 CHUNK_RECORDS: Final = 1_024
-"""Read ahead at once, where less was asked for."""
+"""Records of a read-ahead chunk, unless more are asked for."""
 
 
 class SourceChanged(JobError):
-    """A split does not give again what it has given."""
+    """A split gives fewer records than before."""
 
     step: str
     split: int
@@ -41,12 +41,12 @@ class SourceChanged(JobError):
     def __str__(self) -> str:
         return (
             f"the source {self.step} ended {self.missing} records earlier in its split {self.split} than when it was"
-            " first read. Input must stay as it is while the job runs, and until it is resumed for the last time."
+            " first read. Do not change the input while the job runs or may be resumed."
         )
 
 
 class SourceSilent(EnvironmentFault):
-    """A split has nothing to read where it had something before."""
+    """A split has no records at the moment where it had some before."""
 
     step: str
     split: int
@@ -54,8 +54,8 @@ class SourceSilent(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"the source {self.step} has {self.missing} records less in its split {self.split} than were read from it"
-            " before. Whoever keeps them for reading again (a journal, a broker) has lost them."
+            f"the source {self.step} has {self.missing} fewer records in its split {self.split} than it had given"
+            " before: the system that keeps them (a broker, for example) has lost them."
         )
 
 
@@ -70,8 +70,10 @@ class PositionMalformed(EnvironmentFault):
 
 
 class _SplitPosition(msgspec.Struct, frozen=True, array_like=True):
-    """``mark`` None: not begun. ``is_done``: all records of it were taken. ``found``: the split itself, where it was
-    found while the job ran."""
+    """Position in a split.
+
+    ``mark`` None: not begun. ``is_done``: all records were taken. ``found``: the split, if it was found at run time.
+    """
 
     split: Count
     mark: bytes | None
@@ -86,12 +88,12 @@ _splits_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 class OpenSplit:
-    """One split of the task: what is read ahead of it, and from where."""
+    """Split of this task with its reader and its read-ahead chunk."""
 
     def __init__(self, number: int, split: bytes, source: Source[Any], step: str, is_found: bool = False) -> None:
         self.number = number
         self.found = split if is_found else b""
-        self.is_done = False  # all was taken
+        self.is_done = False  # all records were taken
         self._split = split
         self._source = source
         self._step = step
@@ -100,27 +102,30 @@ class OpenSplit:
         self._chunk: Any = ()
         self._taken = 0
         self._to_skip = 0
-        self._has_ended = False  # the reader says so; the chunk may still hold records
+        self._has_ended = False  # the reader has ended; the chunk may still hold records
 
     def restore(self, position: _SplitPosition) -> None:
-        """Goes back to where a snapshot was."""
+        """Restores the position of a snapshot."""
         self._mark, self._to_skip, self.is_done = position.mark, position.skip, position.is_done
 
     @property
     def position(self) -> _SplitPosition:
-        """Where it is now."""
+        """Returns the present position."""
         if self.is_done:
             return _SplitPosition(self.number, None, 0, True, self.found)
         return _SplitPosition(self.number, self._mark, self._taken + self._to_skip, False, self.found)
 
     def buffered(self, records_max: int) -> int:
-        """How many records could be taken now; reads when there are none. 0: nothing just now, or the end."""
+        """Returns how many records can be taken now, reading ahead if needed; 0 if there are none now or at the end."""
         if self._size() == self._taken and not self._fill(records_max):
             return 0
         return min(self._size() - self._taken, records_max)
 
     def take(self, count: int) -> Any:
-        """Exactly ``count`` records: rows, or a RecordBatch. SourceChanged, SourceSilent."""
+        """Takes exactly ``count`` records: rows, or a RecordBatch.
+
+        Raises: SourceChanged, SourceSilent: the split has fewer. StepFailed: its reader raised.
+        """
         parts: list[Any] = []
         missing = count
         while missing:
@@ -134,20 +139,20 @@ class OpenSplit:
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def end_if_read(self) -> None:
-        """Notes that all was taken, and releases the reader."""
+        """Marks the split as done and closes its reader, if all records were taken."""
         if self._has_ended and self._taken == self._size():
             self.is_done = True
             self.close()
 
     def close(self) -> None:
-        """Releases what is open."""
+        """Closes the reader."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
         self._chunk, self._taken = (), 0
 
     def _fill(self, records_max: int) -> bool:
-        """Reads the next chunk that has a record beyond those to skip. False: nothing now, or the end."""
+        """Reads the next chunk with a record that is not to be skipped; False if there is none now, or at the end."""
         if self._has_ended:
             return False
         while True:
@@ -164,7 +169,10 @@ class OpenSplit:
                 return True
 
     def _read(self, records_max: int) -> tuple[bytes, Any]:
-        """A mark and what the reader gives from there on. StepFailed."""
+        """Returns the mark before a chunk, and the chunk.
+
+        Raises: StepFailed: the reader raised.
+        """
         try:
             if self._reader is None:
                 self._reader = self._source.reader()
@@ -178,7 +186,7 @@ class OpenSplit:
 
 
 class SourceHead(Operator):
-    """The first step of a source vertex. ``splits``: of all its tasks."""
+    """First step of a source vertex. ``splits`` are those of all its tasks."""
 
     def __init__(self, step: str, source: Source[Any], splits: Sequence[bytes], is_columnar: bool) -> None:
         self._step = step
@@ -187,11 +195,11 @@ class SourceHead(Operator):
         self._is_columnar = is_columnar
         self._splits: dict[int, OpenSplit] = {}
         self._look_every_ns = look_every_ns(source)
-        self._look_ns = 0  # when to look again for further splits
+        self._look_ns = 0  # time of the next search for new splits
         self._found: list[bytes] = []
-        self._scope: tuple[int, int] = (0, 1)  # index of the task, parallelism
+        self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
         self._waiting: list[int] = []
-        """Splits with something to read, the one to read next at the front."""
+        """Numbers of the splits that may have records, the next one to read first."""
 
     def open(self, scope: Scope) -> None:
         self._scope = scope.context.index, scope.context.parallelism
@@ -202,7 +210,10 @@ class SourceHead(Operator):
         self._waiting = list(self._splits)
 
     def restore(self, position: bytes) -> None:
-        """Goes back to a snapshot's positions. PositionMalformed."""
+        """Restores the positions of a snapshot.
+
+        Raises: PositionMalformed: they cannot be decoded or belong to other splits.
+        """
         try:
             positions = _decoder.decode(position)
         except DECODE_ERRORS as error:
@@ -212,17 +223,20 @@ class SourceHead(Operator):
                 check_split(self._source, each.found)
                 self._add(each.found)
         if sorted(each.split for each in positions) != sorted(self._splits):
-            raise PositionMalformed(self._step, "the splits of the task are others than those of the snapshot")
+            raise PositionMalformed(self._step, "the task and the snapshot have different splits")
         for each in positions:
             self._splits[each.split].restore(each)
         self._waiting = [each.split for each in positions if not each.is_done]
 
     def position(self) -> bytes:
-        """Where each split is."""
+        """Returns the position of each split."""
         return _encoder.encode([split.position for split in self._splits.values()])
 
     def look(self, now_ns: int) -> bytes:
-        """See ``core.chain.WatchingChain.look``. StepFailed."""
+        """See ``operator_chain.WatchingChain.look``.
+
+        Raises: StepFailed: ``discover`` of the source raised.
+        """
         if now_ns < self._look_ns:
             return b""
         self._look_ns = now_ns + self._look_every_ns
@@ -233,7 +247,10 @@ class SourceHead(Operator):
         return _encoder.encode(splits) if splits else b""
 
     def learn(self, splits: bytes) -> None:
-        """See ``core.chain.WatchingChain.learn``."""
+        """See ``operator_chain.WatchingChain.learn``.
+
+        Raises: PositionMalformed: the splits cannot be decoded.
+        """
         try:
             found = _splits_decoder.decode(splits)
         except DECODE_ERRORS as error:
@@ -250,7 +267,7 @@ class SourceHead(Operator):
         return number
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """See ``core.chain.Chain.poll``. A split that has nothing just now goes to the back."""
+        """See ``operator_chain.Chain.poll``. A split without records at the moment goes to the end of the queue."""
         for _ in range(len(self._waiting)):
             split = self._splits[self._waiting[0]]
             available = split.buffered(records_max)
@@ -263,10 +280,13 @@ class SourceHead(Operator):
         return NothingToRead.NOW if self._waiting or self._look_every_ns else NothingToRead.ALL_READ
 
     def read(self, number: int, count: int) -> None:
-        """See ``core.chain.Chain.read``."""
+        """See ``operator_chain.Chain.read``.
+
+        Raises: NotColumnar: the source declares columns and gives rows.
+        """
         split = self._splits.get(number)
         if split is None or split.is_done:
-            raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it has not")
+            raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it does not have")
         batch = split.take(count)
         is_columns = hasattr(batch, "num_rows")
         if is_columns and self._is_columnar:
@@ -282,15 +302,15 @@ class SourceHead(Operator):
 
 
 class NotColumnar(JobError):
-    """A source said that it gives columns, and gave something else."""
+    """A source with ``is_columnar`` has returned something other than columns."""
 
     step: str
     type_name: str
 
     def __str__(self) -> str:
         return (
-            f"the source {self.step} declares is_columnar and its reader gave a {self.type_name}:"
-            " it must give a pyarrow.RecordBatch."
+            f"the source {self.step} declares is_columnar, but its reader returned a {self.type_name}:"
+            " it must return a pyarrow.RecordBatch."
         )
 
 
@@ -307,6 +327,6 @@ def _cut(chunk: Any, start: int, count: int) -> Any:
 def _joined(parts: list[RecordBatch | list[Any]]) -> Any:
     if not any(hasattr(part, "num_rows") for part in parts):
         return list(chain.from_iterable(parts))  # type: ignore[arg-type]
-    import pyarrow  # where there are columns, it is loaded
+    import pyarrow  # loaded only if there are columns
 
     return pyarrow.Table.from_batches(parts).combine_chunks().to_batches()[0]

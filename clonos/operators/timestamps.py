@@ -1,4 +1,4 @@
-"""Instants as users see them: aware datetimes in UTC, to the microsecond; nanoseconds since the Unix epoch inside."""
+"""Times as users see them: aware datetimes in UTC with microseconds; internally nanoseconds since the Unix epoch."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 NANOSECONDS_PER_MICROSECOND: Final = 1_000
 SECONDS_MAX: Final = 2e11
-"""Beyond what a datetime can name; NaN is beyond it too."""
+"""Limit of seconds since the epoch, beyond which a datetime cannot go; NaN exceeds it too."""
 
 
 class BadInstant(JobError):
-    """Something that names no instant was given for one."""
+    """A value that is not a point in time was given for one."""
 
     given: str
 
     def __str__(self) -> str:
         return (
-            f"{self.given} is no instant: give an aware datetime, such as clock.now() + timedelta(seconds=5),"
+            f"{self.given} is not a point in time: give an aware datetime, such as clock.now() + timedelta(seconds=5),"
             " or seconds since the Unix epoch, such as clock.time() + 5."
         )
 
 
 def from_instant(instant_ns: int) -> datetime:
-    """The datetime of an instant."""
+    """Converts nanoseconds since the Unix epoch to a datetime in UTC."""
     return EPOCH + timedelta(microseconds=instant_ns // NANOSECONDS_PER_MICROSECOND)
 
 
 def to_instant(instant: datetime | float) -> int:
-    """Nanoseconds of an aware datetime, or of seconds since the Unix epoch. BadInstant."""
+    """Converts an aware datetime, or seconds since the Unix epoch, to nanoseconds since the Unix epoch.
+
+    Raises: BadInstant: it is neither.
+    """
     if isinstance(instant, datetime):
         if instant.tzinfo is None:
             raise BadInstant(f"{instant!r}, which has no time zone,")

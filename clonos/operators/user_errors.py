@@ -1,8 +1,8 @@
-"""Where user code raised: the step and the record, and whether the task fails or the record goes to the error output.
+"""Exceptions of user code: they fail the task with the step and the record, or route the record to the error output.
 
-Rules: what is said of an error is the same in every life of a task, so texts name no address and no line of source
-text (a file may be missing on another host). Errors of the house are never routed, but for those that a recorded call
-of the outside raised: they are no fault of the record.
+The description of an error is the same in every incarnation of a task. Therefore it has no memory address and no source
+line, which may be missing on another host. Errors of clonos itself are not routed, except those that a recorded call to
+an external system raised, because the record did not cause them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ RECORD_CHARACTERS_MAX: Final = 500
 FRAMES_MAX: Final = 20
 
 RAISED: Final = (Exception, SystemExit, KeyboardInterrupt)
-"""What user code may raise: ``sys.exit()`` in it is an error like others, and ends no process."""
+"""Exceptions that user code may raise; ``sys.exit()`` in it is an error and does not end the process."""
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 
 
 @register
 class RoutedError(NamedTuple):
-    """What the job's error output gets for a record whose processing raised.
+    """Record whose processing raised, as the error output of the job gets it.
 
-    ``record``: the step's input, or its text where it cannot travel; None where a timer raised.
+    ``step`` is the name of the step, ``error`` the type and text of the exception, ``traceback`` its frames. ``record``
+    is the input of the step, or its repr if it cannot be encoded; None if a timer raised.
     """
 
     step: str
@@ -40,12 +41,16 @@ class RoutedError(NamedTuple):
 
 
 class Guard:
-    """Runs user code over batches for one step."""
+    """Runner of user code over the batches of one step."""
 
     __slots__ = ("_step", "_is_aligned", "_collector", "_port")
 
     def __init__(self, step: str, is_aligned: bool, collector: Collector, port: int | None) -> None:
-        """``is_aligned``: record i of the step's input is record i of the chain's. ``port``: of the error output."""
+        """Creates the guard of a step.
+
+        ``is_aligned``: record i of the step's input comes from record i of the chain's. ``port``: the error output, if
+        any.
+        """
         self._step = step
         self._is_aligned = is_aligned
         self._collector = collector
@@ -53,16 +58,18 @@ class Guard:
 
     @property
     def routes(self) -> bool:
-        """Whether records that raise go to an error output; otherwise the task fails."""
+        """Returns whether records that raise go to an error output; otherwise they fail the task."""
         return self._port is not None
 
     def run(
         self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: list[Any] | None = None
     ) -> list[int]:
-        """Lets ``consume`` take all rows from an iterator; where it raises, it goes on behind the record that raised.
+        """Passes an iterator of all rows to ``consume``; after a record that raised, calls it again with the rest.
 
-        ``pairs``: (key, record) for each row, where rows are not the records. Answers the places of those that were
-        routed. StepFailed: the first one where there is no error output.
+        ``pairs`` are (key, record) for each row, if the rows are not the records. Returns the indexes of the routed
+        rows.
+
+        Raises: StepFailed: a record raised and there is no error output.
         """
         records: Any = iter(rows)
         failed: list[int] = []
@@ -70,7 +77,7 @@ class Guard:
             try:
                 consume(records)
                 return failed
-            except RAISED as error:  # the user's code: its error is a record or a StepFailed
+            except RAISED as error:  # user code may raise anything
                 place = len(rows) - records.__length_hint__() - 1
                 self.caught(error, rows[place] if pairs is None else pairs[place][1], place)
                 failed.append(place)
@@ -78,10 +85,10 @@ class Guard:
     def each(
         self, function: Callable[[Any], Any], rows: list[Any], pairs: list[Any] | None = None
     ) -> tuple[list[Any], list[int]]:
-        """What ``function`` gives for each row that does not raise; the places of those that were routed."""
+        """Returns the results of ``function`` for the rows that did not raise, and the indexes of the routed rows."""
         results: list[Any] = []
 
-        # Neither uses map(): that takes a StopIteration of the user's for the end of the rows.
+        # No map() here: it would take a StopIteration of user code for the end of the rows.
         def at_once(records: Iterator[Any]) -> None:
             results[:] = [function(record) for record in records]
 
@@ -94,8 +101,11 @@ class Guard:
         return results, failed
 
     def caught(self, error: BaseException, record: object, place: int | None = None) -> None:
-        """User code raised at a record, the one at ``place`` of its batch: routes it, or raises StepFailed."""
-        assert not isinstance(error, StepFailed), "results go on outside of what is guarded"
+        """Routes a record whose processing raised, or fails the task. ``place`` is its index in the batch.
+
+        Raises: StepFailed: there is no error output, or the error is one of clonos itself.
+        """
+        assert not isinstance(error, StepFailed), "results are passed on outside of guarded code"
         if self._port is not None and _is_routable(error):
             routed = RoutedError(self._step, _travelling(record), _text(error), _frames(error))
             if self._collector.routed_error(f"{self._step}: {routed.error}".encode("utf-8", "backslashreplace")):
@@ -105,15 +115,15 @@ class Guard:
         raise StepFailed(FailedAt(self._step, index, shortened(record))) from error
 
     def failed(self) -> StepFailed:
-        """What to raise from an error of a connector, which does not know its step."""
+        """Creates the exception to raise for an error of a connector, which does not know its step."""
         return StepFailed(FailedAt(self._step, None, ""))
 
 
 def shortened(record: object) -> str:
-    """A record as people read it, the same in every process."""
+    """Formats a record, the same in every process, with at most 500 characters."""
     try:
         text = repr(record)
-    except Exception as error:  # noqa: BLE001  a __repr__ of the user's
+    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything
         text = f"<{type(record).__qualname__}, whose repr raised {type(error).__name__}>"
     return _plain(text)
 
@@ -133,12 +143,12 @@ def _travelling(record: object) -> object:
 def _text(error: BaseException) -> str:
     try:
         return _plain(f"{type(error).__qualname__}: {error}")
-    except Exception:  # noqa: BLE001  a __str__ of the user's
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
         return type(error).__qualname__
 
 
 def _frames(error: BaseException) -> str:
-    """Where it was raised, innermost last, without the frames of operators."""
+    """Formats the frames of an exception, innermost last, without those of operators."""
     frames: list[str] = []
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:

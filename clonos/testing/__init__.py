@@ -1,6 +1,6 @@
-"""Tests for jobs: ``crash_test`` runs one in worlds where processes die, ``Harness`` drives a single function.
+"""Test tools for jobs: ``crash_test`` runs a job in simulated worlds with failures, ``Harness`` drives one function.
 
-Loaded lazily: pytest imports this package at its start, for the plugin.
+Names are loaded lazily, because pytest imports this package at its start for the plugin.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MODULE_OF = {
 __all__ = list(_MODULE_OF)
 
 LIBRARY: Final = "greenlet"
-"""What the simulated world runs on, besides what every job needs."""
+"""Package that the simulated world needs besides those of every job."""
 
 
 def __getattr__(name: str) -> Any:
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as missing:
         if missing.name != LIBRARY:
             raise
-        from clonos.core.model.errors import ExtraMissing  # the plugin alone needs nothing of the runtime
+        from clonos.core.model.errors import ExtraMissing  # late, because the plugin needs nothing of the runtime
 
         raise ExtraMissing(f"clonos.testing.{name}", LIBRARY, "testing") from None
     found = getattr(module, name)

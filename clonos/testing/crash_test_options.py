@@ -1,4 +1,7 @@
-"""What the command line of pytest wishes of crash tests. Imports nothing: the plugin is loaded in every run."""
+"""Options of crash tests on pytest's command line.
+
+Imports nothing of the runtime, because every test run loads the plugin.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from dataclasses import dataclass
 
 @dataclass
 class CrashTestOptions:
-    """None: as the test says. ``faults`` and ``records`` are of the one world that ``seed`` names."""
+    """Options of the command line; None leaves the choice to the test.
+
+    ``faults`` and ``records`` apply to the one world that ``seed`` names.
+    """
 
     seed: int | None = None
     seeds: int | None = None
@@ -16,4 +22,4 @@ class CrashTestOptions:
 
 
 options = CrashTestOptions()
-"""Of this process."""
+"""Options of this process."""

@@ -1,4 +1,4 @@
-"""``crash_test``: a job of the user's in simulated worlds in which its processes die."""
+"""``crash_test``: runs a job in simulated worlds in which its processes die."""
 
 from __future__ import annotations
 
@@ -28,22 +28,33 @@ def crash_test(
     only_faults: Sequence[int] | None = None,
     records: int | None = None,
 ) -> CrashReport:
-    """Runs a job in one simulated world per seed, in this process and under virtual time, and lets its processes die.
+    """Runs a job in one simulated world per seed, in this process and in virtual time, and kills its processes there.
 
     Args:
-        job: a ``Job``, or a function that makes one; it is called for each world, which a job with sinks of your own
-            needs.
-        inputs: records for its source; by the names of the sources where there are several. None: what the job reads.
-        check: called with the ``Outputs`` of each world; what it raises fails the test.
-        http: answers HTTP requests: from a request (method, url, headers, body) to a status, (status, body) or a body.
-        services: functions that answer instead of a ``@service``, by the service or its name.
-        compare: True: sinks whose rows are alike in all runs without failures must have the same rows here; a function,
-            or one per sink: what of a row must be alike, such as its number; False: nothing is compared.
-        only_faults, records: show a smaller world of the one seed again, as the message of a failure says.
+        job: a ``Job``, or a function that creates one for each world, which a job with custom sinks needs.
+        inputs: records of the source, or a dict from source name to records; None for the input of the job itself.
+        seeds: seeds of the worlds.
+        check: called with the ``Outputs`` of each world; an exception fails the test.
+        http: answers HTTP requests: maps a request (method, url, headers, body) to a status, (status, body) or a body.
+        services: functions that replace a ``@service``, by the service or its name.
+        compare: how the rows of a sink are compared with those of runs without failures. True: they must be equal if
+            they are equal in all runs without failures. A function, or a dict of functions by sink: its results must be
+            equal, for example the number of a row. False: no comparison.
+        only_faults: numbers of the faults to inject in the world of the only seed, as a failure message gives them.
+        records: most records of the world of the only seed, as a failure message gives them.
+
+    Returns:
+        A summary of the worlds.
 
     Raises:
-        CrashTestFailed: an AssertionError: the first world that shows a fault, made smaller, and how to see it again.
-        JobError: the test is not one, for example since its job ends before anything can strike.
+        CrashTestFailed: (an AssertionError) a world shows an error; the message has the smallest such world and how to
+            run it again.
+        JobError: the job cannot be tested, for example because it ends before any fault can be injected.
+
+    Example::
+
+        def test_counts_survive_crashes(crash_test):
+            crash_test(make_job, inputs=["a b", "b"], seeds=range(20))
     """
     __tracebackhide__ = True
     if options.seed is not None:

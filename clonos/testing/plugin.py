@@ -1,7 +1,4 @@
-"""The pytest plugin: fixtures, and options that show a world again or run more of them.
-
-`crash_test` and `harness` are the fixtures.
-"""
+"""The pytest plugin: the fixtures `crash_test` and `harness`, and options that repeat a world or run more of them."""
 
 from __future__ import annotations
 
@@ -18,24 +15,27 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of crash tests."""
+    """Adds the options of crash tests."""
     group = parser.getgroup("clonos.testing", "crash tests of clonos jobs")
-    group.addoption("--clonos-seeds", type=int, metavar="N", help="worlds of each crash test, instead of what it says")
-    group.addoption("--clonos-seed", type=int, metavar="S", help="only this world of each crash test")
-    group.addoption("--clonos-faults", type=_faults, metavar="N,N", help="with --clonos-seed: only these faults strike")
-    group.addoption("--clonos-records", type=int, metavar="N", help="with --clonos-seed: at most so many records")
+    group.addoption("--clonos-seeds", type=int, metavar="N", help="number of worlds per crash test, instead of its own")
+    group.addoption("--clonos-seed", type=int, metavar="S", help="run only the world of this seed in each crash test")
+    group.addoption("--clonos-faults", type=_faults, metavar="N,N", help="with --clonos-seed: inject only these faults")
+    group.addoption("--clonos-records", type=int, metavar="N", help="with --clonos-seed: use at most N records")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tells crash tests of this process."""
+    """Stores the options for the crash tests of this process.
+
+    Raises: UsageError: the options contradict each other.
+    """
     options.seeds = config.getoption("--clonos-seeds")
     options.seed = config.getoption("--clonos-seed")
     options.faults = config.getoption("--clonos-faults")
     options.records = config.getoption("--clonos-records")
     if options.seeds is not None and options.seeds < 1:
-        raise pytest.UsageError(f"--clonos-seeds {options.seeds} would run no world: give 1 or more")
+        raise pytest.UsageError(f"--clonos-seeds {options.seeds} runs no world: give 1 or more")
     if options.seed is None and (options.faults, options.records) != (None, None):
-        raise pytest.UsageError("--clonos-faults and --clonos-records are of one world: name it by --clonos-seed")
+        raise pytest.UsageError("--clonos-faults and --clonos-records apply to one world: name it with --clonos-seed")
 
 
 def _faults(text: str) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def _faults(text: str) -> tuple[int, ...]:
 
 @pytest.fixture(name="crash_test")
 def _crash_test() -> Callable[..., Any]:
-    """``clonos.testing.crash_test``."""
+    """Returns ``clonos.testing.crash_test``."""
     from clonos.testing import crash_test
 
     return crash_test
@@ -52,7 +52,7 @@ def _crash_test() -> Callable[..., Any]:
 
 @pytest.fixture(name="harness")
 def _harness() -> Iterator[Callable[..., Harness]]:
-    """Makes ``clonos.testing.Harness`` objects, and closes them when the test is over."""
+    """Creates ``clonos.testing.Harness`` objects, which are closed after the test."""
     from clonos.testing import Harness
 
     with ExitStack() as made:

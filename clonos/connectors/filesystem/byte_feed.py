@@ -1,7 +1,7 @@
-"""The bytes of one file, plain or decompressed, read forward from an offset in large pieces.
+"""Bytes of one file, plain or decompressed, read forward from an offset in large pieces.
 
-Offsets count the bytes of the text, so behind the decompressor. Each piece is known to come from the file that the
-split means: size and time are compared after it was read.
+Offsets count bytes after decompression. The size and time of the file are compared with the split after each read, so
+every piece is known to come from the right file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SKIP_BYTES = 1 << 20
 
 
 class ByteFeed:
-    """An open file of a split. ``offset_bytes``: where the next piece begins."""
+    """Open file of a split. ``offset_bytes`` is where the next piece begins."""
 
     def __init__(self, split: FileSplit, offset_bytes: int) -> None:
         self.split = split
@@ -39,13 +39,17 @@ class ByteFeed:
             raise
 
     def read(self, size_bytes: int) -> bytes:
-        """The next bytes, at most ``size_bytes`` of them; b"" at the end of the file."""
+        """Returns at most ``size_bytes`` bytes, b"" at the end of the file.
+
+        Raises: InputMalformed, InputUnreadable, InputChanged: the bytes cannot be decompressed or read, or are of
+        another file.
+        """
         try:
             piece: bytes = self._stream.read(size_bytes)
         except (EOFError, zlib.error, lzma.LZMAError) as error:
             raise self._malformed(error) from error
         except OSError as error:
-            if error.errno is None:  # a decompressor's own complaint
+            if error.errno is None:  # raised by the decompressor itself
                 raise self._malformed(error) from error
             raise InputUnreadable(self.split.path, error.strerror or str(error)) from error
         check_unchanged(self.split, os.fstat(self._file.fileno()))
@@ -70,7 +74,7 @@ class ByteFeed:
             self.split.path,
             self.offset_bytes,
             f"it cannot be decompressed beyond here: {error}",
-            "The file is damaged or its suffix is wrong: mend it or leave it out.",
+            "The file is damaged or has the wrong suffix: repair it or leave it out.",
         )
 
 
@@ -81,22 +85,25 @@ def _decompressor(path: str, file: IO[bytes]) -> Any:
         return bz2.BZ2File(file)
     if path.endswith(".xz"):
         return lzma.LZMAFile(file)
-    import pyarrow  # loaded only where it is needed: it takes a while
+    import pyarrow  # Arrow takes long to load
 
     return _Zstandard(pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd"))
 
 
 class _Zstandard:
-    """Arrow's decompressor, whose own ``read`` never frees the bytes that it was to fill when it raises."""
+    """Decompressor of Arrow.
+
+    Its own ``read`` leaks the buffer that it was to fill when it raises, so this one avoids it.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def read(self, size_bytes: int) -> bytes:
-        """At most so many bytes; b"" at the end."""
+        """Returns at most ``size_bytes`` bytes, b"" at the end."""
         data: bytes = self._stream.read_buffer(size_bytes).to_pybytes()
         return data
 
     def close(self) -> None:
-        """The file stays open."""
+        """Closes the decompressor, not the file."""
         self._stream.close()

@@ -1,4 +1,4 @@
-"""What an output folder shows, for whoever reads it: parts, rows, and taking back what came after a checkpoint."""
+"""Committed output of a folder: its part files, its rows, and the removal of what follows a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ CHECKSUM_BYTES = 1 << 20
 
 
 class CommittedPart(NamedTuple):
-    """A visible file of an output. ``checkpoint``: the one that made it visible. ``xxh3``: hexadecimal, of the file."""
+    """Visible part file of an output.
+
+    ``checkpoint`` made it visible. ``xxh3`` is the checksum of the file in hexadecimal.
+    """
 
     path: str
     checkpoint: int
@@ -29,9 +32,13 @@ class CommittedPart(NamedTuple):
 
 
 def committed(path: Path) -> list[CommittedPart]:
-    """The files that an output folder shows, by checkpoint, then by task: what is exactly-once.
+    """Lists the part files that an output folder makes visible, by checkpoint, then by task.
 
-    May be called at any time, also while the job runs; each call shows whole checkpoints only.
+    Each call shows complete checkpoints only, also while the job runs.
+
+    Raises:
+        InputMissing: there is no such folder.
+        OutputCorrupt: a manifest cannot be read.
     """
     output = OutputFolder(_existing(path))
     return [
@@ -42,9 +49,11 @@ def committed(path: Path) -> list[CommittedPart]:
 
 
 def read_committed(path: Path) -> Iterator[Any]:
-    """The rows that an output folder shows: values of JSON lines, dicts of str of CSV, dicts of Parquet.
+    """Yields the committed rows of an output folder: JSON values, dicts of str from CSV, or dicts from Parquet.
 
-    Raises ``OutputCorrupt`` where a file is not what its manifest says.
+    Raises:
+        InputMissing: there is no such folder.
+        OutputCorrupt: a part file differs from its manifest.
     """
     for part in committed(path):
         _check(part)
@@ -56,7 +65,7 @@ def read_committed(path: Path) -> Iterator[Any]:
             except StopIteration:
                 break
             except (csv.Error, ValueError) as error:
-                raise OutputCorrupt(part.path, f"{part.rows} rows", f"behind {rows} rows: {error}") from None
+                raise OutputCorrupt(part.path, f"{part.rows} rows", f"after {rows} rows: {error}") from None
             rows += 1
             yield row
         if rows != part.rows:
@@ -64,7 +73,12 @@ def read_committed(path: Path) -> Iterator[Any]:
 
 
 def withdraw(path: Path, job_id: str, checkpoint: int) -> list[int]:
-    """Takes back what the job committed after ``checkpoint``; returns the numbers of those checkpoints, last first."""
+    """Removes the output that the job committed after ``checkpoint``; returns those checkpoints, latest first.
+
+    Raises:
+        InputMissing: there is no such folder.
+        OutputTaken: the output belongs to another job.
+    """
     return OutputFolder(_existing(path)).withdraw(job_id, checkpoint)
 
 
@@ -89,7 +103,7 @@ def _check(part: CommittedPart) -> None:
 
 def _rows_of(path: str) -> Iterator[Any]:
     if path.endswith(".parquet"):
-        from clonos.connectors.filesystem.parquet_batches import (  # Arrow is loaded only here
+        from clonos.connectors.filesystem.parquet_batches import (  # Arrow takes long to load
             ParquetUnreadable,
             read_batches,
         )

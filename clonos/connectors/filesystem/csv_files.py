@@ -1,7 +1,7 @@
-"""Files of comma-separated values as a sink: UTF-8, a header in each part, \\n between rows, quotes where needed.
+"""CSV files as a sink: UTF-8, a header in each part file, ``\\n`` between rows, quotes where needed.
 
-A cell holds a str as it is; None is empty, and so is an empty str; true and false; numbers with all their digits;
-everything else as ``json_text`` has it, without quotes where that is a str.
+A cell holds a str as it is, nothing for None and for an empty str, true or false, numbers with all digits, and other
+values as ``scalar_text`` formats them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _AS_THEY_ARE = frozenset({str, int, float, NoneType})
 
 
 class CsvFiles(FileSink):
-    """A sink of rows with columns."""
+    """Sink that writes rows as CSV."""
 
     def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None) -> None:
         super().__init__(CONNECTOR, paths)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
-            raise ConnectorMisused(CONNECTOR, f"columns is {columns!r}", "Give a list of different names.")
+            raise ConnectorMisused(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
         self.columns = None if columns is None else tuple(columns)
 
     def rows_format(self) -> RowsFormat:
-        """Cells under a header."""
+        """Returns the CSV format."""
         return CsvFormat(self.columns)
 
 
 class CsvFormat:
-    """Part files of CSV; without ``columns`` the first row of a part says what they are."""
+    """Format of CSV part files; without ``columns`` the first row of each part defines them."""
 
     suffix = "csv"
 
@@ -46,12 +46,12 @@ class CsvFormat:
         self.columns = columns
 
     def start(self, file: DurableFile) -> CsvRows:
-        """Begins a part."""
+        """Begins a part file."""
         return CsvRows(file, self.columns)
 
 
 class CsvRows:
-    """One part of CSV."""
+    """Part file of CSV."""
 
     def __init__(self, file: DurableFile, columns: tuple[str, ...] | None) -> None:
         self._file = file
@@ -59,7 +59,10 @@ class CsvRows:
         self._has_header = False
 
     def rows(self, rows: list[Any]) -> None:
-        """Appends rows. Raises ``RowNotWritable``."""
+        """Appends rows.
+
+        Raises: RowNotWritable: a row does not fit the columns, or has a lone surrogate.
+        """
         columns = self._columns = self._columns or columns_of(rows[0], CONNECTOR)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -80,10 +83,10 @@ class CsvRows:
         self.rows(batch.to_pylist())
 
     def finish(self) -> None:
-        """A file of lines needs no end."""
+        """Does nothing: a text file needs no footer."""
 
     def abandon(self) -> None:
-        """A file of lines holds nothing else."""
+        """Does nothing: the file is the only resource."""
 
 
 def _has_surrogates(row: Any, columns: tuple[str, ...]) -> bool:

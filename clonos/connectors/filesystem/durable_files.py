@@ -1,7 +1,7 @@
-"""Files that survive a crash of the machine: written whole under another name, synced, then shown by one link.
+"""Files that survive a crash of the machine: written under a temporary name, synced, then linked or renamed.
 
-Every fault of the disk surfaces as ``OutputFailed``. A sync that failed is never tried again on the same file: the
-kernel may have dropped what it could not write.
+Every error of the disk is raised as ``OutputFailed``. A failed sync is not retried on the same file, because the kernel
+may have dropped the data that it could not write.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from clonos.connectors.connector_errors import OutputFailed
 
 WRITE_BYTES = 256 << 10
 WRITING = ".writing"
-"""The end of the name of a file that is not published yet."""
+"""Suffix of files that are not published yet."""
 LINKS_MISSING = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
-"""What file systems without hard links answer."""
+"""Errors of file systems without hard links."""
 
 
 @contextmanager
 def outputs_fail_as(path: str, doing: str) -> Iterator[None]:
-    """Turns what the disk says into ``OutputFailed``; ``doing`` is a participle: written, made."""
+    """Converts OSError to ``OutputFailed``; ``doing`` is a participle such as "written" or "created"."""
     try:
         yield
     except OSError as error:
@@ -34,7 +34,7 @@ def outputs_fail_as(path: str, doing: str) -> Iterator[None]:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes names in a folder durable."""
+    """Syncs the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -43,18 +43,18 @@ def sync_folder(folder: str) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Marks an open file as in use until it is closed, by whomever. False: another process or file object has it."""
+    """Locks an open file until it is closed. Returns False if another process or file object holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: then nothing on it counts as in use
+    except OSError:  # a file system without locks: no file on it counts as in use
         return True
     return True
 
 
 def is_in_use(path: str) -> bool:
-    """Whether somebody holds the file locked."""
+    """Returns whether another process or file object holds the lock of the file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def is_in_use(path: str) -> bool:
 
 
 class DurableFile:
-    """A file written forward. Nobody shall read it before ``publish``; ``discard`` leaves nothing behind."""
+    """File that is written once, sequentially. It must not be read before ``publish``; ``discard`` removes it."""
 
     def __init__(self, path: str, flag: int = os.O_TRUNC) -> None:
         self.path = path
@@ -74,13 +74,13 @@ class DurableFile:
         self._checksum = xxhash.xxh3_64()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        with outputs_fail_as(path, "made"):
+        with outputs_fail_as(path, "created"):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o666)
         lock(self._descriptor)
 
     @classmethod
     def beside(cls, final_path: str) -> DurableFile:
-        """Under a name of its own, next to the one that it shall get, for several processes that may do so at once."""
+        """Creates a file with a temporary name beside ``final_path``; several processes may do so at once."""
         for number in count():
             try:
                 return cls(f"{final_path}.{number}{WRITING}", os.O_EXCL)
@@ -90,7 +90,7 @@ class DurableFile:
         raise AssertionError("count() does not end")
 
     def write(self, data: bytes) -> int:
-        """Appends; reaches the disk some time before ``publish`` returns."""
+        """Appends data, which is on disk at the latest when ``publish`` returns."""
         self._pending.append(data)
         self._pending_bytes += len(data)
         if self._pending_bytes >= WRITE_BYTES:
@@ -98,25 +98,31 @@ class DurableFile:
         return len(data)
 
     def publish(self, final_path: str) -> str:
-        """Makes the content durable and gives it its name, in the same folder. Returns the xxh3 of the content."""
+        """Syncs the content and renames the file to ``final_path`` in the same folder.
+
+        Returns the xxh3 of the content.
+        """
         self._sync()
-        with outputs_fail_as(final_path, "made"):
+        with outputs_fail_as(final_path, "created"):
             self._close()
             os.replace(self.path, final_path)
             sync_folder(os.path.dirname(final_path))
         return self._checksum.hexdigest()
 
     def publish_if_absent(self, final_path: str) -> bool:
-        """The same, unless the name is taken: then False, and the content is gone."""
+        """Syncs the content and links the file as ``final_path``.
+
+        Returns False, and discards it, if that name exists.
+        """
         self._sync()
-        with outputs_fail_as(final_path, "made"):
+        with outputs_fail_as(final_path, "created"):
             is_new = self._link(final_path)
             sync_folder(os.path.dirname(final_path))
         self.discard()
         return is_new
 
     def discard(self) -> None:
-        """Removes what is not published. May be called at any time, also after a fault."""
+        """Removes the file unless it is published. May be called at any time, also after an error."""
         self._close()
         try:
             os.unlink(self.path)
@@ -131,7 +137,7 @@ class DurableFile:
         except OSError as error:
             if error.errno not in LINKS_MISSING:
                 raise
-            # A file system without hard links: the driver is the only writer here, so nobody comes in between.
+            # Without hard links, check and rename: the driver is the only writer here, so no other process interferes.
             if os.path.exists(final_path):
                 return False
             os.rename(self.path, final_path)
@@ -150,12 +156,12 @@ class DurableFile:
                 while data:
                     data = data[os.write(self._descriptor, data) :]
             except OSError:
-                self._close()  # so that nothing publishes a part of it
+                self._close()  # so that an incomplete file is never published
                 raise
 
     def _sync(self) -> None:
         self._flush()
-        with outputs_fail_as(self.path, "made durable"):
+        with outputs_fail_as(self.path, "synced"):
             try:
                 os.fsync(self._descriptor)
             except OSError:

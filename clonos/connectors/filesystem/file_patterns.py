@@ -1,4 +1,4 @@
-"""Patterns of an input's files: what they find, and whether they could have found a path, which may be gone by now."""
+"""Patterns of input files: the files that they match, and whether they could match a path that no longer exists."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from clonos.connectors.connector_errors import ConnectorMisused, InputMissing, I
 from clonos.connectors.filesystem.output_parts import MANIFESTS, PART_NAME, PARTS
 
 HIDDEN = (".", "_")
-"""How names of files begin that are not read of a folder."""
+"""Prefixes of file names that are not read from a folder."""
 
 
 def find_files(
     connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_miss: bool = False
 ) -> list[str]:
-    """Absolute paths that the patterns name, each once; in the order of the patterns, then of the paths.
+    """Returns the absolute paths that match, each once, in order of the patterns, then of the paths.
 
-    ``in_folder`` lists what is read of a folder. A pattern that names nothing raises ``InputMissing``, unless
-    ``may_miss``.
+    ``in_folder`` lists the input files of a folder. With ``may_miss`` a pattern without a match is no error.
+
+    Raises: InputMissing: a pattern matches no file. ConnectorMisused: it is a URL. InputUnreadable: a name is not
+    UTF-8.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -46,7 +48,7 @@ def find_files(
 def _advice(path: str) -> str:
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     if os.path.isdir(os.path.join(folder, MANIFESTS)):
-        return f"{folder!r} holds the output of a job: give the folder itself to read what is committed there."
+        return f"{folder!r} holds the output of a job: give the folder itself to read its committed part files."
     return ""
 
 
@@ -58,7 +60,7 @@ def _check_name(path: str) -> None:
 
 
 def could_find(patterns: Sequence[str], path: str) -> bool:
-    """Whether ``find_files`` may answer this path, by its text alone: also if its file is gone."""
+    """Returns whether ``find_files`` could return this path, judged by its text alone because the file may be gone."""
     folder, name = os.path.split(path)
     if os.path.abspath(path) != path:
         return False
@@ -72,7 +74,7 @@ def could_find(patterns: Sequence[str], path: str) -> bool:
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Part by part, as ``glob`` matches: ``**`` stands for any number of folders, and nothing but a dot for a dot."""
+    """Matches folder by folder as ``glob`` does: ``**`` matches any number of folders, a wildcard no leading dot."""
     if not patterns:
         return not names
     if patterns[0] == "**" and _matches(names, patterns[1:]):

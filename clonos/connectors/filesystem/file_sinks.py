@@ -1,4 +1,4 @@
-"""What every sink of files has in common: a folder of its own, prepared parts, commits by checkpoint."""
+"""Base of all file sinks: an output folder, prepared part files, commits by checkpoint."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat
 
 
 class FileSink:
-    """A transactional sink into a folder. Subclasses say how rows become bytes."""
+    """Transactional sink into a folder. A subclass defines the format."""
 
     def __init__(self, connector: str, paths: Sequence[str]) -> None:
         self.connector = connector
         self.paths = tuple(paths)
-        # Absolute from the start: slots may have another working folder.
+        # Absolute, because slots may have another working folder.
         self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
 
     def rows_format(self) -> RowsFormat:
-        """The format of the parts; raises ``ConnectorMisused`` where an option is for reading only."""
+        """Returns the format of the part files.
+
+        Raises: ConnectorMisused: an option is for reading only.
+        """
         raise NotImplementedError
 
     def folder(self) -> str:
-        """The output folder, absolute. Raises ``ConnectorMisused`` where the path names no single folder."""
+        """Returns the absolute path of the output folder.
+
+        Raises: ConnectorMisused: the path does not name a single folder.
+        """
         if len(self.paths) != 1:
             raise ConnectorMisused(
                 self.connector, f"a sink writes to one folder, not to {len(self.paths)}", "Name one."
@@ -40,24 +46,27 @@ class FileSink:
         return self._folder
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """Makes the folder this job's. Raises ``OutputInUse``, ``OutputTaken``, ``OutputFailed``."""
+        """Claims the folder for this job.
+
+        Raises: OutputInUse, OutputTaken: another job or other files occupy it. OutputFailed: the disk fails.
+        """
         self.rows_format()
         OutputFolder(self.folder()).prepare(job_id, resume, overwrite)
 
     def writer(self) -> PartsWriter:
-        """A writer of parts, made in the slot."""
+        """Creates a writer of part files."""
         return PartsWriter(self.folder(), self.rows_format())
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """Makes the parts visible, all at once; repeats with equal parts do nothing."""
+        """Makes the parts visible at once; a repeated call with equal parts does nothing."""
         OutputFolder(self.folder()).commit(job_id, checkpoint, parts)
 
     def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
-        """Takes back what was committed after ``checkpoint``; returns the numbers of these checkpoints."""
+        """Removes the output committed after ``checkpoint``; returns the numbers of the removed checkpoints."""
         return OutputFolder(self.folder()).withdraw(job_id, checkpoint)
 
 
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """One path or several, as text."""
+    """Returns one path or several as a tuple of str."""
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
     return tuple(os.fspath(one) for one in several)

@@ -1,7 +1,7 @@
-"""Files of an input and their splits: found once, by the driver; looked up again, unchanged, for ever.
+"""Splits of input files: listed once by the driver, stored with the job and used for its whole life.
 
-Rules: a split says which file it means by path, size and modification time; a file that differs is an error, never
-other records. A plain file is divided into blocks of bytes, a compressed file is one split.
+A split names its file by path, size and modification time; a file that differs is an error. A plain file is divided
+into blocks of bytes; a compressed file is one split.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ BLOCK_BYTES_MAX = 8 << 20
 BLOCK_BYTES_MIN = 64 << 10
 BLOCKS_PER_TASK = 4
 BLOCKS_MAX = 65_536
-"""Beyond so many blocks they grow instead: the driver keeps all splits."""
+"""Number of splits from which on blocks become larger instead: the driver holds all splits in memory."""
 
 
 FilePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\x00]*\Z")]
-"""Absolute."""
+"""Absolute path."""
 
 
 class FileSplit(msgspec.Struct, frozen=True, array_like=True):
-    """A part of one file. ``begin`` and ``end`` count bytes of a plain file, or row groups of a Parquet file."""
+    """Part of one file. ``begin`` and ``end`` count bytes, or row groups of a Parquet file."""
 
     format: int
     path: FilePath
@@ -50,7 +50,10 @@ encode_split: Callable[[FileSplit], bytes] = _encode
 
 
 def decode_split(data: bytes) -> FileSplit:
-    """The split that ``encode_split`` made, also in an earlier version of the job. SplitMalformed."""
+    """Decodes a split, also one of an earlier version of the job.
+
+    Raises: SplitMalformed: these bytes are not a split.
+    """
     try:
         split = _decoder.decode(data)
     except DECODE_ERRORS as error:
@@ -61,19 +64,25 @@ def decode_split(data: bytes) -> FileSplit:
 
 
 def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
-    """Raises if a source with these patterns cannot have made the split. SplitMalformed, InputForeign."""
+    """Checks that a source with these patterns can have made the split.
+
+    Raises: SplitMalformed: it is not a split. InputForeign: no pattern matches its path.
+    """
     path = decode_split(data).path
     if not could_find(patterns, path):
         raise InputForeign(connector, path, tuple(patterns), os.getcwd())
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file is read through a decompressor, by its name."""
+    """Returns whether a file is decompressed, judged by its suffix."""
     return path.endswith(COMPRESSED_SUFFIXES)
 
 
 def check_unchanged(split: FileSplit, status: os.stat_result) -> None:
-    """Raises ``InputChanged`` if the file is not the one that the split means."""
+    """Checks that the file is the same as when the split was made.
+
+    Raises: InputChanged: its size or modification time differs.
+    """
     if (status.st_size, status.st_mtime_ns) != (split.size_bytes, split.mtime_ns):
         raise InputChanged(
             split.path, _described(split.size_bytes, split.mtime_ns), _described(status.st_size, status.st_mtime_ns)
@@ -85,24 +94,27 @@ def _described(size_bytes: int, mtime_ns: int) -> str:
 
 
 def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallelism: int) -> list[str]:
-    """Those that no known split is of and that are this task's, by their names."""
+    """Returns the paths that no known split has and that task ``index`` of ``parallelism`` is responsible for."""
     seen = {decode_split(split).path for split in known}
     return [path for path in paths if path not in seen and xxh3_64_intdigest(path.encode()) % parallelism == index]
 
 
 def regular_status(path: str) -> os.stat_result:
-    """Size and time of a file that can be read twice; a pipe or a device cannot."""
+    """Returns the status of a regular file; pipes and devices cannot be replayed.
+
+    Raises: InputUnreadable: the file does not exist, cannot be reached or is not a regular file.
+    """
     try:
         status = os.stat(path)
     except OSError as error:
         raise InputUnreadable(path, error.strerror or str(error)) from error
     if not stat.S_ISREG(status.st_mode):
-        raise InputUnreadable(path, "it is no regular file, and what is read from it cannot be read again")
+        raise InputUnreadable(path, "it is not a regular file, so it could not be replayed")
     return status
 
 
 def block_splits(paths: Sequence[str], parallelism: int, block_bytes: int | None) -> list[bytes]:
-    """Splits of files of lines. Without ``block_bytes`` each task gets a few blocks, if there is enough to read."""
+    """Divides text files into splits; without ``block_bytes`` each task gets about 4 blocks of 64 KiB to 8 MiB."""
     statuses = [(path, regular_status(path)) for path in paths]
     if block_bytes is None:
         total_bytes = sum(status.st_size for _, status in statuses)

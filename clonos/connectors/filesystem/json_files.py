@@ -1,4 +1,4 @@
-"""Files of JSON lines: a source of the value of each line, and a sink of a line for each row."""
+"""JSON lines files: a source of the value of each line, and a sink that writes each row as a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTOR = "files.jsonl"
 
 
 class JsonFiles(FileSink):
-    """As a source: files by path, folder or pattern. As a sink: one folder."""
+    """JSON lines: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     def __init__(
         self, paths: Sequence[str], *, block_bytes: int | None, line_bytes_max: int, look_every_ns: int = 0
@@ -31,41 +31,47 @@ class JsonFiles(FileSink):
         self.look_every_ns = look_every_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Blocks of the files that are there now."""
+        """Returns blocks of the files that exist now."""
         return block_splits(self._paths(), parallelism, self.block_bytes)
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Blocks of files that have come since."""
+        """Returns blocks of files that have appeared since."""
         return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
 
     def check_split(self, split: bytes) -> None:
-        """See ``clonos.operators.connector_contract.CheckingSource``."""
+        """See ``connector_contract.CheckingSource``."""
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)
 
     def reader(self) -> JsonReader:
-        """A reader of values."""
+        """Creates a reader of values."""
         return JsonReader(self.line_bytes_max)
 
     def rows_format(self) -> RowsFormat:
-        """A line for each row."""
+        """Returns the JSON lines format."""
         return JsonFormat()
 
 
 class JsonReader:
-    """Reads the value of each line; lines of white space only are skipped."""
+    """Reader of the value of each line; blank lines are skipped."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self._lines = LineReader("utf-8-sig", "strict", line_bytes_max, with_position=False)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """Raises ``InputChanged`` and ``InputUnreadable``."""
+        """Opens a split at a mark.
+
+        Raises: InputChanged, InputUnreadable.
+        """
         self._lines.open(split, mark)
 
     def read(self, records_max: int) -> list[Any] | None:
-        """Values; None behind the last one. Raises ``InputMalformed`` where a line is no JSON."""
+        """Returns the next values, None at the end.
+
+        Raises: InputMalformed: a line is not JSON.
+        """
         while (lines := self._lines.read(records_max)) is not None:
             values = parse_json_lines(lines)
             if values is None:
@@ -75,7 +81,7 @@ class JsonReader:
         return None
 
     def mark(self) -> bytes:
-        """The offset of the line that comes next."""
+        """Returns the offset of the next line."""
         return self._lines.mark()
 
     def close(self) -> None:
@@ -93,38 +99,41 @@ class JsonReader:
                 raise InputMalformed(
                     self._lines.path,
                     self._lines.offset_bytes(index),
-                    f"the line {line[:80]!r} is no JSON: {error}",
-                    "Mend the file, or read it by files.lines and parse it in a step of the job.",
+                    f"the line {line[:80]!r} is not JSON: {error}",
+                    "Correct the file, or read it with files.lines and parse the lines in a step of the job.",
                 ) from None
         return values
 
 
 class JsonFormat:
-    """Part files of JSON lines."""
+    """Format of JSON lines part files."""
 
     suffix = "jsonl"
 
     def start(self, file: DurableFile) -> JsonRows:
-        """Begins a part."""
+        """Begins a part file."""
         return JsonRows(file)
 
 
 class JsonRows:
-    """One part of JSON lines."""
+    """Part file of JSON lines."""
 
     def __init__(self, file: DurableFile) -> None:
         self._file = file
 
     def rows(self, rows: list[Any]) -> None:
-        """Appends a line for each row. Raises ``RowNotWritable``."""
+        """Appends each row as a line.
+
+        Raises: RowNotWritable: a row has no JSON representation.
+        """
         self._file.write(json_lines(rows, CONNECTOR))
 
     def columns(self, batch: Any) -> None:
-        """Appends an object for each row of a ``pyarrow.RecordBatch``."""
+        """Appends each row of a ``pyarrow.RecordBatch`` as an object."""
         self.rows(batch.to_pylist())
 
     def finish(self) -> None:
-        """A file of lines needs no end."""
+        """Does nothing: a text file needs no footer."""
 
     def abandon(self) -> None:
-        """A file of lines holds nothing else."""
+        """Does nothing: the file is the only resource."""

@@ -1,7 +1,7 @@
-"""Text files as records, a line each: the source behind ``files.lines`` and the reader below ``files.jsonl``.
+"""Text files read by line: the source ``files.lines`` and the reader of ``files.jsonl``.
 
-Rules: only \\n and \\r\\n end a line. A line belongs to the block in which it begins, wherever it ends. A mark is the
-offset of a line's first byte, whatever the encoding.
+Only ``\\n`` and ``\\r\\n`` end a line. A line belongs to the block in which it begins, even if it ends in the next one.
+A mark is the offset of the first byte of a line.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ OFFSET_BYTES_MAX = (1 << 62) - 1
 BYTE_ORDER_MARK = "\ufeff"
 
 AnyLine = TypeVar("AnyLine")
-"""str, or (path, offset_bytes, text)."""
+"""Record type: str, or (path, offset_bytes, text)."""
 
 
 class LineFiles(Generic[AnyLine]):
-    """A source of lines of text."""
+    """Source of the lines of text files."""
 
     def __init__(
         self,
@@ -62,27 +62,30 @@ class LineFiles(Generic[AnyLine]):
         self.look_every_ns = look_every_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Blocks of the files that are there now."""
+        """Returns blocks of the files that exist now."""
         return block_splits(self._paths(), parallelism, self.block_bytes)
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Blocks of files that have come since."""
+        """Returns blocks of files that have appeared since."""
         return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
 
     def check_split(self, split: bytes) -> None:
-        """See ``clonos.operators.connector_contract.CheckingSource``."""
+        """See ``connector_contract.CheckingSource``."""
         check_split("files.lines", self.patterns, split)
 
     def _paths(self) -> list[str]:
         return find_files("files.lines", self.patterns, readable_files, may_miss=self.look_every_ns > 0)
 
     def reader(self) -> SplitReader[AnyLine]:
-        """A reader of str, or of (path, offset_bytes, text)."""
+        """Creates a reader."""
         return LineReader(self.encoding, self.errors, self.line_bytes_max, self.with_position)
 
 
 def check_line_options(connector: str, patterns: Sequence[str], block_bytes: int | None) -> None:
-    """Raises where a source of lines can never work."""
+    """Checks the options of a source of lines.
+
+    Raises: ConnectorMisused: no path is given, or ``block_bytes`` is below 1.
+    """
     if not patterns:
         raise ConnectorMisused(connector, "no path is given", "Name at least one file, folder or pattern.")
     if block_bytes is not None and block_bytes < 1:
@@ -90,29 +93,32 @@ def check_line_options(connector: str, patterns: Sequence[str], block_bytes: int
 
 
 def check_encoding(encoding: str) -> None:
-    """Raises for what Python does not know, and where a byte 10 may be something else than the end of a line."""
+    """Checks that Python knows the encoding and that the byte 10 always ends a line in it.
+
+    Raises: ConnectorMisused: one of these is false.
+    """
     try:
         is_usable = encoding_of_text(encoding) != encoding or "a\nb".encode(encoding) == b"a\nb"
     except (LookupError, UnicodeError):
-        raise ConnectorMisused("files.lines", f"the encoding {encoding!r} is unknown", "Mend its name.") from None
+        raise ConnectorMisused("files.lines", f"the encoding {encoding!r} is unknown", "Correct its name.") from None
     if not is_usable:
         raise ConnectorMisused(
             "files.lines",
-            f"lines in {encoding!r} cannot be found by their bytes",
-            "Recode the files, for example by: iconv -t UTF-8.",
+            f"the byte 10 does not always end a line in {encoding!r}",
+            "Convert the files, for example with: iconv -t UTF-8.",
         )
 
 
 def encoding_of_text(encoding: str) -> str:
-    """The encoding behind a byte order mark: utf-8 for utf-8-sig, else the encoding itself."""
+    """Returns the encoding without the byte order mark: utf-8 for utf-8-sig, else the encoding itself."""
     return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8-sig", "utf8-sig") else encoding
 
 
 class LineReader:
-    """Reads the lines that begin within one split.
+    """Reader of the lines that begin within one split.
 
-    ``_lines[_next:]`` are loaded and not yet read; ``_data`` are the bytes of ``_lines``, from ``_begin`` on;
-    ``_tail`` are bytes behind them that are read but hold no whole line.
+    ``_lines[_next:]`` are decoded and not returned yet. ``_data`` are the bytes of ``_lines``, at offset ``_begin``;
+    ``_tail`` are the bytes after them, which hold no complete line.
     """
 
     def __init__(
@@ -136,18 +142,25 @@ class LineReader:
         self._next = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """Raises ``InputChanged`` and ``InputUnreadable``."""
+        """Opens a split at a mark.
+
+        Raises: InputChanged, InputUnreadable: the file differs or cannot be read. SplitMalformed: the split or mark is
+        invalid.
+        """
         self.close()
         part = decode_split(split)
         self._path = part.path
-        # A line that begins before the limit is ours. Behind a decompressor there are no blocks, so no limit.
+        # Lines that begin before the limit are read here. A compressed file is one block without a limit.
         self._limit = OFFSET_BYTES_MAX if is_compressed(part.path) else part.end
         begin = _offset_of(mark) if mark is not None else self._first_line(part)
         self._feed = ByteFeed(part, begin)
         self._load(begin, b"", b"")
 
     def read(self, records_max: int) -> list[Any] | None:
-        """Whole lines without their ends; None behind the last one that begins in the split."""
+        """Returns complete lines without their ends; None after the last line that begins in the split.
+
+        Raises: InputMalformed: a line is too long or not in the encoding.
+        """
         if self._next == len(self._lines) and not self._fill():
             return None
         self._first = self._next
@@ -158,16 +171,16 @@ class LineReader:
         return list(zip(repeat(self._path), self._offsets()[self._first : self._next].tolist(), lines, strict=False))
 
     def mark(self) -> bytes:
-        """The offset of the line that comes next."""
+        """Returns the offset of the next line."""
         return self._offset_bytes(self._next).to_bytes(MARK_BYTES, "big")
 
     def offset_bytes(self, index: int) -> int:
-        """Where a line of the last ``read`` begins."""
+        """Returns the offset of a line of the last ``read``."""
         return self._offset_bytes(self._first + index)
 
     @property
     def path(self) -> str:
-        """The file of the split."""
+        """Returns the path of the file."""
         return self._path
 
     def close(self) -> None:
@@ -177,7 +190,7 @@ class LineReader:
             self._feed = None
 
     def _first_line(self, part: FileSplit) -> int:
-        """Where the first line begins that begins in the block; the block's end if none does."""
+        """Finds the offset of the first line that begins in the block; the end of the block if there is none."""
         if part.begin == 0:
             return 0
         feed = ByteFeed(part, part.begin - 1)
@@ -200,14 +213,14 @@ class LineReader:
         return int(self._offsets()[index])
 
     def _offsets(self) -> Any:
-        """Where each loaded line begins; worked out at most once for what is loaded."""
+        """Returns the offsets of the loaded lines, computed once per load."""
         if self._line_offsets is None:
             ends = numpy.flatnonzero(numpy.frombuffer(self._data, numpy.uint8) == 10)
             self._line_offsets = numpy.concatenate(([0], ends + 1)) + self._begin
         return self._line_offsets
 
     def _fill(self) -> bool:
-        """Loads more whole lines; False if no more line begins before the limit."""
+        """Loads more complete lines; returns False if no further line begins before the limit."""
         assert self._feed is not None, "a reader is opened before it is read"
         begin = self._begin + len(self._data)
         if begin >= self._limit:
@@ -229,7 +242,7 @@ class LineReader:
                 raise self._malformed(begin, f"a line is longer than {self._line_bytes_max} bytes", "line_bytes_max=")
         data = b"".join(pieces)
         if begin + len(data) > self._limit:
-            # The last line of ours is the one that holds the byte before the limit.
+            # The last line of this split holds the byte before the limit.
             end = data.find(b"\n", self._limit - 1 - begin) + 1
             data = data[:end] if end else data
         self._load(begin, data, tail)
@@ -253,7 +266,7 @@ class LineReader:
                 'encoding= (for example "latin-1"), or errors="replace"',
             ) from None
         lines = text.replace("\r\n", "\n").split("\n")
-        if len(lines) != data.count(b"\n") + 1:  # an encoding that hid an end of line in a damaged character
+        if len(lines) != data.count(b"\n") + 1:  # the encoding merged a line end into a damaged character
             *whole, rest = data.split(b"\n")
             lines = [line.removesuffix(b"\r").decode(self._encoding, self._errors) for line in whole]
             lines.append(rest.decode(self._encoding, self._errors))
@@ -264,7 +277,7 @@ class LineReader:
         return lines
 
     def _malformed(self, offset_bytes: int, reason: str, option: str) -> InputMalformed:
-        return InputMalformed(self._path, offset_bytes, reason, f"Mend the file, or pass {option}.")
+        return InputMalformed(self._path, offset_bytes, reason, f"Correct the file, or pass {option}.")
 
 
 def _offset_of(mark: bytes) -> int:

@@ -1,13 +1,13 @@
-"""An output folder: hidden part files, and one manifest for each checkpoint that makes its parts visible at once.
+"""Output folder: hidden part files, and a manifest per checkpoint that makes its part files visible at once.
 
 ::
 
     .parts/<vertex>-<index>-<generation>-<incarnation>-<checkpoint>.jsonl   prepared; visible if a manifest names it
-    _manifests/<checkpoint, 20 digits>.json                                 created once, never altered
-    _manifests/owner.json                                                   whose output this is
+    _manifests/<checkpoint, 20 digits>.json                                 created once, never changed
+    _manifests/owner.json                                                   the job that owns the output
 
-Rules: a manifest appears whole or not at all. What a manifest names is never touched but by ``withdraw`` and an
-overwriting start. A part that no manifest names may still be committed, as long as no later checkpoint is.
+A manifest is created atomically. Only ``withdraw`` and a start with overwrite remove what a manifest names. A part file
+that no manifest names may still be committed, until a checkpoint at or after its own is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from clonos.connectors.filesystem.output_parts import (
 
 
 class OutputFolder:
-    """The driver's hand on one output folder."""
+    """Output folder as the driver manages it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -51,9 +51,13 @@ class OutputFolder:
         self._manifests = f"{path}/{MANIFESTS}"
 
     def prepare(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """At a job's start: makes the folder this job's, or refuses (``OutputInUse``, ``OutputTaken``)."""
+        """Claims the folder at the start of a job.
+
+        Raises: OutputInUse: a fresh start finds other content. OutputTaken: it belongs to another job.
+        ConnectorMisused: both ``resume`` and ``overwrite`` are set.
+        """
         if resume and overwrite:
-            raise ConnectorMisused(self.path, "a start can either resume or overwrite", "Choose one of both.")
+            raise ConnectorMisused(self.path, "a start can either resume or overwrite", "Choose one.")
         owner = self._owner()
         if resume and owner is not None:
             self._check_owner(job_id, owner)
@@ -63,7 +67,7 @@ class OutputFolder:
             self._clear()
         elif not resume and (content := self._content(job_id, owner)):
             raise OutputInUse(self.path, content)
-        with outputs_fail_as(self.path, "made"):
+        with outputs_fail_as(self.path, "created"):
             is_new = not os.path.isdir(self.path)
             for folder in (self.path, self._parts, self._manifests):
                 os.makedirs(folder, exist_ok=True)
@@ -71,10 +75,14 @@ class OutputFolder:
             if is_new:
                 sync_folder(os.path.dirname(self.path))
         if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id))):
-            raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is starting"))
+            raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
 
     def commit(self, job_id: str, checkpoint: int, parts: Iterable[bytes]) -> None:
-        """Makes the parts visible, all at once. Equal repeats do nothing; others raise ``OutputConflict``."""
+        """Makes the parts visible at once; a repeated call with equal parts does nothing.
+
+        Raises: OutputConflict: the checkpoint has other parts already. OutputCorrupt, OutputFailed: a part file is
+        damaged or missing. OutputTaken: the folder belongs to another job.
+        """
         found = sorted((decode_part(part, self.path) for part in parts), key=_order)
         if not found:
             return
@@ -93,7 +101,10 @@ class OutputFolder:
             self._check_equal(manifest, created)
 
     def manifests(self) -> list[Manifest]:
-        """All that is visible, ascending. Raises ``OutputCorrupt``."""
+        """Returns all manifests in order of checkpoints.
+
+        Raises: OutputCorrupt: a manifest cannot be read, or two name the same part file.
+        """
         found = [manifest for number in self._numbers() if (manifest := self._manifest(number)) is not None]
         names = [part.name for manifest in found for part in manifest.parts]
         if len(set(names)) < len(names):
@@ -102,9 +113,9 @@ class OutputFolder:
         return found
 
     def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
-        """Takes back what was committed after ``checkpoint``, last first; returns the numbers of these checkpoints.
+        """Removes the output committed after ``checkpoint``; returns the numbers of those checkpoints, latest first.
 
-        For a job that goes back to an earlier checkpoint; at each moment what is visible is what some checkpoint was.
+        The visible output is that of some checkpoint at every moment.
         """
         owner = self._owner()
         if owner is None:
@@ -117,10 +128,10 @@ class OutputFolder:
         return withdrawn
 
     def sweep(self, valid_until: int | None = None) -> int:
-        """Removes files that will never be visible; returns how many.
+        """Removes files that can never become visible; returns their number.
 
-        Those are: unfinished files that nobody has open; parts that no manifest names though a checkpoint at or after
-        theirs is committed, or that were prepared after ``valid_until``. What remains may be waiting for its commit.
+        These are unfinished files that no process has open, and unnamed part files that were prepared at or before the
+        last committed checkpoint or after ``valid_until``. The others may still be committed.
         """
         manifests = self.manifests()
         visible = {part.name for manifest in manifests for part in manifest.parts}
@@ -141,7 +152,7 @@ class OutputFolder:
         return swept
 
     def part_path(self, part: Part) -> str:
-        """Where a part lies."""
+        """Returns the path of a part file."""
         return f"{self._parts}/{part.name}"
 
     def _owner(self) -> Owner | None:
@@ -151,22 +162,22 @@ class OutputFolder:
         return owner
 
     def _check_owner(self, job_id: str, owner: Owner | None) -> None:
-        actual = "nobody (its folder is gone)" if owner is None else owner.job_id
+        actual = "no job (its folder is gone)" if owner is None else owner.job_id
         if actual != job_id:
             raise OutputTaken(self.path, job_id, actual)
 
     def _content(self, job_id: str, owner: Owner | None) -> str:
-        """What a fresh start would get in the way of; nothing: the folder is free."""
+        """Describes what occupies the folder; "" if it is free for a fresh start."""
         if owner is not None:
-            same = " (this very job: do two of its sinks name one folder?)" if owner.job_id == job_id else ""
+            same = " (this job itself: do two of its sinks write to one folder?)" if owner.job_id == job_id else ""
             return f"{len(self._numbers())} committed checkpoints of the job {owner.job_id}{same}"
         visible = [name for name in _names_in(self.path) if not name.startswith(".") and name != MANIFESTS]
         if visible:
-            return f"{len(visible)} files or folders that are no output of clonos, {visible[0]!r} among them"
+            return f"{len(visible)} files or folders that are not output of clonos, such as {visible[0]!r}"
         return "part files without an owner" if _names_in(self._parts) or self._numbers() else ""
 
     def _clear(self) -> None:
-        """Removes an earlier output and nothing else; what is visible goes first, last checkpoint first."""
+        """Removes an earlier output and nothing else: manifests first, latest checkpoint first."""
         for number in reversed(self._numbers()):
             self._remove(f"{self._manifests}/{manifest_name(number)}")
         self._remove(f"{self._manifests}/{OWNER}")
@@ -197,13 +208,13 @@ class OutputFolder:
         try:
             actual_bytes = os.stat(path).st_size
         except OSError as error:
-            reason = f"the driver does not find this part: {error.strerror}; {part.task} wrote it under the same path"
+            reason = f"the driver does not find it: {error.strerror}; {part.task} wrote it under this path"
             raise OutputFailed(path, "committed", reason) from error
         if actual_bytes != part.size_bytes:
             raise OutputCorrupt(path, f"{part.size_bytes} bytes", f"{actual_bytes} bytes")
 
     def _create(self, name: str, data: bytes) -> bool:
-        """Creates a file in ``_manifests`` with all its content at once; False if it exists."""
+        """Creates a file in ``_manifests`` atomically; returns False if it exists."""
         file = DurableFile.beside(f"{self._manifests}/{name}")
         try:
             file.write(data)
@@ -221,7 +232,7 @@ class OutputFolder:
 
 
 def readable_files(folder: str) -> list[str]:
-    """What a source reads of a folder: the committed parts of an output, else all files that are not hidden."""
+    """Lists the input files of a folder: the committed part files of an output, else all files that are not hidden."""
     if os.path.isdir(f"{folder}/{MANIFESTS}"):
         output = OutputFolder(folder)
         return [output.part_path(part) for manifest in output.manifests() for part in manifest.parts]

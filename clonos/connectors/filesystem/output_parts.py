@@ -1,4 +1,4 @@
-"""Part files of an output and the manifests that make them visible: their names, their content, their records."""
+"""Part files of an output and the manifests that make them visible: their names, content and records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ VERTEX_CHARACTERS_MAX = 80
 
 
 PartName = Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{PART_NAME.pattern}\Z")]
-"""Of a file in ``PARTS``: it leads nowhere else."""
+"""File name within ``PARTS``, without any folder."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A prepared file. ``checkpoint``: at whose barrier it was prepared; a later one may commit it."""
+    """Prepared part file. ``checkpoint`` is that of the barrier at which it was prepared; a later one may commit it."""
 
     format: int
     name: PartName
@@ -41,7 +41,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What one checkpoint made visible."""
+    """Part files that one checkpoint made visible."""
 
     format: int
     job_id: str
@@ -50,7 +50,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose output a folder holds."""
+    """Job that owns an output folder."""
 
     format: int
     job_id: str
@@ -60,65 +60,77 @@ _part_decoder = msgspec.json.Decoder(Part)
 
 
 def decode_part(data: bytes, output: str) -> Part:
-    """What ``PartsWriter.prepare`` answered, checked."""
+    """Decodes and checks the result of ``PartsWriter.prepare``.
+
+    Raises: InternalError: these bytes are not a part, or of a newer version.
+    """
     try:
         part = _part_decoder.decode(data)
     except DECODE_ERRORS as error:
-        raise InternalError(f"{data[:80]!r} is no prepared part of {output}: {error}") from None
+        raise InternalError(f"{data[:80]!r} is not a prepared part of {output}: {error}") from None
     if part.format > OUTPUT_FORMAT:
         raise InternalError(f"the prepared part {part.name!r} of {output} has a format that this clonos does not know")
     return part
 
 
 def decode_record(data: bytes, record_type: Any, path: str) -> Any:
-    """A manifest or owner from its file."""
+    """Decodes a manifest or owner.
+
+    Raises: OutputCorrupt: the file is damaged, or of a newer version.
+    """
     try:
         record = msgspec.json.decode(data, type=record_type)
     except DECODE_ERRORS as error:
-        raise OutputCorrupt(path, "the JSON of clonos", str(error)) from None
+        raise OutputCorrupt(path, "JSON written by clonos", str(error)) from None
     if record.format > OUTPUT_FORMAT:
         raise OutputCorrupt(path, f"at most format {OUTPUT_FORMAT} (update clonos)", f"format {record.format}")
     return record
 
 
 def manifest_name(checkpoint: int) -> str:
-    """The names sort as the checkpoints do."""
+    """Returns the name of a manifest; names sort as their checkpoints do."""
     return f"{checkpoint:020}.json"
 
 
 def part_stem(context: WriterContext) -> str:
-    """The beginning of a part's name: unique for each life of a task."""
+    """Returns the prefix of part file names, unique for each incarnation of a task."""
     vertex = re.sub(r"[^A-Za-z0-9_.]", "_", context.task_name.removesuffix(f"/{context.index}"))
     return f"{vertex[:VERTEX_CHARACTERS_MAX] or '_'}-{context.index}-{context.generation}-{context.incarnation}"
 
 
 class RowsFile(Protocol):
-    """One part file being written in some format."""
+    """Part file that is being written in some format."""
 
     def rows(self, rows: list[Any]) -> None:
-        """Appends rows. Raises ``RowNotWritable``."""
+        """Appends rows.
+
+        Raises: RowNotWritable: the format cannot hold a row.
+        """
 
     def columns(self, batch: Any) -> None:
-        """Appends a ``pyarrow.RecordBatch``."""
+        """Appends a ``pyarrow.RecordBatch``.
+
+        Raises: RowNotWritable: the format cannot hold a row.
+        """
 
     def finish(self) -> None:
-        """Writes what the format demands at the end."""
+        """Writes the footer of the format."""
 
     def abandon(self) -> None:
-        """Called instead: the file will be discarded."""
+        """Releases resources without a footer, because the file will be discarded."""
 
 
 class RowsFormat(Protocol):
-    """How rows become bytes; a description that travels to the slots."""
+    """Format of part files; it travels to the slots."""
 
     suffix: str
 
     def start(self, file: DurableFile) -> RowsFile:
-        """Begins a part."""
+        """Begins a part file."""
 
 
 class PartsWriter:
-    """The transactional writer of every file sink: one part file for each checkpoint with output."""
+    """Transactional writer of every file sink: one part file per checkpoint with output."""
 
     def __init__(self, folder: str, rows_format: RowsFormat) -> None:
         self._folder = f"{folder}/{PARTS}"
@@ -129,23 +141,29 @@ class PartsWriter:
         self._rows = 0
 
     def open(self, context: WriterContext) -> None:
-        """Whose life this is."""
+        """Takes the names of the task."""
         self._context = context
 
     def write(self, rows: list[Any]) -> None:
-        """Raises ``RowNotWritable`` and ``OutputFailed``."""
+        """Appends rows to the current part file.
+
+        Raises: RowNotWritable: the format cannot hold a row. OutputFailed: the disk fails.
+        """
         if rows:
             self._part().rows(rows)
             self._rows += len(rows)
 
     def write_columns(self, batch: Any) -> None:
-        """The same for a ``pyarrow.RecordBatch``."""
+        """Appends a ``pyarrow.RecordBatch`` to the current part file.
+
+        Raises: RowNotWritable: the format cannot hold a row. OutputFailed: the disk fails.
+        """
         if batch.num_rows:
             self._part().columns(batch)
             self._rows += batch.num_rows
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """Gives the part its name. What is written from now on goes into another."""
+        """Publishes the current part file and describes it; later rows go into a new one. Returns None without rows."""
         if self._file is None or self._rows_file is None:
             return None
         assert self._context is not None, "a writer is opened before it writes"
@@ -169,7 +187,7 @@ class PartsWriter:
         )
 
     def close(self) -> None:
-        """Drops what is not prepared: no checkpoint will ever commit it."""
+        """Discards the current part file, which no checkpoint will commit."""
         if self._rows_file is not None:
             self._rows_file.abandon()
         if self._file is not None:

@@ -1,4 +1,4 @@
-"""Batches of Parquet files: what a damaged file makes Arrow raise is one exception, and what is read is validated."""
+"""Batches of Parquet files: what Arrow raises for a damaged file becomes one exception, and each batch is validated."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from clonos.core.values.columns import validate_columns
 
 
 class ParquetUnreadable(Exception):
-    """The bytes of a file are no Parquet. Caught where it is known whose file it is."""
+    """The bytes of a file are not Parquet; the caller adds the path."""
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around all that reads bytes of a file. ParquetUnreadable; OSError: the file system's."""
+    """Wraps code that reads a Parquet file.
+
+    Raises: ParquetUnreadable: the bytes are not Parquet. OSError: the file system fails.
+    """
     try:
         yield
     except OSError as error:
@@ -30,13 +33,19 @@ def reading() -> Iterator[None]:
 
 
 def open_file(path: str) -> Any:
-    """A ``pyarrow.parquet.ParquetFile``. ParquetUnreadable, OSError."""
+    """Opens a ``pyarrow.parquet.ParquetFile``.
+
+    Raises: ParquetUnreadable, OSError: see ``reading``.
+    """
     with reading():
         return pyarrow.parquet.ParquetFile(path)
 
 
 def next_batch(batches: Iterator[Any]) -> Any | None:
-    """The next one of ``iter_batches``, every value of it valid. ParquetUnreadable, OSError."""
+    """Returns the next batch of ``iter_batches`` with validated values, None at the end.
+
+    Raises: ParquetUnreadable, OSError: see ``reading``.
+    """
     with reading():
         batch = next(batches, None)
         if batch is not None:
@@ -45,7 +54,10 @@ def next_batch(batches: Iterator[Any]) -> Any | None:
 
 
 def read_batches(path: str) -> Iterator[Any]:
-    """All batches of a file. ParquetUnreadable, OSError."""
+    """Yields all batches of a file.
+
+    Raises: ParquetUnreadable, OSError: see ``reading``.
+    """
     with open_file(path) as file:
         batches = file.iter_batches(use_threads=False)
         while (batch := next_batch(batches)) is not None:

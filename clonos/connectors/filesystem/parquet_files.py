@@ -1,7 +1,7 @@
-"""Parquet files: a source of ``pyarrow.RecordBatch``, a split for each row group; and a sink.
+"""Parquet files: a source of ``pyarrow.RecordBatch`` with a split per row group, and a sink.
 
-The sink's schema is the one given, else that of the first rows of each part. Values are written as Arrow has them;
-UUID as text, sets as sorted lists, and objects with fields as structs.
+The sink's schema is the given one, else that of the first rows of each part file. Values have their Arrow types; UUIDs
+are written as text, sets as sorted lists and objects with fields as structs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MARK_BYTES = 8
 
 
 class ParquetFiles(FileSink):
-    """As a source: files by path, folder or pattern, ``columns`` of them. As a sink: one folder, with ``schema``."""
+    """Parquet: as a source, files by path, folder or pattern, and ``columns``; as a sink, one folder and ``schema``."""
 
     is_columnar = True
 
@@ -50,17 +50,21 @@ class ParquetFiles(FileSink):
         self.look_every_ns = look_every_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Row groups of the files that are there now."""
+        """Returns the row groups of the files that exist now.
+
+        Raises: ConnectorMisused: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
+        is unusable.
+        """
         if self.schema is not None:
-            raise ConnectorMisused(CONNECTOR, "a source takes no schema=", "Choose what to read by columns=.")
+            raise ConnectorMisused(CONNECTOR, "a source takes no schema=", "Select columns with columns=.")
         return self._splits_of(self._paths())
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Row groups of files that have come since."""
+        """Returns the row groups of files that have appeared since."""
         return self._splits_of(new_files(self._paths(), known, index, parallelism))
 
     def check_split(self, split: bytes) -> None:
-        """See ``clonos.operators.connector_contract.CheckingSource``."""
+        """See ``connector_contract.CheckingSource``."""
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
@@ -81,13 +85,16 @@ class ParquetFiles(FileSink):
         return splits
 
     def reader(self) -> ParquetReader:
-        """A reader of record batches."""
+        """Creates a reader of record batches."""
         return ParquetReader(self.columns)
 
     def rows_format(self) -> RowsFormat:
-        """Row groups under a schema."""
+        """Returns the Parquet format.
+
+        Raises: ConnectorMisused: ``columns`` is given, which is for sources.
+        """
         if self.columns is not None:
-            raise ConnectorMisused(CONNECTOR, "a sink takes no columns=", "Name columns and types by schema=.")
+            raise ConnectorMisused(CONNECTOR, "a sink takes no columns=", "Name columns and types with schema=.")
         return ParquetFormat(self.schema)
 
     def _check_columns(self, path: str, columns: Sequence[str]) -> None:
@@ -97,7 +104,7 @@ class ParquetFiles(FileSink):
 
 
 class ParquetReader:
-    """Reads one row group, batch by batch. A mark is the number of rows before it in the group."""
+    """Reader of one row group, batch by batch. A mark is the number of rows of the group that were read."""
 
     def __init__(self, columns: list[str] | None) -> None:
         self._columns = columns
@@ -109,7 +116,11 @@ class ParquetReader:
         self._rows = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """Raises ``InputChanged`` and ``InputUnreadable``."""
+        """Opens a split at a mark.
+
+        Raises: InputChanged, InputUnreadable, InputMalformed: the file differs or is unusable. SplitMalformed: the
+        split or mark is invalid.
+        """
         self.close()
         part = decode_split(split)
         if mark is not None and len(mark) != MARK_BYTES:
@@ -130,7 +141,7 @@ class ParquetReader:
             self._next, self._rows = taken, self._rows + taken
 
     def read(self, records_max: int) -> Any | None:
-        """At most ``records_max`` rows as one batch."""
+        """Returns the next batch of at most ``records_max`` rows, None at the end."""
         if (self._batch is None or self._next == self._batch.num_rows) and not self._load():
             return None
         rows = self._batch.slice(self._next, records_max)
@@ -139,7 +150,7 @@ class ParquetReader:
         return rows
 
     def mark(self) -> bytes:
-        """How many rows of the group have been read."""
+        """Returns the number of rows read."""
         return self._rows.to_bytes(MARK_BYTES, "big")
 
     def close(self) -> None:
@@ -150,13 +161,13 @@ class ParquetReader:
             self._file = None
 
     def _load(self) -> bool:
-        """The next batch that has rows; False at the end of the group."""
+        """Loads the next batch that has rows; returns False at the end of the row group."""
         assert self._split is not None, "a reader is opened before it is read"
         while True:
             try:
                 with _reading(self._split.path):
                     batch = next_batch(self._batches)
-            finally:  # what was read of a file that changes may be anything
+            finally:  # a file that changes while it is read may give anything
                 check_unchanged(self._split, regular_status(self._split.path))
             if batch is None:
                 return False
@@ -170,14 +181,14 @@ def _reading(path: str) -> Iterator[None]:
     try:
         yield
     except ParquetUnreadable as error:
-        problem = f"it is no Parquet file that can be read: {error}"
-        raise InputMalformed(path, 0, problem, "Mend it or leave it out.") from error
+        problem = f"it is not a readable Parquet file: {error}"
+        raise InputMalformed(path, 0, problem, "Repair it or leave it out.") from error
     except OSError as error:
         raise InputUnreadable(path, error.strerror or str(error)) from error
 
 
 class ParquetFormat:
-    """Part files of Parquet."""
+    """Format of Parquet part files."""
 
     suffix = "parquet"
 
@@ -185,5 +196,5 @@ class ParquetFormat:
         self.schema = schema
 
     def start(self, file: DurableFile) -> ParquetRows:
-        """Begins a part."""
+        """Begins a part file."""
         return ParquetRows(file, self.schema)

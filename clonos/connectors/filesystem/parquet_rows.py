@@ -1,4 +1,4 @@
-"""Rows as one Parquet file: gathered into row groups, each column under one type."""
+"""Rows as a Parquet file: gathered into row groups, one type per column."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP_ROWS = 65_536
 
 
 class ParquetRows:
-    """One part of Parquet. ``schema`` None: that of what comes first, the rows of a row group or a batch."""
+    """Part file of Parquet. Without ``schema`` it has that of its first row group or batch."""
 
     def __init__(self, file: DurableFile, schema: Any) -> None:
         self._sequential = _Sequential(file)
@@ -31,13 +31,19 @@ class ParquetRows:
         self._pending: list[Any] = []
 
     def rows(self, rows: list[Any]) -> None:
-        """Appends rows; they are looked at when a row group is full. Raises ``RowNotWritable``."""
+        """Appends rows, which are converted when a row group is full.
+
+        Raises: RowNotWritable: a row does not fit the schema.
+        """
         self._pending.extend(rows)
         if len(self._pending) >= GROUP_ROWS:
             self._write_pending()
 
     def columns(self, batch: Any) -> None:
-        """Appends a ``pyarrow.RecordBatch`` as a row group. Raises ``RowNotWritable``."""
+        """Appends a ``pyarrow.RecordBatch`` as a row group.
+
+        Raises: RowNotWritable: the batch does not fit the schema.
+        """
         self._write_pending()
         table = pyarrow.Table.from_batches([batch])
         if self._schema is not None and table.schema != self._schema:
@@ -48,12 +54,12 @@ class ParquetRows:
         self._write(table)
 
     def finish(self) -> None:
-        """Writes what is gathered, and the footer."""
+        """Writes the last row group and the footer."""
         self._write_pending()
         self._writer.close()
 
     def abandon(self) -> None:
-        """Lets go of Arrow's writer, which would else write its footer some time later."""
+        """Closes Arrow's writer, which would otherwise write its footer when it is garbage-collected."""
         self._sequential.is_abandoned = True
         if self._writer is not None:
             self._writer.close()
@@ -71,7 +77,7 @@ class ParquetRows:
 
 
 class _Sequential:
-    """What Arrow needs of a file that is written forward."""
+    """File object for Arrow that only writes forward."""
 
     def __init__(self, file: DurableFile) -> None:
         self._file = file
@@ -89,10 +95,10 @@ class _Sequential:
         return self._written_bytes
 
     def flush(self) -> None:
-        """Happens when the part is published."""
+        """Does nothing: the part file is flushed when it is published."""
 
     def close(self) -> None:
-        """The owner of the file closes it."""
+        """Does nothing: the owner closes the file."""
 
     def seekable(self) -> bool:
         return False
@@ -119,16 +125,16 @@ def _table(rows: Sequence[Any], schema: Any) -> Any:
 
 
 def _all_names(rows: Sequence[Any]) -> tuple[str, ...]:
-    """The names of all rows, in the order in which they first come."""
+    """Returns the field names of all rows, in order of first appearance."""
     return tuple(dict.fromkeys(name for row in rows for name in columns_of(row, CONNECTOR)))
 
 
 def _refused(rows: Sequence[Any], column: list[Any], column_type: Any, name: str, error: Exception) -> RowNotWritable:
-    """Finds the first row that makes the column impossible."""
+    """Finds the first row that makes the column impossible, and creates the error for it."""
     ends = range(1, len(column))
     index = bisect_left(ends, True, key=lambda end: not _is_possible(column[:end], column_type))
-    wanted = f"as {column_type}" if column_type is not None else "together with the rows before"
-    reason = f"its {name} cannot be written {wanted}: {error}; say what it shall be by schema="
+    wanted = f"as {column_type}" if column_type is not None else "together with the rows before it"
+    reason = f"its {name} cannot be written {wanted}: {error}; give its type with schema="
     return row_not_writable(CONNECTOR, index, rows[index], reason)
 
 
@@ -145,7 +151,7 @@ def _reason(schema: Any, error: Exception) -> str:
 
 
 def _arrow_value(value: Any) -> Any:
-    """What Arrow can take: plain values as they are."""
+    """Converts a value to a type that Arrow accepts."""
     cls = type(value)
     if value is None or cls in (str, int, float, bool, bytes):
         return value

@@ -1,1 +1,1 @@
-"""Tables of a database as an immediate sink."""
+"""Database tables as an immediate sink."""

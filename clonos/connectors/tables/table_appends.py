@@ -1,6 +1,6 @@
-"""Rows that are appended to a table. Each bears its task and number, so that a restart can delete what it makes again.
+"""Appended rows of a table: each carries its task and number, so that a restart can delete the rows that it repeats.
 
-A table that others have created may lack the two columns: then nothing can be withdrawn, and a warning says so.
+A table that the user created may lack these two columns: then no row can be withdrawn, and a warning says so.
 """
 
 from __future__ import annotations
@@ -18,44 +18,47 @@ logger = logging.getLogger("clonos.slot")
 
 
 class AppendedRows:
-    """The rows that one registered incarnation appends."""
+    """Rows that one registered incarnation appends."""
 
     def __init__(self, sink: TableDescription, database: Database, identity: OutsideIdentity) -> None:
         self._sink, self._database = sink, database
         self._writer = f"{identity.job_id}/{identity.task_name}"
-        self._has_numbers: bool | None = None  # None: there is no table yet, or it could not be looked at
+        self._has_numbers: bool | None = None  # None: the table does not exist yet or could not be inspected
 
     def prepare(self) -> None:
-        """Looks at the table, which may not exist yet."""
+        """Inspects the table if it exists."""
         try:
-            self._database.in_transaction("looking at it", self._look, attempts=1)
+            self._database.in_transaction("inspecting it", self._look, attempts=1)
         except (TableRefused, TableUnavailable):
             return
 
     def warn(self) -> None:
-        """Warns when the table lacks the two columns."""
+        """Logs a warning if the table lacks the two columns."""
         if self._has_numbers is False:
             logger.warning(
-                "the table %s has no columns %s and %s, so after a rollback or a resume its rows since the checkpoint"
-                " may come again: %s",
+                "the table %s has no columns %s and %s, so after a rollback or a resume the rows since the checkpoint"
+                " may be repeated: %s",
                 *(self._sink.table, TASK_COLUMN, NUMBER_COLUMN),
-                f"to have them withdrawn, add {TASK_COLUMN} VARCHAR(255) and {NUMBER_COLUMN} BIGINT, and an index",
+                f"to have them deleted first, add {TASK_COLUMN} VARCHAR(255) and {NUMBER_COLUMN} BIGINT, and an index",
             )
 
     def check(self, columns: tuple[str, ...]) -> None:
-        """ConnectorMisused: a field has the name of one of the two columns."""
+        """Checks the column names of the rows.
+
+        Raises: ConnectorMisused: a field has the name of one of the two columns.
+        """
         if taken := {TASK_COLUMN, NUMBER_COLUMN}.intersection(map(str.lower, columns)):
-            advice = "Rename it with a map before the sink: this column is ours."
+            advice = "Rename it with a map before the sink: clonos uses a column of this name."
             raise ConnectorMisused(self._sink.connector, f"the rows have a field {min(taken)}", advice)
 
     def made(self) -> None:
-        """Looks at the table, which exists by now, unless ``prepare`` has."""
+        """Inspects the table, which exists now, unless ``prepare`` has done so."""
         if self._has_numbers is None:
-            self._database.in_transaction("looking at it", self._look)
+            self._database.in_transaction("inspecting it", self._look)
 
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
         """Inserts rows numbered from ``first_number``, within the caller's transaction."""
-        assert self._has_numbers is not None, "a table is looked at before it is written to"
+        assert self._has_numbers is not None, "a table is inspected before rows are written"
         statement = self._sink.dialect.insert(self._sink.table, columns, self._has_numbers)
         places = [*(f"c{place}" for place in range(len(columns))), "writer", "number"]
         writer = self._writer
@@ -66,7 +69,10 @@ class AppendedRows:
         self._database.execute_many(statement, values)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
-        """Deletes the rows from ``first_number`` on. Returns the end of the range that is missing, or None."""
+        """Deletes the rows from ``first_number`` on.
+
+        Returns the end of the missing range, None if no row is missing.
+        """
         if self._has_numbers is None:
             self._look()
         if not self._has_numbers:
@@ -78,7 +84,7 @@ class AppendedRows:
         return end_of_missing(first_number, next_number, int(count), lowest)
 
     def forget(self, before_number: int) -> None:
-        """Numbers stay in their rows."""
+        """Does nothing: a row keeps its number."""
 
     def _look(self) -> None:
         found = self._database.columns(self._sink.dialect.look(self._sink.table))
@@ -86,8 +92,10 @@ class AppendedRows:
 
 
 def end_of_missing(first_number: int, next_number: int, count: int, lowest: Any) -> int | None:
-    """End of the missing range among numbers [first, next), of which ``count`` were found, the lowest being ``lowest``.
-    None: none is missing."""
+    """Returns the end of the missing numbers in [first, next), None if none is missing.
+
+    ``count`` of these numbers exist, and ``lowest`` is the lowest.
+    """
     if count == next_number - first_number:
         return None
     is_at_the_end = count and count == next_number - int(lowest)

@@ -1,6 +1,6 @@
-"""One connection of a table sink: transactions that are tried again, and whose fault an error of a driver is.
+"""Database connection of a table sink: transactions with retries, and the classification of driver errors.
 
-Rules: every piece of work is one transaction, and may be repeated: a number in the database says what is done.
+Every piece of work is one transaction and may be repeated, because a number in the database says what is done.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from clonos.core.model.errors import InternalError, JobError
 from clonos.operators.connector_contract import OutsideFenced
 
 ATTEMPTS_MAX = 3
-"""Of one transaction, where the database was busy or unreachable."""
+"""Attempts of one transaction while the database is busy or unreachable."""
 
 FETCHED_ROWS = 500
-"""Rows that are fetched together where there may be many."""
+"""Rows fetched at a time from a large result."""
 
 _FAULTS_OF_THE_JOB = frozenset({"DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"})
 _FAULTS_OF_THE_DATABASE = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError", "Error"})
@@ -26,11 +26,11 @@ Answer = TypeVar("Answer")
 
 
 class Overtaken(Exception):
-    """Somebody else changed the registration within this transaction: it is tried again."""
+    """Another connection changed the registration during this transaction, which is therefore retried."""
 
 
 class TableDescription(Protocol):
-    """What a connection needs to know of its sink."""
+    """Properties of a sink that a connection uses."""
 
     connector: str
     table: str
@@ -41,14 +41,17 @@ class TableDescription(Protocol):
 
 
 class Database:
-    """Opened at the first transaction, and again after one that failed."""
+    """Connection that is opened at the first transaction, and again after a failed one."""
 
     def __init__(self, sink: TableDescription) -> None:
         self._sink = sink
         self._connection: Any = None
 
     def in_transaction(self, doing: str, work: Callable[[], Answer], attempts: int = ATTEMPTS_MAX) -> Answer:
-        """Does the work in one transaction, several times if need be. TableRefused, TableUnavailable."""
+        """Does ``work`` in one transaction, with up to ``attempts`` attempts.
+
+        Raises: TableRefused: the database rejects the work. TableUnavailable: the database stays busy or unreachable.
+        """
         for attempt in range(1, attempts + 1):
             try:
                 if self._connection is None:
@@ -59,10 +62,10 @@ class Database:
             except (JobError, InternalError, OutsideFenced):
                 self._roll_back()
                 raise
-            except Exception as error:  # each driver has its own classes
+            except Exception as error:  # each driver has its own error classes
                 kind = _kind_of(error)
                 self._roll_back()
-                # Two tasks that define or register at once may collide: then one looks again.
+                # Two tasks that create or register at the same time may collide: the next attempt sees the result.
                 if kind in _FAULTS_OF_THE_JOB and (doing == "writing" or attempt == attempts):
                     raise TableRefused(self._sink.table, doing, str(error)) from error
                 if kind is None:
@@ -75,7 +78,7 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     def execute(self, statement: Statement, values: Mapping[str, Any]) -> int:
-        """One statement; how many rows it has changed."""
+        """Executes a statement; returns the number of changed rows."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(statement.sql, statement.parameters(values))
@@ -84,7 +87,7 @@ class Database:
             cursor.close()
 
     def execute_many(self, statement: Statement, values: Sequence[Mapping[str, Any]]) -> None:
-        """One statement for each of several sets of values."""
+        """Executes a statement once per set of values."""
         if not values:
             return
         cursor = self._connection.cursor()
@@ -94,11 +97,11 @@ class Database:
             cursor.close()
 
     def query(self, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
-        """All rows of an answer."""
+        """Returns all rows of a result."""
         return list(self.rows(statement, values))
 
     def rows(self, statement: Statement, values: Mapping[str, Any]) -> Iterator[Any]:
-        """The rows of an answer, fetched a few at a time."""
+        """Yields the rows of a result, fetched 500 at a time."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(statement.sql, statement.parameters(values))
@@ -108,7 +111,7 @@ class Database:
             cursor.close()
 
     def columns(self, statement: Statement) -> frozenset[str]:
-        """Names of the columns of an answer, in lower case."""
+        """Returns the column names of a result, in lower case."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(statement.sql, statement.parameters({}))
@@ -129,8 +132,8 @@ class Database:
             connection.close()
             raise ConnectorMisused(
                 self._sink.connector,
-                "the connection commits by itself",
-                "Turn its autocommit off: rows and number are one.",
+                "the connection has autocommit on",
+                "Turn it off: rows and their number must be one transaction.",
             )
         return connection
 
@@ -141,11 +144,11 @@ class Database:
             except Exception as error:
                 if _kind_of(error) is None:
                     raise
-                self.close()  # the connection is broken: the database rolls back by itself
+                self.close()  # the connection is broken, so the database rolls back on its own
 
 
 def _kind_of(error: Exception) -> str | None:
-    """The name of the PEP 249 class that an error of any driver derives from."""
+    """Returns the name of the PEP 249 class that a driver's error derives from, None for any other error."""
     if isinstance(error, Overtaken):
         return "OperationalError"
     names = [cls.__name__ for cls in type(error).__mro__]

@@ -1,8 +1,8 @@
-"""One sink task's connection to a table: who is registered, what comes next, and what a restart takes back.
+"""Connection of one sink task to its table: registration, numbered writes, and the withdrawal of rows after a rollback.
 
-Rules: the rows, the check that no later incarnation has registered, and the number of the next output are one
-transaction. So a row is there once, whatever dies, and a fenced incarnation writes nothing. The first registration of a
-new generation withdraws, in its own transaction, what earlier ones have written behind the restored checkpoint.
+The rows, the check that no later incarnation has registered, and the number of the next row are one transaction.
+Therefore each row is written once, whatever fails, and a fenced incarnation writes nothing. The first registration of a
+new generation withdraws, in its own transaction, the rows that earlier generations wrote after the restored checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger("clonos.slot")
 
 
 class SinkDescription(TableDescription, Protocol):
-    """What an outside needs to know of its sink."""
+    """Properties of a sink that its connection uses."""
 
     columns: tuple[str, ...] | None
     key_columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class SinkDescription(TableDescription, Protocol):
 
 
 class TableOutside:
-    """One registered connection of one incarnation."""
+    """Registered connection of one incarnation of a sink task."""
 
     def __init__(self, sink: SinkDescription) -> None:
         self._sink = sink
@@ -43,11 +43,14 @@ class TableOutside:
         self._identity: dict[str, Any] = {}
         self._rows: AppendedRows | UpsertedRows | None = None
         self._has_table = False
-        self._withdrawn = (0, 0)  # first and next number of what this registration has withdrawn
+        self._withdrawn = (0, 0)  # first and next number of the rows that this registration has withdrawn
         self._superseded_next: int | None = None
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
-        """Fences earlier incarnations. Raises ``OutsideFenced`` for one, ``TableUnavailable`` and ``TableRefused``."""
+        """Registers this incarnation and fences earlier ones.
+
+        Raises: OutsideFenced: a later incarnation has registered. TableUnavailable, TableRefused: the database fails.
+        """
         self._identity = {
             "job_id": identity.job_id,
             "task": identity.task_name,
@@ -55,7 +58,7 @@ class TableOutside:
             "incarnation": identity.incarnation,
         }
         self._superseded_next, self._withdrawn, self._has_table = None, (0, 0), False
-        # Definitions have transactions of their own: some databases commit at each of them.
+        # Tables are created in separate transactions, because some databases commit at each DDL statement.
         self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
         keys = self._sink.key_columns
         rows = self._rows = (
@@ -72,15 +75,15 @@ class TableOutside:
         first, following = self._withdrawn
         if following > first:
             logger.warning(
-                "output %d to %d of %s was withdrawn from the table %s: the job has gone back",
+                "rows %d to %d of %s were withdrawn from the table %s, because the job was rolled back",
                 *(first, following - 1, identity.task_name, self._sink.table),
             )
         return registration
 
     def write(self, first_number: int, rows: list[Any]) -> int:
-        """Rows from ``first_number`` on, in one transaction with the next number, which is answered."""
+        """Writes rows numbered from ``first_number`` and advances the next number, in one transaction; returns it."""
         table_rows = self._rows
-        assert table_rows is not None, "an outside is registered with before it is written to"
+        assert table_rows is not None, "a connection is registered before rows are written"
         columns = self._sink.columns
         if columns is None:
             columns = columns_of(rows[0], self._sink.connector) if rows else ()
@@ -94,12 +97,12 @@ class TableOutside:
         return self._database.in_transaction("writing", lambda: self._write(table_rows, first_number, rows, columns))
 
     def forget(self, before_number: int) -> None:
-        """Drops what would withdraw output below ``before_number``."""
+        """Deletes what is kept to withdraw rows below ``before_number``."""
         if self._rows is not None:
             self._rows.forget(before_number)
 
     def registrations(self, job_id: str) -> dict[str, tuple[int, int, int]]:
-        """What is registered for a job, by task."""
+        """Returns (generation, incarnation, next number) of each registered task of a job."""
         self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
         rows = self._database.in_transaction(
             "reading", lambda: self._database.query(self._dialect.find_all, {"job_id": job_id})
@@ -113,7 +116,10 @@ class TableOutside:
         self._database.close()
 
     def _register(self, rows: AppendedRows | UpsertedRows, restored_number: int) -> tuple[bool, Registration]:
-        """True for the first registration of a generation, and the answer."""
+        """Registers within a transaction.
+
+        Returns whether its generation registers for the first time, and the result.
+        """
         registered = self._registered()
         if registered is None:
             self._execute(self._dialect.enter, next_number=restored_number)
@@ -123,13 +129,13 @@ class TableOutside:
         if (generation, incarnation) > mine:
             raise self._fenced(registered)
         if (generation, incarnation) < mine:
-            # From here on the earlier life writes nothing; what it wrote just now counts.
+            # From here on the earlier incarnation writes nothing; its last rows are counted below.
             if self._execute(self._dialect.take_over, old_generation=generation, old_incarnation=incarnation) != 1:
                 raise Overtaken
             next_number = self._next_number()
         is_new_generation = mine[0] > generation
         if is_new_generation:
-            # Kept, for the commit of this may have to be tried again and then finds itself registered.
+            # Remembered, because a retried commit may find this incarnation registered already.
             self._superseded_next = self._withdraw(rows, restored_number, next_number)
             if restored_number != next_number:
                 self._execute(self._dialect.advance, next_number=next_number, new_number=restored_number)
@@ -137,7 +143,7 @@ class TableOutside:
         return is_new_generation, Registration(next_number, self._superseded_next)
 
     def _withdraw(self, rows: AppendedRows | UpsertedRows, first_number: int, next_number: int) -> int | None:
-        """Withdraws output of earlier generations from ``first_number`` on. Returns the end of what stays, or None."""
+        """Withdraws the rows from ``first_number`` on. Returns the end of the rows that stay, None if none do."""
         if first_number >= next_number:
             return None
         superseded_next = rows.withdraw(first_number, next_number)
@@ -158,8 +164,8 @@ class TableOutside:
         next_number = registered[2]
         if first_number > next_number:
             raise InternalError(
-                f"output {first_number} of {self._identity['task']} came to the table {self._sink.table},"
-                f" which lacks those from {next_number} on. Please report it."
+                f"{self._identity['task']} writes row {first_number} to the table {self._sink.table},"
+                f" where row {next_number} is next. Please report it."
             )
         known = next_number - first_number
         if known >= len(rows):
@@ -190,7 +196,7 @@ class TableOutside:
         return self._database.execute(statement, self._identity | values)
 
     def _fenced(self, registered: tuple[int, int, int] | None) -> OutsideFenced:
-        who = "nobody" if registered is None else f"incarnation {registered[1]} of generation {registered[0]}"
+        who = "no incarnation" if registered is None else f"incarnation {registered[1]} of generation {registered[0]}"
         return OutsideFenced(
             f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
             f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {who} is registered",

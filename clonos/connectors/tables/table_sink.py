@@ -1,7 +1,7 @@
-"""Tables of a database as an immediate sink: ``sqlite`` and, for every driver of PEP 249, ``dbapi``.
+"""Immediate sinks into database tables: ``sqlite`` and, for every driver of PEP 249, ``dbapi``.
 
-``table_outside`` has the rules of writing, ``table_appends`` and ``table_upserts`` how rows get into a table and are
-withdrawn, ``table_database`` transactions, ``table_statements`` the SQL.
+``table_outside`` has the rules of writing, ``table_appends`` and ``table_upserts`` how rows are written and withdrawn,
+``table_database`` transactions, ``table_statements`` the SQL.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _CONTAINERS = (list, tuple, dict, set, frozenset, enum.Enum, msgspec.Struct)
 
 
 class TableSink:
-    """An immediate sink into one table. ``connect`` is called in the slot and must not commit by itself.
+    """Immediate sink into one table. The slot calls ``connect``; the connection must have autocommit off.
 
-    ``key_columns``: those under which a row replaces the one before it; empty: rows are added.
+    A row replaces the row with the same values of ``key_columns``; without key columns rows are appended.
     """
 
     connector = "dbapi"
@@ -47,7 +47,9 @@ class TableSink:
         quote: str,
     ) -> None:
         if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConnectorMisused(self.connector, f"columns is {columns!r}", "Give a list of names, or name: type.")
+            raise ConnectorMisused(
+                self.connector, f"columns is {columns!r}", "Give a list of names, or a dict from name to type."
+            )
         self.dialect = Dialect(self.connector, paramstyle, quote)
         self.dialect.table(table)
         self.connect = connect
@@ -67,16 +69,16 @@ class TableSink:
             raise ConnectorMisused(
                 self.connector,
                 f"upsert is {upsert!r}, and columns is {None if self.columns is None else list(self.columns)!r}",
-                "Name the columns of the key, each once, and all columns with columns=.",
+                "Name each key column once in upsert=, and all columns in columns=.",
             )
         return key
 
     def outside(self) -> TableOutside:
-        """A connection, made in the sink task's slot."""
+        """Creates a connection, in the slot of the sink task."""
         return TableOutside(self)
 
     def registrations(self, job_id: str) -> dict[str, tuple[int, int, int]]:
-        """What the database knows of a job's tasks: generation, incarnation, number of the next output."""
+        """Returns (generation, incarnation, next number) of each task of a job from the database."""
         outside = self.outside()
         try:
             return outside.registrations(job_id)
@@ -84,20 +86,20 @@ class TableSink:
             outside.close()
 
     def begin(self, connection: Any) -> None:
-        """Begins a transaction where the driver does not by itself."""
+        """Begins a transaction if the driver does not do so itself."""
 
     def field(self, value: Any) -> Any:
-        """What the driver takes for a value: containers and records as JSON, the rest as it is."""
+        """Converts a value for the driver: containers and records to JSON, other values unchanged."""
         is_plain = not isinstance(value, _CONTAINERS) and not dataclasses.is_dataclass(value)
         return value if is_plain else scalar_text(value)
 
     def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None:
-        """What a table is created with; None: it has to be there."""
+        """Returns the column types with which to create the table; None if the table must exist."""
         return self.types
 
 
 class SqliteSink(TableSink):
-    """A table in a file of SQLite."""
+    """Immediate sink into a table of a SQLite file."""
 
     connector = "sqlite"
 
@@ -119,11 +121,11 @@ class SqliteSink(TableSink):
         super().__init__(connect, table, columns, upsert, paramstyle="qmark", quote='"')
 
     def begin(self, connection: Any) -> None:
-        """Takes the lock for writing at once: what is read inside holds until the commit."""
+        """Begins a transaction with the write lock, so that what it reads holds until the commit."""
         connection.execute("BEGIN IMMEDIATE")
 
     def field(self, value: Any) -> Any:
-        """SQLite has None, int of 64 bits, float, str and bytes; a bool is 0 or 1, the rest is text."""
+        """Converts a value for SQLite: bool to 0 or 1, types that SQLite does not have and larger ints to text."""
         if type(value) is int:
             return value if -SQLITE_INT_END <= value < SQLITE_INT_END else str(value)
         if value is None or type(value) in (float, str, bytes):
@@ -131,7 +133,7 @@ class SqliteSink(TableSink):
         return int(value) if type(value) is bool else scalar_text(value)
 
     def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None:
-        """SQLite needs no types."""
+        """Returns the given types, else no types, which SQLite does not need."""
         return self.types or dict.fromkeys(columns, "")
 
 
@@ -142,11 +144,23 @@ def sqlite(
     *,
     upsert: str | Sequence[str] | None = None,
 ) -> SqliteSink:
-    """An immediate sink into a table of a SQLite file that all processes of the job reach under this path.
+    """Immediate sink into a table of a SQLite file, which all processes of the job must reach under this path.
 
-    ``columns``: names, or names with their SQL types; None: those that the first row brings. ``upsert``: columns of a
-    key; a row replaces the one with its key, and the stream must be keyed by them. The table is created if it is
-    missing. What SQLite has no type for is text, as JSON has it.
+    Values without a SQLite type are written as text in their JSON form.
+
+    Args:
+        path: the database file; created if it does not exist.
+        table: the table, with its schema before a dot if it has one; created if it does not exist.
+        columns: column names, or a dict from column name to SQL type; None for the fields of the first row.
+        upsert: key column or columns. A row replaces the row with the same key, and the stream must be keyed by one of
+            them. None: rows are appended.
+
+    Raises:
+        ConnectorMisused: an option cannot work.
+
+    Example::
+
+        stream.sink(clonos.sqlite("out.db", "counts", ["word", "count"], upsert="word"))
     """
     return SqliteSink(os.fspath(path), table, columns, upsert)
 
@@ -160,11 +174,26 @@ def dbapi(
     paramstyle: str = "qmark",
     quote: str = '"',
 ) -> TableSink:
-    """An immediate sink into a table of any database with a driver of PEP 249.
+    """Immediate sink into a table of any database with a PEP 249 driver.
 
-    ``connect``: called without arguments in the slot, gives a connection that does not commit by itself. ``columns``
-    with types: the table is created if it is missing. ``upsert``: columns of a key; a row replaces the one with its
-    key, and the stream must be keyed by them. ``paramstyle``: the driver module's own. ``quote``: around names.
-    Registrations are kept in the table ``clonos_outside`` of the same database.
+    The connection must have autocommit off. The sink keeps its registrations in the table ``clonos_outside`` of the
+    same database.
+
+    Args:
+        connect: called without arguments in the slot; returns a new connection.
+        table: the table, with its schema before a dot if it has one.
+        columns: column names, or a dict from column name to SQL type, with which the table is created if it does not
+            exist; without types it must exist. None for the fields of the first row.
+        upsert: key column or columns. A row replaces the row with the same key, and the stream must be keyed by one of
+            them. None: rows are appended.
+        paramstyle: the ``paramstyle`` of the driver module.
+        quote: the character around SQL identifiers.
+
+    Raises:
+        ConnectorMisused: an option cannot work.
+
+    Example::
+
+        stream.sink(clonos.dbapi(partial(psycopg.connect, dsn), "counts", paramstyle="pyformat"))
     """
     return TableSink(connect, table, columns, upsert, paramstyle=paramstyle, quote=quote)

@@ -1,4 +1,4 @@
-"""The SQL of table sinks, for the parameter styles of PEP 249."""
+"""SQL of table sinks, for the parameter styles of PEP 249."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clonos.connectors.connector_errors import ConnectorMisused
 OUTSIDE_TABLE = "clonos_outside"
 PREVIOUS_TABLE = "clonos_previous"
 TASK_COLUMN, NUMBER_COLUMN = "clonos_task", "clonos_number"
-"""Columns in which a row says whose output it is, and which one."""
+"""Columns that hold the task and the number of a row."""
 
 PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
 _OUTSIDE_TYPES = {
@@ -36,10 +36,10 @@ _NUMBERED = f" WHERE {TASK_COLUMN} = :writer AND {NUMBER_COLUMN} >= :first"
 
 
 class Statement:
-    """SQL with places for parameters, written ``:name`` here, in whatever style the driver of the database wants."""
+    """SQL statement with parameters, written ``:name`` here and converted to the parameter style of the driver."""
 
     def __init__(self, sql: str, paramstyle: str) -> None:
-        # Names of tables and columns hold neither ":" nor "%", see Dialect.name.
+        # Names of tables and columns contain neither ":" nor "%", see Dialect.name.
         self._names = re.findall(r":(\w+)", sql)
         self._takes_names = paramstyle in ("named", "pyformat")
         places = count(1)
@@ -53,40 +53,46 @@ class Statement:
         self.sql = re.sub(r":(\w+)", place, sql)
 
     def parameters(self, values: Mapping[str, Any]) -> Any:
-        """What ``execute`` takes beside the SQL."""
+        """Returns the parameters for ``execute``."""
         if self._takes_names:
             return {name: values[name] for name in self._names}
         return [values[name] for name in self._names]
 
 
 class Dialect:
-    """How one database spells things."""
+    """SQL dialect of one database: its parameter style and its quotes."""
 
     def __init__(self, connector: str, paramstyle: str, quote: str) -> None:
         if paramstyle not in PARAMSTYLES:
             raise ConnectorMisused(
-                connector, f"the paramstyle {paramstyle!r} is unknown", f"PEP 249 has {', '.join(PARAMSTYLES)}."
+                connector, f"the paramstyle {paramstyle!r} is unknown", f"Give one of {', '.join(PARAMSTYLES)}."
             )
         self.connector = connector
         self.paramstyle = paramstyle
         self.quote = quote
 
     def name(self, name: str) -> str:
-        """An identifier in quotes, so that it may be any word."""
+        """Quotes an identifier.
+
+        Raises: ConnectorMisused: it cannot be an identifier.
+        """
         if not name or "\0" in name or ":" in name or "%" in name:
-            raise ConnectorMisused(self.connector, f"{name!r} is no name in SQL", "Take another one.")
+            raise ConnectorMisused(self.connector, f"{name!r} is not a valid SQL identifier", "Choose another name.")
         return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
 
     def table(self, table: str) -> str:
-        """A table, with its schema before a dot if it has one."""
+        """Quotes a table name, with its schema before a dot if it has one."""
         return ".".join(self.name(part) for part in table.split("."))
 
     def statement(self, sql: str) -> Statement:
-        """SQL whose parameters are written ``:name``."""
+        """Creates a statement from SQL with ``:name`` parameters."""
         return Statement(sql, self.paramstyle)
 
     def create_table(self, table: str, columns: Mapping[str, str], key_columns: Sequence[str]) -> Statement:
-        """``columns``: name to type, or to nothing where the database needs none. Without a key rows bear numbers."""
+        """Creates the table.
+
+        ``columns`` maps a name to a type, or to "" for none; without a key, rows have number columns.
+        """
         defined = [f"{self.name(column)} {kind}".strip() for column, kind in columns.items()]
         if key_columns:
             defined.append(f"UNIQUE ({', '.join(map(self.name, key_columns))})")
@@ -96,11 +102,14 @@ class Dialect:
         return Statement(f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({', '.join(defined)})", "qmark")
 
     def look(self, table: str) -> Statement:
-        """No rows, but the names of all columns."""
+        """Selects no row, for the names of all columns."""
         return Statement(f"SELECT * FROM {self.table(table)} WHERE 1 = 0", "qmark")
 
     def insert(self, table: str, columns: Sequence[str], has_number: bool = False) -> Statement:
-        """Parameters are ``c0``, ``c1``, ... in the order of the columns, and perhaps ``writer`` and ``number``."""
+        """Inserts a row.
+
+        Parameters: ``c0``, ``c1``, ... in order of the columns, with ``has_number`` also ``writer``, ``number``.
+        """
         names = [self.name(column) for column in columns]
         places = [f":c{number}" for number in range(len(columns))]
         if has_number:
@@ -108,20 +117,23 @@ class Dialect:
             places += [":writer", ":number"]
         return self.statement(f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({', '.join(places)})")
 
-    # ------------------------------------------------------------------ rows that bear numbers
+    # --- rows with numbers
 
     def count_numbered(self, table: str) -> Statement:
-        """Of the output of ``writer`` from ``first`` on: how many rows are there, and the lowest number."""
+        """Counts the rows of ``writer`` from ``first`` on, and selects their lowest number."""
         return self.statement(f"SELECT COUNT(*), MIN({NUMBER_COLUMN}) FROM {self.table(table)}{_NUMBERED}")
 
     def delete_numbered(self, table: str) -> Statement:
-        """The output of ``writer`` from ``first`` on."""
+        """Deletes the rows of ``writer`` from ``first`` on."""
         return self.statement(f"DELETE FROM {self.table(table)}{_NUMBERED}")
 
-    # ------------------------------------------------------------------ rows under a key
+    # --- rows with keys
 
     def find_keys(self, table: str, columns: Sequence[str], key_columns: Sequence[str], count: int) -> Statement:
-        """The rows of ``count`` keys, each behind its place among them. Parameters: ``k0_0``, ``k0_1``, ``k1_0`` ..."""
+        """Selects the rows of ``count`` keys, each after the index of its key.
+
+        Parameters: ``k0_0``, ``k0_1``, ``k1_0``, ...
+        """
         names = ", ".join(self.name(column) for column in columns)
         return self.statement(
             " UNION ALL ".join(
@@ -131,12 +143,12 @@ class Dialect:
         )
 
     def update_key(self, table: str, columns: Sequence[str], key_columns: Sequence[str]) -> Statement:
-        """Parameters are ``c0``, ... and the key's ``k0_0``, ..."""
+        """Updates the row of a key. Parameters: ``c0``, ... and the key's ``k0_0``, ..."""
         changes = ", ".join(f"{self.name(column)} = :c{number}" for number, column in enumerate(columns))
         return self.statement(f"UPDATE {self.table(table)} SET {changes}{self._where(key_columns)}")
 
     def delete_key(self, table: str, key_columns: Sequence[str]) -> Statement:
-        """Parameters are the key's ``k0_0``, ..."""
+        """Deletes the row of a key. Parameters: ``k0_0``, ..."""
         return self.statement(f"DELETE FROM {self.table(table)}{self._where(key_columns)}")
 
     def _where(self, key_columns: Sequence[str], place: int = 0) -> str:
@@ -145,21 +157,21 @@ class Dialect:
 
     @property
     def create_previous(self) -> Statement:
-        """The table of what rows under a key were before."""
+        """Creates the table of previous rows."""
         defined = ", ".join(f"{column} {kind}" for column, kind in _PREVIOUS_TYPES.items())
         sql = f"CREATE TABLE IF NOT EXISTS {PREVIOUS_TABLE} ({defined}, PRIMARY KEY (job_id, task, number))"
         return Statement(sql, "qmark")
 
     @property
     def insert_previous(self) -> Statement:
-        """What output ``number`` has changed."""
+        """Inserts what row ``number`` has replaced."""
         columns = ", ".join(_PREVIOUS_TYPES)
         places = ", ".join(f":{column}" for column in _PREVIOUS_TYPES)
         return self.statement(f"INSERT INTO {PREVIOUS_TABLE} ({columns}) VALUES ({places})")
 
     @property
     def find_previous(self) -> Statement:
-        """What a task's output from ``first`` on has changed, in its order."""
+        """Selects what the rows of a task from ``first`` on have replaced, in order."""
         return self.statement(
             f"SELECT number, row_key, previous, written, follows FROM {PREVIOUS_TABLE}"
             f" WHERE {_OF_TASK} AND number >= :first ORDER BY number"
@@ -167,40 +179,40 @@ class Dialect:
 
     @property
     def update_previous(self) -> Statement:
-        """What output ``number`` has left, where what came behind it was withdrawn."""
+        """Updates the row that ``number`` has written, after later rows were withdrawn."""
         return self.statement(f"UPDATE {PREVIOUS_TABLE} SET written = :written WHERE {_OF_TASK} AND number = :number")
 
     @property
     def delete_previous(self) -> Statement:
-        """The same, forgotten."""
+        """Deletes the previous rows of a task from ``first`` on."""
         return self.statement(f"DELETE FROM {PREVIOUS_TABLE} WHERE {_OF_TASK} AND number >= :first")
 
     @property
     def forget_previous(self) -> Statement:
-        """What a task's output below ``before`` has changed is forgotten, if this life of it is registered."""
+        """Deletes the previous rows of a task below ``before``, if this incarnation is registered."""
         return self.statement(
             f"DELETE FROM {PREVIOUS_TABLE} WHERE {_OF_TASK} AND number < :before AND EXISTS"
             f" (SELECT 1 FROM {OUTSIDE_TABLE} WHERE {_OF_TASK}"
             " AND generation = :generation AND incarnation = :incarnation)"
         )
 
-    # ------------------------------------------------------------------ registrations
+    # --- registrations
 
     @property
     def create_outside(self) -> Statement:
-        """The table of registrations: who writes, and the number of the next output."""
+        """Creates the table of registrations: the registered incarnation and the next number of each task."""
         defined = ", ".join(f"{column} {kind}" for column, kind in _OUTSIDE_TYPES.items())
         sql = f"CREATE TABLE IF NOT EXISTS {OUTSIDE_TABLE} ({defined}, PRIMARY KEY (job_id, task))"
         return Statement(sql, "qmark")
 
     @property
     def find(self) -> Statement:
-        """The registration of a task: generation, incarnation, next_number."""
+        """Selects the registration of a task: generation, incarnation, next_number."""
         return self.statement(f"SELECT generation, incarnation, next_number FROM {OUTSIDE_TABLE} WHERE {_OF_TASK}")
 
     @property
     def find_all(self) -> Statement:
-        """All registrations of a job: task, generation, incarnation, next_number."""
+        """Selects all registrations of a job: task, generation, incarnation, next_number."""
         return self.statement(
             f"SELECT task, generation, incarnation, next_number FROM {OUTSIDE_TABLE}"
             " WHERE job_id = :job_id ORDER BY task"
@@ -208,14 +220,14 @@ class Dialect:
 
     @property
     def enter(self) -> Statement:
-        """The first registration of a task."""
+        """Inserts the first registration of a task."""
         columns = ", ".join(_OUTSIDE_TYPES)
         places = ", ".join(f":{column}" for column in _OUTSIDE_TYPES)
         return self.statement(f"INSERT INTO {OUTSIDE_TABLE} ({columns}) VALUES ({places})")
 
     @property
     def take_over(self) -> Statement:
-        """A later life of the task instead of an earlier one; changes one row, or none if another came first."""
+        """Replaces the registration of an earlier incarnation; changes no row if another connection came first."""
         return self.statement(
             f"UPDATE {OUTSIDE_TABLE} SET generation = :generation, incarnation = :incarnation"
             f" WHERE {_OF_TASK} AND generation = :old_generation AND incarnation = :old_incarnation"
@@ -223,7 +235,7 @@ class Dialect:
 
     @property
     def advance(self) -> Statement:
-        """The next number, for the life that is registered; changes one row, or none if it is fenced."""
+        """Advances the next number; changes no row if the incarnation is fenced."""
         return self.statement(
             f"UPDATE {OUTSIDE_TABLE} SET next_number = :new_number WHERE {_OF_TASK}"
             " AND generation = :generation AND incarnation = :incarnation AND next_number = :next_number"

@@ -1,8 +1,8 @@
-"""Upserts: one row per key, replaced by later output, and restored by a rollback.
+"""Upserted rows of a table: one row per key, replaced by later rows and restored by a rollback.
 
-Each output's previous row is kept in a side table, by number and in the same transaction, until no checkpoint needs it.
-A rollback restores the row from before the first output that it withdraws, if the row is still as the last output left
-it. A row that others have changed since stays as it is.
+The previous row of each written row is kept in a side table, by number and in the same transaction, until no checkpoint
+needs it. A rollback restores the row from before the first withdrawn one, if the table still holds the row that the
+last withdrawn one wrote. A row that others have changed since is left as it is.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ KEYS_PER_QUERY = 50
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]
-"""Values by column."""
+"""Values by column name."""
 
 
 class _Touched(NamedTuple):
-    """What a withdrawal knows of one key. Rows are packed."""
+    """History of one key in a withdrawal. Rows are packed."""
 
-    previous: str | None  # there before the first output that is withdrawn
-    written: str | None  # left by the last one
-    follows: int | None  # number of the output of the same transaction that had written ``previous``
+    previous: str | None  # the row before the first withdrawn one
+    written: str | None  # the row that the last withdrawn one wrote
+    follows: int | None  # number of the row of the same transaction that had written ``previous``
 
 
 class UpsertedRows:
-    """The rows that one registered incarnation upserts."""
+    """Rows that one registered incarnation upserts."""
 
     def __init__(
         self, sink: TableDescription, database: Database, identity: OutsideIdentity, key_columns: tuple[str, ...]
@@ -56,13 +56,13 @@ class UpsertedRows:
         self._database.in_transaction("registering", lambda: self._database.execute(create, {}))
 
     def warn(self) -> None:
-        """Nothing to warn of: a key is enough to withdraw by."""
+        """Does nothing: every key can be withdrawn."""
 
     def check(self, columns: tuple[str, ...]) -> None:
-        """Any column name is allowed."""
+        """Does nothing: any column name is allowed."""
 
     def made(self) -> None:
-        """Nothing to look at: the table needs no columns of ours."""
+        """Does nothing: the table needs no extra columns."""
 
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
         """Upserts rows numbered from ``first_number``, within the caller's transaction."""
@@ -84,13 +84,17 @@ class UpsertedRows:
             last[key] = entry
             now[key] = dict(zip(columns, fields, strict=True))
         self._put(now, there, columns)
-        for key, row in self._find(now, columns).items():  # as the database has it, types and triggers included
+        for key, row in self._find(
+            now, columns
+        ).items():  # as the database stored it, after type conversions and triggers
             last[key]["written"] = self._packed(row)
         self._database.execute_many(self._sink.dialect.insert_previous, history)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
-        """Restores the rows from before ``first_number``. Returns the end of the range of which nothing is known; None:
-        all of it was."""
+        """Restores the rows from before ``first_number``.
+
+        Returns the end of the range without history; None if all of it has one.
+        """
         touched: dict[tuple[str, ...], dict[Key, _Touched]] = {}
         count, lowest = 0, None
         mine = self._task | {"first": first_number}
@@ -105,17 +109,19 @@ class UpsertedRows:
             keys[key] = _Touched(previous, written, follows)
         changed = sum(self._put_back(key_columns, keys) for key_columns, keys in touched.items())
         if changed:
-            logger.warning("%d rows of the table %s were changed by others and stay", changed, self._sink.table)
+            logger.warning(
+                "%d rows of the table %s were not restored, because others have changed them", changed, self._sink.table
+            )
         self._database.execute(dialect.delete_previous, mine)
         return end_of_missing(first_number, next_number, count, lowest)
 
     def forget(self, before_number: int) -> None:
-        """Deletes the previous rows of output below ``before_number``."""
+        """Deletes the previous rows of rows below ``before_number``."""
         statement, values = self._sink.dialect.forget_previous, self._task | {"before": before_number}
         self._database.in_transaction("forgetting", lambda: self._database.execute(statement, values))
 
     def _put_back(self, key_columns: tuple[str, ...], keys: Mapping[Key, _Touched]) -> int:
-        """Restores the rows that are as the last withdrawn output left them. Returns how many are not."""
+        """Restores rows that are still as the last withdrawn row left them. Returns the number of rows that are not."""
         alike: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[Key, Row | None]] = {}  # by the columns of both rows
         for key, row in keys.items():
             previous, written = _unpacked(row.previous), _unpacked(row.written) or {}
@@ -134,7 +140,7 @@ class UpsertedRows:
     def _note_put_back(
         self, numbers: Mapping[Key, int], columns: tuple[str, ...], key_columns: tuple[str, ...]
     ) -> None:
-        """Reads back rows that were written within a transaction: only the last one of each key was read then."""
+        """Completes the history of keys that were written twice in a transaction: stores the row that is there now."""
         statement = self._sink.dialect.update_previous
         found = self._find(numbers, columns, key_columns)
         self._database.execute_many(
@@ -148,14 +154,14 @@ class UpsertedRows:
         except TypeError:
             is_whole = False
         if not is_whole:
-            reason = f"its key ({', '.join(self._key_columns)}) is {key!r:.100}, and NULL and lists are no keys"
+            reason = f"its key ({', '.join(self._key_columns)}) is {key!r:.100}, but NULL and lists cannot be keys"
             raise row_not_writable(self._sink.connector, 0, tuple(fields), reason)
         return key
 
     def _find(
         self, keys: Iterable[Key], columns: tuple[str, ...], key_columns: tuple[str, ...] | None = None
     ) -> dict[Key, Row | None]:
-        """The row of each key as the database has it; None: there is none."""
+        """Returns the row of each key from the database, None for a key without a row."""
         found: dict[Key, Row | None] = dict.fromkeys(keys)
         key_columns = key_columns or self._key_columns
         rest = iter(list(found))
@@ -177,7 +183,7 @@ class UpsertedRows:
         columns: tuple[str, ...],
         key_columns: tuple[str, ...] | None = None,
     ) -> None:
-        """Inserts, updates or deletes (None), so that each key has the wanted row, given the present one."""
+        """Changes rows so that each key has its wanted row (None: no row), given the present rows ``there``."""
         dialect, table = self._sink.dialect, self._sink.table
         key_columns = key_columns or self._key_columns
         others = tuple(column for column in columns if column not in key_columns)
@@ -195,7 +201,7 @@ class UpsertedRows:
         self._database.execute_many(dialect.delete_key(table, key_columns), gone)
 
     def _packed(self, row: Row | None) -> str | None:
-        """A row as text; ``_unpacked`` gives it back unchanged."""
+        """Encodes a row as text; ``_unpacked`` decodes it."""
         if row is None:
             return None
         try:
@@ -209,5 +215,5 @@ def _unpacked(text: str | None) -> Row | None:
 
 
 def _plain(value: Any) -> Any:
-    """What a driver gives for bytes, as bytes."""
+    """Converts the byte types of drivers to bytes."""
     return bytes(value) if isinstance(value, bytearray | memoryview) else value

@@ -1,1 +1,1 @@
-"""Keyed state of a chain: tables, changes, snapshots, timers."""
+"""Keyed state of a chain: tables, changes, snapshots and timers."""

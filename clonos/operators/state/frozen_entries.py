@@ -1,8 +1,8 @@
-"""Entries that stand still while another thread makes them bytes, and what lies over them meanwhile.
+"""Frozen entries of a table, which another thread encodes for a snapshot, and the overlay that takes changes meanwhile.
 
-What is frozen is read by two threads and changed by none. The task goes on over it: what it sets, deletes, or may have
-changed in place is in an ``Overlay``, which is merged down when nobody reads any more. So a barrier costs the task
-nothing for what it leaves to others, whatever there is, and nothing is copied but what is touched meanwhile.
+Two threads read frozen entries and none changes them. What the task sets, deletes or may change in place goes into an
+``Overlay``, which is merged into the entries when the snapshot is stored. Therefore a barrier takes the same time for
+any size of state, and only entries that are touched meanwhile are copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clonos.core.values import decode_rows, encode_rows
 from clonos.operators.state.state_changes import Entries, encode_piece, encode_sections
 
 IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID})
-"""Types whose values cannot be changed by who reads them. (A tuple may hold a list.)"""
+"""Types whose values cannot be changed in place. A tuple is not among them, because it may hold a list."""
 
 
 class _Absent:
@@ -30,10 +30,11 @@ _ABSENT: Final = _Absent()
 
 
 class Overlay(dict[Any, Any]):
-    """The entries of a table over frozen ones, asked key by key; ``merged`` is for who wants all.
+    """Changes of a table over its frozen entries ``below``; supports access by key only.
 
-    Its own are those that were set since, and copies of mutable values that were read. When nobody reads what lies
-    below any more, it melts step by step: to merge all at once would hold up the task.
+    The overlay holds entries that were set since, and copies of mutable values that were read. ``merged`` returns all
+    entries. When the snapshot is stored, ``melt`` merges the overlay in pieces, because merging at once would block the
+    task.
     """
 
     __slots__ = ("_left", "below", "gone", "is_melting")
@@ -42,7 +43,7 @@ class Overlay(dict[Any, Any]):
         super().__init__()
         self.below = below
         self.gone: dict[Any, None] = {}
-        """Deleted since, and still there below. One that was set again stands in the overlay."""
+        """Keys deleted since, which still exist in ``below``. A key that was set again is in the overlay too."""
         self.is_melting = False
         self._left = 0
 
@@ -53,7 +54,7 @@ class Overlay(dict[Any, Any]):
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """As of any dict."""
+        """Behaves as ``dict.get``."""
         value = _get(self, key, _ABSENT)
         if value is not _ABSENT:
             return value
@@ -66,7 +67,10 @@ class Overlay(dict[Any, Any]):
         return _contains(self, key) or (key in self.below and key not in self.gone)
 
     def pop(self, key: Any, default: Any = _ABSENT) -> Any:
-        """As of any dict."""
+        """Behaves as ``dict.pop``.
+
+        Raises: KeyError: there is neither an entry nor a default.
+        """
         value = self.get(key, _ABSENT)
         if value is not _ABSENT:
             _pop(self, key, None)
@@ -78,7 +82,7 @@ class Overlay(dict[Any, Any]):
         return default
 
     def _from_below(self, key: Any) -> Any:
-        """A value that may be changed in place is copied, for what lies below stands still."""
+        """Returns a value of ``below``; as a copy if it is mutable, because frozen entries must not change."""
         value = self.below.get(key, _ABSENT)
         if value is _ABSENT or key in self.gone:
             return _ABSENT
@@ -88,11 +92,11 @@ class Overlay(dict[Any, Any]):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether all is as it was when it was frozen."""
+        """Returns whether nothing has changed since the entries were frozen."""
         return not len(self) and not self.gone
 
     def merged(self) -> Entries:
-        """All entries in their order, in a dict of its own; what lies below stays as it is."""
+        """Returns all entries in order in a new dict; the frozen entries stay unchanged."""
         entries: Entries = {}
         for key, value in self.below.items():
             if _contains(self, key):
@@ -103,8 +107,12 @@ class Overlay(dict[Any, Any]):
         return entries
 
     def melt(self, entries_max: int) -> bool:
-        """Nobody reads what lies below: it takes in what has come since the last time, and so many more. Whether that
-        was all."""
+        """Merges the changes since the last call and ``entries_max`` more into ``below``.
+
+        Returns whether all are merged.
+
+        Call it only when no thread reads the frozen entries.
+        """
         if self.is_melting:
             entries_max += max(0, len(self) + len(self.gone) - self._left)
         self.is_melting = True
@@ -112,15 +120,15 @@ class Overlay(dict[Any, Any]):
             entries_max -= 1
             del self.gone[key]
             self.below.pop(key, None)
-        if not self.gone:  # one that was set again comes to stand at the end
+        if not self.gone:  # keys that were deleted and set again come last
             for key in list(islice(self, entries_max)):
                 self.below[key] = _pop(self, key)
         self._left = len(self) + len(self.gone)
         return not self._left
 
     def keys(self) -> NoReturn:
-        """It is not known how many there are without looking at all."""
-        raise AssertionError("what lies over a frozen table is asked key by key")
+        """Fails: the number of entries is unknown without a merge."""
+        raise AssertionError("an overlay supports access by key only")
 
     items = values = __reversed__ = keys
 
@@ -131,12 +139,15 @@ _pop = dict.pop
 
 
 class LaterPieces:
-    """Frozen entries that are made bytes by whoever iterates, in any thread, as often as needed, until the release."""
+    """Frozen entries that any thread may encode by iterating, repeatedly, until they are released."""
 
     __slots__ = ("_before", "_tables", "is_released")
 
     def __init__(self, tables: Mapping[str, tuple[Entries, list[Any] | None]], before: tuple[bytes, ...] = ()) -> None:
-        """``tables``: by name the entries and which keys are wanted (None: all). ``before``: pieces that are ready."""
+        """Creates pieces of ``tables``: by name the entries and the wanted keys (None: all).
+
+        ``before`` are finished pieces.
+        """
         self._tables = tables
         self._before = before
         self.is_released = False
@@ -148,13 +159,13 @@ class LaterPieces:
                 yield encode_piece((section,))
 
     def release(self) -> None:
-        """They are not read any more."""
+        """Releases the entries: no thread will read them again."""
         self.is_released = True
         self._tables = {}
 
 
 def _copy(value: Any) -> Any:
-    """As it would come back from a snapshot."""
+    """Copies a value as a restore from a snapshot would."""
     return decode_rows(encode_rows([value]))[0]
 
 

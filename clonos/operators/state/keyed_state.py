@@ -1,12 +1,12 @@
-"""Keyed state of one vertex's chain: tables in memory, what has changed in them since the last snapshot, their bytes.
+"""Keyed state of a chain: tables in memory, their changes since the last snapshot, and the encoding of both.
 
-A table belongs to one step and one of its descriptors; ``step/name`` names it for the job's life. Rules:
+A table belongs to one step and one of its descriptors; ``step/name`` identifies it for the life of the job.
 
-- Entries are kept under ``keys.state_key``, so that 1 and True are two keys; bytes carry the user's key.
-- A table restored from snapshots has its entries in the order of the original: windows and timers fire by it. A key
-  that was deleted and set again stands at the end in both.
-- The same calls give the same bytes in every process.
-- A mutable value that was handed out counts as changed: nobody can see what was done to it.
+- Entries are stored under ``keys.state_key``, so that 1 and True are two keys; snapshots contain the user's keys.
+- A restored table has its entries in the original order, by which windows and timers fire. A key that was deleted and
+  set again is the last one in both.
+- Equal calls give equal bytes in every process.
+- A mutable value that user code has read counts as changed, because a change in place cannot be detected.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from clonos.operators.state.state_changes import (
 )
 
 INLINE_BYTES_MAX: Final = 4 << 20
-"""What a barrier encodes itself, in a few ms; the rest is left to others."""
+"""Bytes that a barrier encodes itself, which takes a few ms; other threads encode the rest."""
 
 ALL: Final = 1 << 60
-"""More entries than there can be."""
+"""Bound above any number of entries."""
 
 MELTED_A_STEP_MAX: Final = 1 << 11
-"""Entries that a step merges into what was frozen, in about a ms."""
+"""Entries of an overlay that a step merges, which takes about 1 ms."""
 
 
 class StateImage:
-    """The passive image that a standby keeps current (``core.chain.Mirror``); a new incarnation takes its tables."""
+    """Passive image of the state, which a standby keeps current; a new incarnation takes over its tables."""
 
     __slots__ = ("tables",)
 
@@ -44,7 +44,11 @@ class StateImage:
         self.tables: dict[str, Entries] = {}
 
     def apply(self, changes: bytes | memoryview) -> None:
-        """Brings in a piece of one snapshot's changes. StateMalformed; ValueMalformed: values of other code."""
+        """Applies a piece of the changes of one snapshot.
+
+        Raises: StateMalformed: these bytes are not such a piece. ValueMalformed: a value cannot be decoded by this
+        code.
+        """
         decoded = decode_piece(changes)
         read = [read_section(section) for section in decoded.sections]
         if decoded.is_full:
@@ -59,20 +63,23 @@ class StateImage:
 
 
 class Table:
-    """Entries of one descriptor. Who changes ``entries`` directly says so in ``changed``, and asks for them anew in
-    each step: they may be an ``Overlay``, which is asked key by key, unless the table ``is_small``."""
+    """Entries of one descriptor.
+
+    Code that changes ``entries`` directly adds the keys to ``changed``, and reads ``entries`` anew in each step: it may
+    be an ``Overlay``, which supports access by key only, unless ``is_small``.
+    """
 
     __slots__ = ("entries", "changed", "deleted", "prunes_empty", "is_small")
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
         self.changed: dict[Any, None] = {}
-        """An ordered set: new keys in the order in which they came into ``entries``."""
+        """Changed keys as an ordered set: new keys in the order in which they were added to ``entries``."""
         self.deleted: dict[Any, None] = {}
         self.prunes_empty = False
-        """An empty container is the same as none."""
+        """Whether an empty container is deleted at the next snapshot."""
         self.is_small = False
-        """It is never frozen."""
+        """Whether the table is never frozen but encoded by the barrier."""
 
     def set(self, key: Any, value: Any) -> None:
         """Sets one entry."""
@@ -80,49 +87,49 @@ class Table:
         self.changed[key] = None
 
     def update(self, values: Entries) -> None:
-        """Sets many entries, new ones in their order."""
+        """Sets several entries; new ones are added in their order."""
         self.entries.update(values)
         self.changed.update(dict.fromkeys(values))
 
     def delete(self, key: Any) -> None:
-        """Deletes one entry, if there is one."""
+        """Deletes one entry, if it exists."""
         if self.entries.pop(key, self) is not self:
             self.changed.pop(key, None)
             self.deleted[key] = None
 
     def contents(self) -> Entries:
-        """All entries, for who drops the table."""
+        """Returns all entries; the table must not be used afterwards."""
         return self.entries.merged() if isinstance(self.entries, Overlay) else self.entries
 
     def prune(self) -> None:
-        """Before the changes are taken."""
+        """Deletes empty containers, before the changes are taken."""
         if self.prunes_empty:
             for key in [key for key in self.changed if not self.entries[key]]:
                 self.delete(key)
 
     def forget_changes(self) -> None:
-        """They are in a snapshot now."""
+        """Forgets the changes, which a snapshot contains now."""
         self.changed = {}
         self.deleted = {}
 
 
 class StateBackend:
-    """The tables of one incarnation's chain."""
+    """Tables of one incarnation's chain."""
 
     __slots__ = ("_inline_bytes_max", "_restored", "_tables", "_dropped", "_reading", "_is_frozen")
 
     def __init__(self, image: StateImage | None, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
-        """Takes over the image's tables; nobody else uses it from now on."""
+        """Takes over the tables of ``image``, which must not be used elsewhere afterwards."""
         self._inline_bytes_max = inline_bytes_max
         self._restored = {} if image is None else image.tables
         self._tables: dict[str, Table] = {}
         self._dropped: dict[str, None] = {}
         self._reading: list[LaterPieces] = []
         self._is_frozen = False
-        """Whether some tables are not plain: their pieces are read, or they melt."""
+        """Whether some table has an overlay: its snapshot is being read, or it is being merged."""
 
     def table(self, name: str, prunes_empty: bool = False, is_small: bool = False) -> Table:
-        """The table of this name, with what was restored; a new one if there is none."""
+        """Returns the table of this name with its restored entries, or a new one."""
         found = self._tables.get(name)
         if found is None:
             found = self._tables[name] = Table(self._restored.pop(name, {}))
@@ -131,27 +138,33 @@ class StateBackend:
         return found
 
     def restored(self, prefix: str) -> list[str]:
-        """Names of the restored tables that begin so and nobody has opened yet, sorted."""
+        """Returns the sorted names of restored tables with this prefix that no step has opened yet."""
         return sorted(name for name in self._restored if name.startswith(prefix))
 
     def drop(self, name: str) -> None:
-        """Forgets a whole table."""
+        """Deletes a whole table."""
         del self._tables[name]
         self._dropped[name] = None
 
     # --- snapshots
 
     def changes(self, full: bool) -> bytes:
-        """What has changed since the last call, or all of it, at once. StateUnsupported: a value cannot be kept."""
+        """Encodes the changes since the last call, or all entries if ``full``.
+
+        Raises: StateUnsupported: a value cannot be stored.
+        """
         sections: list[Section] = []
         for name, keys in self._begin(full, sections):
             sections += encode_sections(name, self._tables[name].entries, keys)
         return self._end(full, sections)
 
     def take(self, full: bool) -> tuple[bytes, LaterPieces | None]:
-        """The same; what is beyond the limit is frozen, and becomes bytes when somebody iterates the pieces."""
+        """Encodes changes up to the inline limit and freezes the rest, which the returned pieces encode later.
+
+        Raises: StateUnsupported: a value cannot be stored.
+        """
         self.melt(ALL)
-        if self._reading:  # one at a time; what has changed since is small
+        if self._reading:  # only one snapshot is frozen at a time; the changes since are few
             return self.changes(full), None
         sections: list[Section] = []
         later: dict[str, tuple[Entries, list[Any] | None]] = {}
@@ -168,8 +181,7 @@ class StateBackend:
         return self._end(full, sections), self._read(LaterPieces(later)) if later else None
 
     def whole(self) -> LaterPieces | None:
-        """All of the state as it is now, just behind ``take``, for later. None: what is frozen since before is read
-        still."""
+        """Returns all state as of the ``take`` just made; None while earlier frozen entries are being read."""
         over = [table.entries for table in self._tables.values() if isinstance(table.entries, Overlay)]
         if not all(overlay.is_untouched for overlay in over):
             return None
@@ -185,7 +197,7 @@ class StateBackend:
         return self._read(LaterPieces(later, (encode_piece(tuple(sections), is_full=True),)))
 
     def melt(self, entries_max: int = MELTED_A_STEP_MAX) -> None:
-        """Between two steps: what nobody reads any more takes in what has changed, until its tables are plain again."""
+        """Merges up to ``entries_max`` entries per table between two steps, if all frozen entries are released."""
         if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
             return
         self._reading = []
@@ -198,8 +210,8 @@ class StateBackend:
                     self._is_frozen = True
 
     def _begin(self, full: bool, sections: list[Section]) -> list[tuple[str, Iterator[Any]]]:
-        """By table the keys that are wanted; what was deleted stands in front of them."""
-        if full:  # what was restored and no step has asked for yet is part of it
+        """Returns the wanted keys of each table; appends the sections of deleted keys."""
+        if full:  # restored tables that no step has opened are part of the state
             for name in list(self._restored):
                 self.table(name)
         wanted: list[tuple[str, Iterator[Any]]] = []
@@ -218,7 +230,7 @@ class StateBackend:
         return encode_piece(tuple(sections), full, dropped)
 
     def _frozen(self, table: Table) -> Entries:
-        """The entries of a table, which stand still from now on."""
+        """Freezes a table and returns its entries."""
         if not isinstance(table.entries, Overlay):
             table.entries = Overlay(table.entries)
             self._is_frozen = True

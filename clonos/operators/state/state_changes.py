@@ -1,6 +1,6 @@
-"""Changes of keyed state as bytes: pieces of about a megabyte, each of which can be applied by itself, in their order.
+"""Encoded changes of keyed state: pieces of about 1 MiB, each of which can be applied by itself, in order.
 
-The same entries give the same bytes in every process. Older formats are read.
+Equal entries give equal bytes in every process. Older formats can be read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from clonos.core.values.keys import EncodedKey, key_of, state_keys
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 CHANGES_FORMAT: Final = 2
-"""1 had the key group of each key, which follows from the key."""
+"""Format of pieces; format 1 also had the key group of each key, which follows from the key."""
 
 SECTION_BYTES: Final = 1 << 20
-"""What a section of a table aims at: it stays in the processor's cache on its way, and a thread that encodes holds the
-interpreter for half a millisecond."""
+"""Target size of a section: it fits the processor's cache, and encoding it holds the interpreter lock for 0.5 ms."""
 
 SECTION_ENTRIES_FIRST: Final = 256
 SECTION_ENTRIES_MAX: Final = 1 << 13
@@ -30,7 +29,7 @@ Entries = dict[Any, Any]
 
 
 class StateMalformed(EnvironmentFault):
-    """Bytes of a snapshot are no changes of state."""
+    """Bytes of a snapshot are not changes of state."""
 
     reason: str
 
@@ -42,7 +41,7 @@ class StateMalformed(EnvironmentFault):
 
 
 class StateUnsupported(JobError):
-    """A step keeps something in its state that no snapshot can carry."""
+    """The state of a step holds a value that a snapshot cannot store."""
 
     table: str
     problem: str
@@ -52,7 +51,7 @@ class StateUnsupported(JobError):
 
 
 class Section(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Some entries of one table, as bytes."""
+    """Some entries of one table, encoded."""
 
     name: str
     deleted: Column
@@ -61,7 +60,7 @@ class Section(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """Of what lies in it."""
+        """Returns the number of encoded bytes."""
         return self.deleted.size_bytes + self.keys.size_bytes + self.values.size_bytes
 
 
@@ -73,7 +72,7 @@ class _SectionOfFormat1(msgspec.Struct, frozen=True, array_like=True, gc=False):
     values: bytes
 
     def read(self) -> Section:
-        """As of now."""
+        """Converts the section to the present format."""
         deleted, keys, values = (column_of(decode_rows(data)) for data in (self.deleted, self.keys, self.values))
         return Section(self.name, deleted, keys, values)
 
@@ -86,7 +85,7 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Changes(NamedTuple):
-    """A piece. ``is_full``: everything else is forgotten first. ``dropped``: tables forgotten before the rest."""
+    """Decoded piece. ``is_full``: it replaces all state. ``dropped``: tables that are deleted before it is applied."""
 
     is_full: bool
     dropped: tuple[str, ...]
@@ -101,12 +100,15 @@ _decoder_of_sections_1: Final = msgspec.msgpack.Decoder(tuple[_SectionOfFormat1,
 
 
 def encode_piece(sections: tuple[Section, ...], is_full: bool = False, dropped: tuple[str, ...] = ()) -> bytes:
-    """The bytes of a piece."""
+    """Encodes a piece."""
     return _encoder.encode((CHANGES_FORMAT, is_full, dropped, sections))
 
 
 def decode_piece(data: bytes | memoryview) -> Changes:
-    """What ``encode_piece`` was given. StateMalformed."""
+    """Decodes a piece.
+
+    Raises: StateMalformed: these bytes are not a piece, or of a newer format.
+    """
     try:
         piece = _decoder.decode(data)
         if piece.format > CHANGES_FORMAT:
@@ -121,12 +123,15 @@ def decode_piece(data: bytes | memoryview) -> Changes:
 
 
 def encode_deleted(name: str, deleted: Iterable[Any]) -> Section:
-    """The keys that a table has lost."""
+    """Encodes deleted keys of a table."""
     return Section(name, column_of(_users_keys(list(deleted))), _NOTHING, _NOTHING)
 
 
 def encode_sections(name: str, entries: Entries, wanted: Iterable[Any] | None = None) -> Iterator[Section]:
-    """The entries of these keys (None: all), in their order; looked at when it is their turn. StateUnsupported."""
+    """Encodes the entries of the wanted keys (None: all) in order; reads each entry when its section is encoded.
+
+    Raises: StateUnsupported: a value cannot be stored.
+    """
     rest = iter(entries if wanted is None else wanted)
     rest_values = iter(entries.values()) if wanted is None else None
     count = SECTION_ENTRIES_FIRST
@@ -145,7 +150,7 @@ def _users_keys(keys: list[Any]) -> list[Any]:
 
 
 class Read(NamedTuple):
-    """The entries of a section, under their state keys."""
+    """Decoded entries of a section, under their state keys."""
 
     deleted: list[Any]
     keys: list[Any]
@@ -153,10 +158,13 @@ class Read(NamedTuple):
 
 
 def read_section(section: Section) -> Read:
-    """What ``encode_sections`` and ``encode_deleted`` were given. StateMalformed, ValueMalformed."""
+    """Decodes a section.
+
+    Raises: StateMalformed: it is damaged. ValueMalformed: a value cannot be decoded by this code.
+    """
     try:
         deleted, keys = state_keys(rows_of(section.deleted)), state_keys(rows_of(section.keys))
-    except JobError as error:  # no job has put it there
+    except JobError as error:  # a key that no job can have stored
         raise StateMalformed(f"{section.name}: {error}") from error
     values = rows_of(section.values)
     if len(keys) != len(values):

@@ -1,6 +1,6 @@
-"""What a process function declares of its state: values, lists and maps, each kept per key.
+"""State descriptors of process functions: values, lists and maps, each per key.
 
-A descriptor names a kind of state; it holds none. ``context.state(descriptor)`` gives what the current key has.
+A descriptor names state and holds none. ``context.state(descriptor)`` returns the state of the current key.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ V = TypeVar("V")
 
 
 class HasKey(Protocol):
-    """Who knows the key of the record that is being processed."""
+    """Object that knows the key of the current record."""
 
     key: Any
 
 
 class Value(Generic[T]):
-    """The value that the current key has. A mutable one that was read counts as changed."""
+    """State of the current key as a single value, read and set by ``value``.
+
+    A mutable value may be changed in place: once read it counts as changed.
+    """
 
     __slots__ = ("_table", "_holder", "_default", "_default_is_mutable")
 
@@ -37,13 +40,13 @@ class Value(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The key's value, or the default."""
+        """Value of the current key, or the default."""
         key = state_key(self._holder.key)
         found = self._table.entries.get(key, _MISSING)
         if found is _MISSING:
             if not self._default_is_mutable:
                 return self._default
-            found = copy.deepcopy(self._default)  # the key's own, since it may be changed
+            found = copy.deepcopy(self._default)  # a copy for this key, because it may be changed in place
             self._table.set(key, found)
         elif type(found) not in IMMUTABLE:
             self._table.changed[key] = None
@@ -54,7 +57,7 @@ class Value(Generic[T]):
         self._table.set(state_key(self._holder.key), value)
 
     def clear(self) -> None:
-        """Forgets the key's value: it is the default again."""
+        """Deletes the value of the current key, which then has the default again."""
         self._table.delete(state_key(self._holder.key))
 
 
@@ -69,7 +72,10 @@ NO_DEFAULT: Any = None
 
 
 class State:
-    """Base of the descriptors. ``name`` is unique in its process function, and stable between versions of the job."""
+    """Base of the descriptors.
+
+    ``name`` is unique in its process function and must stay the same in later versions of the job.
+    """
 
     def __init__(self, name: str) -> None:
         if not name or "/" in name:
@@ -77,22 +83,34 @@ class State:
         self.name = name
 
     def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
-        """What gives the current key's state; made once for an incarnation."""
+        """Creates the access to this state for one incarnation."""
         raise NotImplementedError
 
 
 class Cell(Protocol):
-    """What a descriptor stands for in one incarnation."""
+    """Access to a descriptor's state in one incarnation."""
 
     def current(self) -> Any:
-        """The handle or container of the current key."""
+        """Returns the state of the current key."""
 
 
 class ValueState(State, Generic[T]):
-    """One value per key: ``context.state(count).value += 1``."""
+    """Descriptor of a single value per key.
+
+    Example::
+
+        count = ValueState("count", default=0)
+        context.state(count).value += 1
+    """
 
     def __init__(self, name: str, default: T = NO_DEFAULT) -> None:
-        """``default``: what a key has that has none; a mutable one is copied for each key."""
+        """Creates the descriptor.
+
+        ``default`` is the value of a key that has none; each key gets a copy of a mutable default.
+
+        Raises:
+            BadStateName: the name is empty or contains "/".
+        """
         super().__init__(name)
         self.default = default
 
@@ -101,14 +119,28 @@ class ValueState(State, Generic[T]):
 
 
 class ListState(State, Generic[T]):
-    """A list per key, stored as a whole when it was asked for: for few items a key."""
+    """Descriptor of a list per key.
+
+    The list is stored as a whole whenever it was read since the last checkpoint, so keep it short.
+
+    Example::
+
+        context.state(ListState("orders")).append(order)
+    """
 
     def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
         return _ContainerCell(state.table(f"{step}/{self.name}", prunes_empty=True), holder, list)
 
 
 class MapState(State, Generic[K, V]):
-    """A dict per key, stored as a whole when it was asked for: for few entries a key."""
+    """Descriptor of a dict per key.
+
+    The dict is stored as a whole whenever it was read since the last checkpoint, so keep it small.
+
+    Example::
+
+        context.state(MapState("prices"))["tea"] = 3
+    """
 
     def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
         return _ContainerCell(state.table(f"{step}/{self.name}", prunes_empty=True), holder, dict)
@@ -142,9 +174,11 @@ class _ContainerCell:
 
 
 class BadStateName(JobError):
-    """A descriptor's name cannot name a table."""
+    """The name of a descriptor cannot be used."""
 
     name: str
 
     def __str__(self) -> str:
-        return f"{self.name!r} cannot name a state: give it a name without '/' that stays the same in later versions."
+        return (
+            f"{self.name!r} is not a valid name of state: give one without '/' that stays the same in later versions."
+        )

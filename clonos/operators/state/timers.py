@@ -1,4 +1,4 @@
-"""Processing-time timers of one step, per key: they are state, and fire in the order (time, registration)."""
+"""Processing-time timers of a step, per key; they are part of the state and fire by (time, registration)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from clonos.operators.state.keyed_state import StateBackend
 
 
 class Timers:
-    """A timer is (instant, key); to set one that is set changes nothing."""
+    """Timers of one step. A timer is (time, key); setting it twice has no effect."""
 
     __slots__ = ("_table", "_registered", "_heap", "_next_place")
 
     def __init__(self, name: str, state: StateBackend) -> None:
         self._table = state.table(name)
-        # Entries stand in the order in which they were registered, restored ones too.
+        # The table has the timers in order of registration, also after a restore.
         self._registered: dict[Any, int] = {entry: place for place, entry in enumerate(self._table.entries)}
         self._heap: list[tuple[int, int, Any]] = []
         for entry, place in self._registered.items():
@@ -27,7 +27,7 @@ class Timers:
         self._next_place = len(self._heap)
 
     def set(self, instant_ns: int, key: Any) -> None:
-        """Registers a timer."""
+        """Sets a timer."""
         entry = state_key((instant_ns, key))
         if entry not in self._registered:
             self._registered[entry] = self._next_place
@@ -36,19 +36,19 @@ class Timers:
             self._next_place += 1
 
     def delete(self, instant_ns: int, key: Any) -> None:
-        """Takes a timer back, if it is set."""
+        """Deletes a timer, if it is set."""
         entry = state_key((instant_ns, key))
         if self._registered.pop(entry, None) is not None:
             self._table.delete(entry)
 
     def next_ns(self) -> int | None:
-        """When the earliest one is due."""
+        """Returns the time of the earliest timer, None without timers."""
         while self._heap and not self._is_registered(*self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
-        """Those due at an instant, all without one, in their order; each is to be taken next."""
+        """Returns the timers due at ``until_ns`` (None: all) in order; the caller then takes each."""
         due: list[DueTimer] = []
         while self._heap and (until_ns is None or self._heap[0][0] <= until_ns):
             timer = heappop(self._heap)
@@ -57,7 +57,7 @@ class Timers:
         return due
 
     def take(self, due: DueTimer) -> bool:
-        """Whether it is still registered, that is not deleted by one that fired before it. Then it is no more."""
+        """Removes a timer that is about to fire. Returns False if an earlier timer has deleted it."""
         instant_ns, place, key = due.token
         if not self._is_registered(instant_ns, place, key):
             return False

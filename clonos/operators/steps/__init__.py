@@ -1,1 +1,1 @@
-"""The steps of a chain, a kind each."""
+"""Operators by kind of step."""

@@ -1,6 +1,6 @@
-"""What a window makes of the values of a key: a count, a sum, a reduction, or an accumulator of the user's.
+"""Aggregates of windows: count, sum, reduction, and accumulators of the user.
 
-An aggregate holds no state: accumulators live in the entries of a window's table, under the state key.
+An aggregate has no state: accumulators are the entries of a window's table, under the state key.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from clonos.operators.user_errors import Guard
 
 
 class Aggregate:
-    """Base of all. Rows are (key, value)."""
+    """Base of all aggregates. Rows are (key, value)."""
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
-        """Brings a batch in."""
+        """Adds a batch."""
         stored = state_keys([key for key, _ in rows])
         wrapped = list(zip(stored, rows, strict=True))
         guard.run(lambda records: self._consume(records, table), wrapped, pairs=rows)
 
     def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
-        """Brings in a batch whose values are their own keys."""
+        """Adds a batch whose values are their own keys."""
         self.add(table, list(zip(keys, keys, strict=True)), guard)
 
     def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        """Brings in a batch of columns, keyed by ``column``; values are dicts."""
+        """Adds a batch of columns, keyed by ``column``; values are dicts."""
         self.add(table, list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), guard)
 
     def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
-        """The user's keys and their values, when the window ends."""
+        """Returns the keys and their results at the end of the window."""
         return keys, accumulators
 
     def _consume(self, records: Iterator[Any], table: Table) -> None:
@@ -41,7 +41,7 @@ class Aggregate:
 
 
 class CountAggregate(Aggregate):
-    """The number of records."""
+    """Number of records."""
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         self.add_keys(table, [key for key, _ in rows], guard)
@@ -56,7 +56,7 @@ class CountAggregate(Aggregate):
 
 
 class Sum(Aggregate):
-    """The sum of the values, or of what a function or a column gives for each."""
+    """Sum of the values, or of a function or a field of each."""
 
     def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
         self._of = of
@@ -73,10 +73,10 @@ class Sum(Aggregate):
         if not isinstance(self._of, str):
             super().add_columns(table, batch, column, guard)
             return
-        import pyarrow  # where there are columns, it is loaded
+        import pyarrow  # loaded only if there are columns
 
         pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._of)})
-        # One thread: the order in which floats are added is part of the result.
+        # One thread, because the result depends on the order in which floats are added.
         sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
         keys = state_keys(sums.column("key").to_pylist())
         terms = (0 if term is None else term for term in sums.column("value_sum").to_pylist())
@@ -84,7 +84,7 @@ class Sum(Aggregate):
 
 
 class ReduceAggregate(Aggregate):
-    """The values, taken together two by two in the order of their arrival."""
+    """Reduction of the values in order of arrival."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self._function = function
@@ -97,9 +97,9 @@ class ReduceAggregate(Aggregate):
 
 
 class Accumulate(Aggregate):
-    """An accumulator of the user's: ``create()``, ``add(accumulator, value)``, ``result(accumulator)``.
+    """Accumulator of the user: ``create()``, ``add(accumulator, value)``, ``result(accumulator)``.
 
-    ``add`` answers the new accumulator, or None when it has changed the one that it got (``list.append``).
+    ``add`` returns the new accumulator, or None if it has changed the given one in place (``list.append``).
     """
 
     def __init__(

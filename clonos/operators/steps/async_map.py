@@ -1,6 +1,6 @@
-"""map_async: calls that wait for the world side by side, while the task goes on with its input.
+"""map_async: concurrent calls that wait for I/O, while the task processes further input.
 
-State is what has no result yet: an open call is made again by whoever restores it, unless its outcome is in the log.
+The state holds the calls without a result: a restored task makes them again, unless their outcome is in the log.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from clonos.operators.user_errors import RAISED
 KEY_PARAMETER: Final = "idempotency_key"
 
 OPEN_NAME: Final = "open calls"
-"""Table: number of a call -> its record."""
+"""Table of open calls: number of the call -> record."""
 
 DONE_NAME: Final = "calls done"
-"""Table: number of a call that has overtaken others -> its outcome."""
+"""Table of calls that completed before earlier ones: number of the call -> outcome."""
 
 NEXT_NAME: Final = "next call"
-"""Table of one entry: the number of the next call."""
+"""Table with one entry, the number of the next call."""
 
 
 class AsyncMap(Operator):
-    """One result a record."""
+    """One result per record, from a call in a thread."""
 
     has_calls: ClassVar[bool] = True
 

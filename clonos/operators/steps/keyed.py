@@ -1,7 +1,7 @@
-"""Steps with a state per key that answer each record: stateful_map, reduce, running count.
+"""Steps with state per key that emit one result per record: stateful_map, reduce, running count.
 
-State None is no state. Keys of one batch are looked up under ``state_keys``, which is the same list where all keys
-stand for themselves; the user's functions always see the user's keys.
+State None means no state. The keys of a batch are looked up by ``state_keys``, which returns the same list if no key
+needs encoding; user functions get the user's keys.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from clonos.operators.state.keyed_state import Table
 STATE_NAME: Final = "state"
 
 COUNT_COLUMN: Final = "count"
-"""Beside the key, in what a running count gives to those that take columns."""
+"""Column that a running count gives beside the key column."""
 
 COUNTERS_MAX: Final = 1 << 14
-"""Where there are so many, the table is brought up to date before new ones are made."""
+"""Counters that are kept before they are written to the table."""
 
 
 class Keyed(Operator):
@@ -37,7 +37,7 @@ class Keyed(Operator):
 
 
 class StatefulMap(Keyed):
-    """(key, state, value) -> (state, result); the first state of a key is None, and None forgets it."""
+    """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
     def __init__(self, step: str, function: Callable[[Any, Any, Any], tuple[Any, Any]]) -> None:
         super().__init__(step)
@@ -65,7 +65,7 @@ class StatefulMap(Keyed):
 
 
 class KeyedReduce(Keyed):
-    """(key, everything so far), after each record."""
+    """Reduction that emits (key, value so far) after each record."""
 
     def __init__(self, step: str, function: Callable[[Any, Any], Any]) -> None:
         super().__init__(step)
@@ -91,7 +91,7 @@ class KeyedReduce(Keyed):
 
 
 class Counters(dict[Any, "count[int]"]):
-    """A counter of its own for each key that has come since the table was brought up to date."""
+    """Counter of each key that was seen since the table was last updated."""
 
     def __init__(self, table: Table) -> None:
         super().__init__()
@@ -104,13 +104,13 @@ class Counters(dict[Any, "count[int]"]):
         return counter
 
     def keep(self) -> None:
-        """Brings the table up to date, in the order of arrival."""
+        """Writes the counts to the table, in order of arrival."""
         self._table.update({key: next(counter) - 1 for key, counter in self.items()})
         self.clear()
 
 
 class Totals(dict[Any, int]):
-    """How often each key has come that came in columns since the table was brought up to date."""
+    """Count of each key that was seen in columns since the table was last updated."""
 
     def __init__(self, table: Table) -> None:
         super().__init__()
@@ -120,16 +120,16 @@ class Totals(dict[Any, int]):
         return self._table.entries.get(key, 0)  # type: ignore[no-any-return]
 
     def keep(self) -> None:
-        """Brings the table up to date, in the order of arrival."""
+        """Writes the counts to the table, in order of arrival."""
         self._table.update(self)
         self.clear()
 
 
 class RunningCount(Keyed):
-    """(key, number of its records so far), after each record.
+    """Count that emits (key, count so far) after each record.
 
-    Each key that comes has a counter of its own, or in columns a total, until the next barrier: so a record costs calls
-    into C only, and state is brought up to date once a key.
+    Until the next barrier each key has a counter, or for columns a total. Thus a record costs calls into C only, and
+    the table is updated once per key.
     """
 
     def open(self, scope: Scope) -> None:
@@ -146,7 +146,7 @@ class RunningCount(Keyed):
         self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
-        """Once a distinct key in Python. What takes columns gets the key and ``count``, others get tuples."""
+        """Counts with Python work per distinct key only. Emits columns if the next step prefers them, else tuples."""
         keys = keys_of(batch.column(column))
         if not isinstance(keys, ColumnKeys):
             self.keys(keys)
@@ -159,7 +159,7 @@ class RunningCount(Keyed):
         if len(totals) > COUNTERS_MAX:
             totals.keep()
         if self.out.takes_columns and column != COUNT_COLUMN:
-            import pyarrow  # where there are columns, it is loaded
+            import pyarrow  # loaded only if there are columns
 
             self.out.columns(pyarrow.record_batch({column: batch.column(column), COUNT_COLUMN: running}))
         else:

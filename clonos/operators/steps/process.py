@@ -1,7 +1,7 @@
-"""Process functions: a class of the user's that is called for each record and each timer, with state per key.
+"""Process functions: a user class that is called for each record and each timer, with state per key.
 
-Rules: an incarnation has an instance of its own. Its attributes may be set until ``open`` has returned and never after,
-since only what is kept by a descriptor survives a failure. Without a key the state and timers are the task's.
+Each incarnation has its own instance. Its attributes may be set until ``open`` has returned, not later, because only
+state declared by descriptors survives a failure. Without a key, state and timers belong to the task.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TIMERS_NAME: Final = "timers"
 
 
 class Context(Generic[K, U]):
-    """What a process function may use: the record's key, its output, state and timers of the key.
+    """Access of a process function to the current key, its output, state and timers. Do not keep it between calls.
 
-    ``emit(result)`` hands a result to the next step. A result must not be changed afterwards, so emit a copy of what is
-    in the state. None of this may be kept for later.
+    ``key`` is the key of the record or timer, None on a stream without keys. ``emit(result)`` passes a result to the
+    next step; it must not be changed afterwards, so emit a copy of mutable state.
     """
 
     __slots__ = ("key", "emit", "_step", "_state", "_timers", "_cells")
@@ -57,21 +57,34 @@ class Context(Generic[K, U]):
     def state(self, descriptor: MapState[MapKey, MapValue]) -> dict[MapKey, MapValue]: ...
 
     def state(self, descriptor: Any) -> Any:
-        """What the current key has: a ``Value``, or the list or dict itself, to be read and changed."""
+        """Returns the state of the current key: a ``Value`` for a ``ValueState``, else the list or dict itself.
+
+        Changes of the list or dict are stored.
+
+        Raises:
+            StateNameTaken: another descriptor of the step has the same name and another type.
+        """
         found = self._cells.get(descriptor.name)
         if found is None or found[0] is not descriptor:
             found = self._cell(descriptor)
         return found[1].current()
 
     def set_timer(self, instant: datetime | float) -> None:
-        """Calls ``on_timer`` for this key when the clock reaches an instant, or at once if it has passed.
+        """Sets a timer for the current key: ``on_timer`` is called at that time, or at once if it has passed.
 
-        ``instant``: aware datetime, or seconds since the Unix epoch. One that is set already stays as it is.
+        ``instant`` is an aware datetime, or seconds since the Unix epoch. Setting the same timer twice has no effect.
+
+        Raises:
+            BadInstant: ``instant`` is neither.
         """
         self._timers.set(to_instant(instant), self.key)
 
     def delete_timer(self, instant: datetime | float) -> None:
-        """Takes back the timer that was set for this instant, if there is one."""
+        """Deletes the timer of the current key for this time, if it is set.
+
+        Raises:
+            BadInstant: ``instant`` is neither an aware datetime nor seconds since the Unix epoch.
+        """
         self._timers.delete(to_instant(instant), self.key)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
@@ -85,12 +98,12 @@ class Context(Generic[K, U]):
 
 
 class Process(Operator):
-    """Runs a process function over (key, value) pairs, or over plain records with the key None."""
+    """Operator that runs a process function on (key, value) pairs, or on records without a key."""
 
     has_timers = True
 
     def __init__(self, step: str, function: Any, is_keyed: bool) -> None:
-        """``function``: the class or an instance of it, from which each incarnation gets a copy."""
+        """Creates the operator from a class, or from an instance, of which each incarnation gets a copy."""
         self._step = step
         self._function = function() if isinstance(function, type) else copy.deepcopy(function)
         self._class = type(self._function)
@@ -146,7 +159,7 @@ class Process(Operator):
             emitted = len(results)
             try:
                 self._function.on_timer(from_instant(instant_ns), self._context)
-            except RAISED as error:  # the user's code: its error is routed or a StepFailed
+            except RAISED as error:  # user code may raise anything
                 del results[emitted:]
                 self.guard.caught(error, None)
         if results:
@@ -154,7 +167,7 @@ class Process(Operator):
 
     def close(self) -> None:
         if self._is_open and hasattr(self._function, "close"):
-            object.__setattr__(self._function, "__class__", self._class)  # now it may set what it likes
+            object.__setattr__(self._function, "__class__", self._class)  # attributes may be set again
             self._call(self._function.close)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
@@ -165,33 +178,33 @@ class Process(Operator):
 
 
 class StateNameTaken(JobError):
-    """Two descriptors of one process function have one name."""
+    """Two descriptors of one process function have the same name."""
 
     step: str
     name: str
 
     def __str__(self) -> str:
         return (
-            f"the step {self.step} declares the state {self.name!r} twice, as different kinds (or by the runtime's own"
-            f" name {TIMERS_NAME!r}). Give each state a name of its own."
+            f"the step {self.step} declares the state {self.name!r} twice, with different types (or with the reserved"
+            f" name {TIMERS_NAME!r}). Give each state its own name."
         )
 
 
 class AttributeSetLate(JobError):
-    """A process function set an attribute of its own after ``open``."""
+    """A process function sets one of its attributes after ``open``."""
 
     step: str
     attribute: str
 
     def __str__(self) -> str:
         return (
-            f"the process function of {self.step} sets self.{self.attribute} after open(): it would be forgotten when"
+            f"the process function of {self.step} sets self.{self.attribute} after open(): the value would be lost when"
             " its process dies. Declare it as state and use context.state(...), or set it in open()."
         )
 
 
 def _frozen(original: type, step: str) -> type:
-    """A subclass whose objects raise AttributeSetLate when an attribute is set."""
+    """Creates a subclass whose instances raise AttributeSetLate when an attribute is set or deleted."""
 
     def set_attribute(self: Any, name: str, value: object) -> None:
         raise AttributeSetLate(step, name)

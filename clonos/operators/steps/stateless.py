@@ -1,4 +1,4 @@
-"""Steps without state: map, filter, flat_map on rows, map_batches on columns."""
+"""Stateless steps: map, filter and flat_map on rows, map_batches on columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clonos.operators.user_errors import RAISED
 
 
 class Map(Operator):
-    """One result a record."""
+    """One result per record."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -24,7 +24,7 @@ class Map(Operator):
 
 
 class Filter(Operator):
-    """Keeps the records for which the predicate is true."""
+    """Selection of the records for which the predicate is true."""
 
     def __init__(self, predicate: Callable[[Any], object]) -> None:
         self._predicate = predicate
@@ -46,7 +46,7 @@ class Filter(Operator):
 
 
 class FlatMap(Operator):
-    """Any number of results a record. A record that raises gives none, however far it had come."""
+    """Any number of results per record; none if the function raises, even after some results."""
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
@@ -73,25 +73,25 @@ class FlatMap(Operator):
 
 
 class NoRecordBatch(JobError):
-    """A function of ``map_batches`` returned something else than a batch."""
+    """A function of ``map_batches`` returned something other than a batch."""
 
     type_name: str
 
     def __str__(self) -> str:
         return (
             f"a function of map_batches returned a {self.type_name}, not a pyarrow.RecordBatch."
-            " Return one batch for each; an empty one (batch.slice(0, 0)) where nothing is left."
+            " Return one batch per batch, an empty one (batch.slice(0, 0)) if no record is left."
         )
 
 
 class MapBatches(Operator):
-    """A RecordBatch for a RecordBatch. What raises, or is routed, is the batch."""
+    """One batch per batch. If the function raises, the whole batch fails or is routed."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
     def rows(self, rows: list[Any]) -> None:
-        raise AssertionError("rows reached map_batches: the plan should have been refused")
+        raise AssertionError("rows reached map_batches: the compiler should have refused the job")
 
     def columns(self, batch: RecordBatch) -> None:
         results, _ = self.guard.each(self._one, [batch])
@@ -100,7 +100,7 @@ class MapBatches(Operator):
                 self.out.columns(result)
 
     def _one(self, batch: RecordBatch) -> Any:
-        import pyarrow  # where there are batches, it is loaded
+        import pyarrow  # loaded only if there are columns
 
         result = self._function(batch)
         if not isinstance(result, pyarrow.RecordBatch):

@@ -1,8 +1,8 @@
-"""Windows in processing time: what arrives in one span of the task's clock is one window, per key.
+"""Windows in processing time: records of a key that arrive within one interval of the task's clock.
 
-The clock is read once a step, through the causal log, so that a successor puts each record into the same window. A
-window is a table of its own, ``step/window/<start in ns>``, forgotten as a whole when it has fired. Results of windows
-that are due together come by the window's start, then by the first arrival of their keys.
+The clock is read once per step and recorded in the causal log, so a promoted standby assigns each record to the same
+window. Each window has its own table, ``step/window/<start in ns>``, which is deleted when the window fires. Results of
+windows that are due together are ordered by start, then by the first arrival of their keys.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ WINDOW_NAME: Final = "window"
 
 @register
 class WindowResult(NamedTuple, Generic[K, V]):
-    """What a window gives for a key when it ends. ``start`` is within it, ``end`` is not; both are in UTC."""
+    """Result of a window for one key.
+
+    The window includes ``start`` and excludes ``end``, both aware datetimes in UTC.
+    """
 
     key: K
     start: datetime
@@ -37,7 +40,7 @@ class WindowResult(NamedTuple, Generic[K, V]):
 
 
 class Window(Operator):
-    """Tumbling windows of one size over a keyed input."""
+    """Operator of tumbling windows over a keyed input."""
 
     has_timers = True
 

@@ -130,7 +130,7 @@ class Typed:
 
 def withdrawn(errors: str, table: str) -> int:
     """How much output was withdrawn from a table, as the driver's log says."""
-    pattern = re.compile(rf"WARNING clonos.*output (\d+) to (\d+) of \S+ was withdrawn from the table {table}:")
+    pattern = re.compile(rf"WARNING clonos.*rows (\d+) to (\d+) of \S+ were withdrawn from the table {table},")
     return sum(int(last) - int(first) + 1 for first, last in pattern.findall(errors))
 
 

@@ -73,7 +73,7 @@ def test_a_failure_prints_a_command_that_shows_its_smallest_world_again(tmp_path
 
 def test_options_say_how_many_worlds_run(tmp_path: Path) -> None:
     assert "good: 3 worlds" in run(tmp_path, "-k", "good", "-s", "--clonos-seeds", "3")
-    assert "name it by --clonos-seed" in run(tmp_path, "--clonos-records", "3")
+    assert "name it with --clonos-seed" in run(tmp_path, "--clonos-records", "3")
 
 
 def test_the_plugin_is_declared_and_loads_nothing_of_the_runtime() -> None:

@@ -59,7 +59,7 @@ def test_a_stream_without_a_key_is_refused_whatever_the_parallelism(parallelism:
         compiled(graph, parallelism)
     assert str(refused.value) == (
         "the step counts replaces rows by word, and its stream is not keyed by that."
-        ' Put .key_by("word") before the sink: all rows of a key have to come from one task.'
+        ' Put .key_by("word") before the sink: all rows of a key must come from one task.'
     )
 
 

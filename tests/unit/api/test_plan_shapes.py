@@ -191,7 +191,7 @@ def test_a_resumed_job_goes_on_with_the_splits_that_it_began_with() -> None:
     graph.source(Given([1]), name="numbers").sink(Outbox())
     first = graph.compile(Options(), parallelism=2)
     assert graph.compile(Options(), parallelism=2, splits=first.splits).splits == first.splits
-    with pytest.raises(BadSplits, match=r"none is stored for \['numbers'\]"):
+    with pytest.raises(BadSplits, match=r"no splits for \['numbers'\]"):
         graph.compile(Options(), splits={"others": [b""]})
 
 
@@ -219,9 +219,9 @@ def test_map_batches_on_rows_is_refused_when_the_plan_is_made() -> None:
     ("build", "message"),
     [
         (lambda graph: None, "has no source"),
-        (lambda graph: graph.source("texts/*.txt"), "gets a str, which is no source"),
-        (lambda graph: graph.source(Given([])).sink("out/"), "gets a str, which is no sink"),
-        (lambda graph: graph.source(Given([]), name="a b"), "name that cannot be used"),
+        (lambda graph: graph.source("texts/*.txt"), "gets a str, which is not a source"),
+        (lambda graph: graph.source(Given([])).sink("out/"), "gets a str, which is not a sink"),
+        (lambda graph: graph.source(Given([]), name="a b"), "is not a valid name"),
         (lambda graph: [graph.source(Given([]), name="a") for _ in range(2)], "has the name of another step"),
         (lambda graph: graph.source(Given([]), parallelism=0), "has the parallelism 0"),
         (lambda graph: graph.source(Given([]), parallelism=129), "has 129 tasks, and max_parallelism is 128"),
@@ -280,7 +280,7 @@ def test_a_step_says_itself_that_it_is_passive() -> None:
 
 def test_what_cannot_be_followed_hot_is_refused_where_it_is_asked_for() -> None:
     stream = JobGraph("hot").source(Given([]))
-    with pytest.raises(GraphRefused, match="has effects outside, and a hot standby does again all"):
+    with pytest.raises(GraphRefused, match="has effects outside the job, and a hot standby would repeat them"):
         stream.map(str, effects=True, standby="hot")
     with pytest.raises(GraphRefused, match="has the standby 'warm'"):
         stream.map(str, standby="warm")  # type: ignore[arg-type]

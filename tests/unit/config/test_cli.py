@@ -82,7 +82,7 @@ def test_a_wrong_option_is_one_message_that_names_it(
 
 def test_the_demo_refuses_kills_that_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--slots", "process", "--kills", "map,earthquake"]) == JOB_AT_FAULT
-    assert "there is no kind of kill called 'earthquake'; there are: map, window, linked" in capsys.readouterr().err
+    assert "there is no kind of kill 'earthquake': give any of map, window, linked" in capsys.readouterr().err
 
 
 def test_the_exit_code_says_whose_fault_an_error_is() -> None:

@@ -54,8 +54,8 @@ def test_tuples_and_single_values_go_by_position(tmp_path: Path) -> None:
         ([{"a": 1}, {"a": 1, "b": 2}], None, "there is no column for its b"),
         ([("a", 1)], None, "give the sink columns="),
         ([("a", 1, 2)], ["a", "b"], "it has 3 fields for the 2 columns a, b"),
-        ([{1: 2}], None, "its keys are no names of columns"),
-        ([{}], None, "its keys are no names of columns"),
+        ([{1: 2}], None, "its keys are not column names"),
+        ([{}], None, "its keys are not column names"),
         ([{"a": object()}], None, "has no JSON"),
         ([{"a": "b"}, {"a": "\ud800"}], None, "CSV has no escape"),
     ],
@@ -70,7 +70,7 @@ def test_a_row_that_does_not_fit_is_an_error(
 
 @pytest.mark.parametrize("columns", [[], ["a", "a"], "ab"])
 def test_columns_that_are_no_list_of_names_are_refused(columns: list[str]) -> None:
-    with pytest.raises(ConnectorMisused, match="different names"):
+    with pytest.raises(ConnectorMisused, match="distinct names"):
         files.csv("out", columns=columns)
 
 

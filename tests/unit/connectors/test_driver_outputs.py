@@ -109,7 +109,7 @@ def test_columns_are_collected_as_dicts() -> None:
 
 
 def test_what_is_no_part_is_refused() -> None:
-    with pytest.raises(InternalError, match="no prepared part"):
+    with pytest.raises(InternalError, match="not a prepared part"):
         started(collect()).commit(JOB, 1, [b"x"])
 
 

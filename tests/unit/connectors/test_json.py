@@ -108,7 +108,7 @@ def test_a_cell_of_text_has_no_quotes() -> None:
 
 @pytest.mark.parametrize("value", [object(), {"a": [1, object()]}, {(1, 2): 3}, 1j])
 def test_a_row_that_has_no_json_is_named(value: object) -> None:
-    with pytest.raises(RowNotWritable, match=r"files\.jsonl cannot take the row") as raised:
+    with pytest.raises(RowNotWritable, match=r"files\.jsonl cannot write the row") as raised:
         json_lines([1, value], "files.jsonl")
     assert raised.value.index == 1
 
@@ -132,7 +132,7 @@ def test_values_of_lines_are_read_with_marks(tmp_path: Path) -> None:
 def test_a_line_that_is_no_json_is_named_with_file_and_offset(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text('{"a": 1}\n\n{"a": 1,}\n')
-    with pytest.raises(InputMalformed, match=f"{path} at byte 10.*no JSON") as raised:
+    with pytest.raises(InputMalformed, match=f"{path} at byte 10.*not JSON") as raised:
         read_all(files.jsonl(path))
     assert raised.value.offset_bytes == 10
 

@@ -218,7 +218,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectorMisused, match="is a URL"):
         files.lines("s3://bucket/*.txt").splits(1)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputUnreadable, match="no regular file"):
+    with pytest.raises(InputUnreadable, match="not a regular file"):
         files.lines(tmp_path / "pipe").splits(1)
     with pytest.raises(ConnectorMisused, match="no path"):
         files.lines([])

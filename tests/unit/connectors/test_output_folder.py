@@ -179,14 +179,14 @@ def test_a_fresh_start_on_a_used_folder_is_refused(sink: JsonFiles, committed: b
 
 
 def test_two_sinks_of_one_job_cannot_share_a_folder(sink: JsonFiles) -> None:
-    with pytest.raises(OutputInUse, match="do two of its sinks name one folder"):
+    with pytest.raises(OutputInUse, match="do two of its sinks write to one folder"):
         files.csv(sink.folder()).prepare_output(JOB, resume=False, overwrite=False)
 
 
 def test_a_folder_with_files_of_others_is_refused_and_never_cleared(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
     sink = files.jsonl(tmp_path)
-    with pytest.raises(OutputInUse, match=r"no output of clonos, 'precious\.txt' among them"):
+    with pytest.raises(OutputInUse, match=r"not output of clonos, such as 'precious\.txt'"):
         sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.prepare_output(JOB, resume=False, overwrite=True)
     assert (tmp_path / "precious.txt").read_text() == "mine"
@@ -284,7 +284,7 @@ def test_an_owner_that_is_none_is_corrupt_and_nothing_else(sink: JsonFiles, cont
 
 @pytest.mark.parametrize("part", [DEEP, b'{"surprise": %b' % DEEP, b"\xff", b"{}"])
 def test_what_is_no_prepared_part_is_refused_and_nothing_else(sink: JsonFiles, part: bytes) -> None:
-    with pytest.raises(InternalError, match="is no prepared part"):
+    with pytest.raises(InternalError, match="is not a prepared part"):
         sink.commit(JOB, 1, [part])
 
 
@@ -317,13 +317,13 @@ def test_committed_rows_that_cannot_be_read_are_corrupt_and_nothing_else(
     Path(part.path).write_bytes(content)
     manifest = Path(sink.folder(), "_manifests", "00000000000000000001.json")
     manifest.write_bytes(manifest.read_bytes().replace(part.xxh3.encode(), xxh3_64_hexdigest(content).encode()))
-    with pytest.raises(OutputCorrupt, match="behind 0 rows"):
+    with pytest.raises(OutputCorrupt, match="after 0 rows"):
         shown(sink)
 
 
 def test_a_part_that_points_out_of_the_folder_is_refused(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"]).replace(b"count_words-0", b"../../etc/words-0")
-    with pytest.raises(InternalError, match=r"is no prepared part of .*: Expected `str` matching regex"):
+    with pytest.raises(InternalError, match=r"is not a prepared part of .*: Expected `str` matching regex"):
         sink.commit(JOB, 1, [part])
 
 

@@ -81,7 +81,7 @@ def test_a_file_without_rows_has_no_split(tmp_path: Path) -> None:
 def test_a_file_that_changed_or_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     path.write_bytes(b"no Parquet at all")
-    with pytest.raises(InputMalformed, match="no Parquet file that can be read"):
+    with pytest.raises(InputMalformed, match="not a readable Parquet file"):
         files.parquet(path).splits(1)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
     source = files.parquet(path)

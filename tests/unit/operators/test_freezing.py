@@ -255,5 +255,5 @@ def test_an_overlay_is_asked_key_by_key() -> None:
     assert overlay.melt(10)
     assert list(overlay.below) == ["b", "a"]
     for ask in (overlay.keys, overlay.items, overlay.values):
-        with pytest.raises(AssertionError, match="key by key"):
+        with pytest.raises(AssertionError, match="by key only"):
             ask()

@@ -135,5 +135,5 @@ def test_several_tasks_on_one_connection_are_refused() -> None:
 
 
 def test_a_job_without_keepers_is_refused() -> None:
-    with pytest.raises(GraphRefused, match="keepers is 0: what it has read would be lost"):
+    with pytest.raises(GraphRefused, match="keepers is 0: a failure would lose what it has read"):
         pushed_graph().compile(Options(keepers=0))

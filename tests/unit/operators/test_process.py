@@ -86,7 +86,7 @@ def test_a_class_that_needs_arguments_is_refused() -> None:
 
         def process(self, value: str, context: Context[str, str]) -> None: ...
 
-    with pytest.raises(GraphRefused, match="cannot be made without arguments"):
+    with pytest.raises(GraphRefused, match="cannot be created without arguments"):
         JobGraph("job").source(Given([])).process(Needy)
 
 

@@ -142,7 +142,7 @@ def test_a_split_that_ends_early_when_read_again_is_an_error() -> None:
     with pytest.raises(SourceChanged, match="ended 2 records earlier in its split 0"):
         made.read(0, 3)
     made, _ = head(Stubborn([["a"], []]), [b""])
-    with pytest.raises(SourceSilent, match="2 records less"):
+    with pytest.raises(SourceSilent, match="2 fewer records"):
         made.read(0, 3)
 
 
@@ -150,7 +150,7 @@ def test_a_position_of_other_splits_is_refused() -> None:
     source = Given([1])
     first, _ = head(source, source.splits(1))
     second, _ = head(source, source.splits(2))
-    with pytest.raises(PositionMalformed, match="others than those of the snapshot"):
+    with pytest.raises(PositionMalformed, match="have different splits"):
         second.restore(first.position())
     with pytest.raises(PositionMalformed):
         second.restore(b"\xc1")
@@ -224,6 +224,6 @@ def test_columns_stay_columns_only_where_they_are_declared() -> None:
 
     lying, _ = head(Given(rows), [b"0 1"])
     lying._is_columnar = True
-    with pytest.raises(NotColumnar, match="its reader gave a list"):
+    with pytest.raises(NotColumnar, match="its reader returned a list"):
         lying.read(0, 1)
     lying.close()

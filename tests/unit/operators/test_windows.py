@@ -179,5 +179,5 @@ def test_a_size_is_text_with_a_unit_a_timedelta_or_seconds(size: Any, size_ns: i
     ],
 )
 def test_what_is_no_size_is_refused(size: Any) -> None:
-    with pytest.raises(BadDuration, match="is no size of a window"):
+    with pytest.raises(BadDuration, match="is not a size of a window"):
         Tumbling(size)

@@ -61,7 +61,7 @@ def test_a_row_that_somebody_else_has_changed_since_stays_as_it_is(
     assert outside.register(identity(2, 2), 4) == (4, None)
     outside.close()
     assert sorted(words_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
-    assert "3 rows of the table words were changed by others and stay" in caplog.messages
+    assert "3 rows of the table words were not restored, because others have changed them" in caplog.messages
 
 
 @pytest.mark.parametrize("make", [by_path, by_strict_driver])
@@ -167,5 +167,5 @@ def test_a_table_with_several_rows_under_a_key_is_refused(path: Path) -> None:
     [(None, "word"), (["word"], "other"), (["word"], []), (["word", "seen"], ["word", "word"])],
 )
 def test_a_key_that_is_not_among_the_columns_is_refused_at_once(columns: Any, upsert: Any) -> None:
-    with pytest.raises(ConnectorMisused, match="Name the columns of the key"):
+    with pytest.raises(ConnectorMisused, match="Name each key column once"):
         sqlite("out.db", "words", columns, upsert=upsert)
