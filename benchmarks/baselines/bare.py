@@ -16,7 +16,7 @@ import msgpack
 import msgspec
 import zmq
 
-from benchmarks.harness.tally import Measured, Part, Tally, measured
+from benchmarks.harness.result_counter import Measured, Part, Tally, measured
 from benchmarks.workloads.words import Workload
 
 BATCH_LINES: Final = {"rows": 1_000, "columns": 2_000}

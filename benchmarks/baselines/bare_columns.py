@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.compute
 import zmq
 
-from benchmarks.harness.tally import Tally
+from benchmarks.harness.result_counter import Tally
 
 
 def send_columns(share: Any, sockets: list[Any], targets: dict[str, int], lines_max: int) -> None:

@@ -16,8 +16,8 @@ import msgspec
 import zmq
 
 from benchmarks.baselines import bare
-from benchmarks.harness.keyed_tally import KeyedTally
-from benchmarks.harness.tally import Measured, Part, measured
+from benchmarks.harness.keyed_result_counter import KeyedTally
+from benchmarks.harness.result_counter import Measured, Part, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, enriched
 
 BATCH_RECORDS: Final = 5_000

@@ -24,7 +24,7 @@ from typing import Any, Final
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.kill_loop import Kill, Striking
-from benchmarks.harness.ledger import Entry
+from benchmarks.harness.timestamp_sink import Entry
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import failover_jobs, paced, words
 from benchmarks.workloads.paced import Pace

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.ledger import Ledger, entries, ledger_of
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
+from benchmarks.harness.timestamp_sink import Ledger, entries, ledger_of
 from clonos import Job, values
 
 IMPORTS: Final = 7

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Effect, Milestone
 from clonos.core.coordinator.coordinator_events import Begin, Event, Received, Ticked

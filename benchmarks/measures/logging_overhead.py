@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import Measured
+from benchmarks.harness.result_counter import Measured
 from benchmarks.measures.throughput import WORDS_FIRST, in_turn, sized, tell_core_rates, tell_rates
 from benchmarks.workloads import word_job, words
 from clonos import clock, random, service

@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces

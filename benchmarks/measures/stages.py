@@ -11,8 +11,8 @@ import msgspec
 
 from benchmarks.baselines import bare
 from benchmarks.harness.ab_session import Session
+from benchmarks.harness.result_counter import Measured
 from benchmarks.harness.stage_clock import STAGES, Times
-from benchmarks.harness.tally import Measured
 from benchmarks.workloads import word_job, words
 
 REPEATS: Final = 12

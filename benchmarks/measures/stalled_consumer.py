@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.ledger import Ledger, LedgerFile
+from benchmarks.harness.timestamp_sink import Ledger, LedgerFile
 from benchmarks.measures.footprint import pss_bytes
 from benchmarks.workloads import paced, words
 from benchmarks.workloads.paced import Pace

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.baselines import bare
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import Measured, WrongResult
+from benchmarks.harness.result_counter import Measured, WrongResult
 from benchmarks.peers import running as peers
 from benchmarks.peers.running import PEERS
 from benchmarks.workloads import word_job, words

@@ -16,8 +16,8 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import run_main
 
-from benchmarks.harness.tally import Tally
-from benchmarks.peers.telling import tell
+from benchmarks.harness.result_counter import Tally
+from benchmarks.peers.peer_io import tell
 from benchmarks.workloads.words import Workload
 
 BATCH_LINES = 1_000

@@ -15,7 +15,7 @@ from typing import Any
 os.environ.setdefault("PATHWAY_THREADS", "2")
 import pathway as pw
 
-from benchmarks.peers.telling import line_files, tell
+from benchmarks.peers.peer_io import line_files, tell
 from benchmarks.workloads.words import Workload
 
 

@@ -18,7 +18,7 @@ from pyflink.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from pyflink.datastream.connectors.file_system import FileSource, StreamFormat
 from pyflink.datastream.state import ValueStateDescriptor
 
-from benchmarks.peers.telling import line_files, tell
+from benchmarks.peers.peer_io import line_files, tell
 from benchmarks.workloads.words import Workload
 
 SETTINGS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.isolated_run import MARK, end_all
-from benchmarks.harness.tally import Measured, WrongResult
+from benchmarks.harness.result_counter import Measured, WrongResult
 from benchmarks.workloads.words import Workload
 
 ROOT: Final = Path(__file__).parents[2]

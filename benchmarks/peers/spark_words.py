@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import ArrayType, StringType
 
-from benchmarks.peers.telling import line_files, tell
+from benchmarks.peers.peer_io import line_files, tell
 from benchmarks.workloads.words import WORDS_A_LINE, Workload
 
 FILES_A_BATCH = {"native": 4, "arrow": 3, "udf": 2, "state": 2}  # of half a million words

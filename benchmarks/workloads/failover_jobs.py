@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.ledger import Ledger
+from benchmarks.harness.timestamp_sink import Ledger
 from benchmarks.workloads.paced import Pace, PacedLines, paced_job
 from clonos import Context, Job, ValueState
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.keyed_tally import KeyedTally
-from benchmarks.harness.tally import Measured, Part, measured
+from benchmarks.harness.keyed_result_counter import KeyedTally
+from benchmarks.harness.result_counter import Measured, Part, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, profile
 from benchmarks.workloads.word_job import ALL_ON, PreparedLines
 from clonos import Job, service

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.harness.ledger import MARK, Entry, Ledger, entries, ledger_of
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
+from benchmarks.harness.timestamp_sink import MARK, Entry, Ledger, entries, ledger_of
 from benchmarks.workloads.words import Workload
 from clonos import Job
 from clonos.api.steps import Following

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.tally import Measured, Part, Tally, measured
+from benchmarks.harness.result_counter import Measured, Part, Tally, measured
 from benchmarks.workloads.words import Workload
 from clonos import Job
 from clonos.core.values.keys import Router

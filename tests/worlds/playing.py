@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clonos.core.coordinator.coordinator_effects import JobDone
+from clonos_chaos.directed.building_blocks import unstruck
 from clonos_chaos.directed.directed_tests import SCENES
-from clonos_chaos.directed.vocabulary import unstruck
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.seeds import PLAIN, Tally, swarm
 from clonos_chaos.swarm.world import World

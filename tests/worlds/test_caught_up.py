@@ -12,7 +12,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot import hosted_task as hosted_module
 from clonos.core.slot.hosted_task import HostedTask
-from clonos_chaos.directed.vocabulary import PLAIN, about, kills, line, stage
+from clonos_chaos.directed.building_blocks import PLAIN, about, kills, line, stage
 from clonos_chaos.sim.sim_task import SimTask
 from clonos_chaos.sim.targeted_faults import Aim
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS

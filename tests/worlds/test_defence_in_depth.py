@@ -24,7 +24,7 @@ from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
-from clonos_chaos.directed.vocabulary import RICH, line, stage
+from clonos_chaos.directed.building_blocks import RICH, line, stage
 from clonos_chaos.mutants.all_mutants import MUTANTS, planted
 from clonos_chaos.sim.external_systems import SimFenced, SimOutside
 from clonos_chaos.sim.sim_slot import SimSlot

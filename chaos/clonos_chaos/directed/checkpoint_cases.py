@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
     IMMEDIATE,
     RICH,
     TIMED,

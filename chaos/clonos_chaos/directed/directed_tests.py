@@ -15,7 +15,7 @@ from clonos_chaos.directed import (
     loss_cases,
     output_cases,
 )
-from clonos_chaos.directed.vocabulary import SCENES
+from clonos_chaos.directed.building_blocks import SCENES
 
 WRITTEN_IN = (
     failure_cases,

@@ -7,7 +7,7 @@ from typing import Any
 
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import SpillPolicy
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
     BOTH,
     EFFECTS,
     IMMEDIATE,

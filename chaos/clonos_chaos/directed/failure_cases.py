@@ -6,7 +6,7 @@ from typing import Any
 
 from clonos.core.model.ids import SlotId, owner_of
 from clonos.core.model.plan import Partitioning
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
     EFFECTS,
     IMMEDIATE,
     RICH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core.wire.control_messages import Placement
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
     RICH,
     TIMED,
     TRANSACTIONAL,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
     IMMEDIATE,
     OPTIONS,
     PLAIN,

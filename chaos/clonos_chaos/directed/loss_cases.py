@@ -7,7 +7,7 @@ from typing import Any
 
 from clonos.core.model.ids import owner_of
 from clonos.core.model.plan import Partitioning
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
     BOTH,
     EFFECTS,
     IMMEDIATE,

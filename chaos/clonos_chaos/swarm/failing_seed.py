@@ -8,8 +8,8 @@ from functools import partial
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.event_log import story_of, with_short_slots
 from clonos_chaos.swarm.shrinking import SECONDS_MAX, Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.swarm.story import story_of, with_short_slots
 from clonos_chaos.swarm.world import World
 
 GOOD = 0

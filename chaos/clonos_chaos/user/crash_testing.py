@@ -15,8 +15,8 @@ from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import StepFailed
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.event_log import story_of, with_short_slots
 from clonos_chaos.swarm.shrinking import Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.swarm.story import story_of, with_short_slots
 from clonos_chaos.swarm.world import World, WorldFailed
 from clonos_chaos.user.comparing import Compare, Comparison
 from clonos_chaos.user.user_calls import HttpAnswer, Services, StandIns

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness.keyed_tally import KeyedTally
-from benchmarks.harness.tally import Part, WrongResult, measured
+from benchmarks.harness.keyed_result_counter import KeyedTally
+from benchmarks.harness.result_counter import Part, WrongResult, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, enriched
 
 READ = [Part(0, 1, 2, 1, {})]

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.ledger import LedgerFile, RolledBack, Torn, entries, ledger_of
+from benchmarks.harness.result_counter import Part, Tally, WrongResult, measured
 from benchmarks.harness.stage_clock import STAGES
-from benchmarks.harness.tally import Part, Tally, WrongResult, measured
+from benchmarks.harness.timestamp_sink import LedgerFile, RolledBack, Torn, entries, ledger_of
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import words
 from benchmarks.workloads.paced import Pace, PacedReader

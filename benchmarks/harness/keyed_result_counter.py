@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.harness.tally import Part
+from benchmarks.harness.result_counter import Part
 from benchmarks.workloads.keyed import checksum, checksum_name
 
 
