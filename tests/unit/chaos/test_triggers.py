@@ -14,13 +14,13 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.progress import TaskPhase
 from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
-from clonos_chaos.real.fault_point_server import Ambush
-from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned
-from clonos_chaos.scenario.scenario import FaultKind, InjectedFault, Moment
+from clonos_chaos.real.fault_point_server import FaultPointServer
+from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault
+from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger
 from clonos_chaos.scenario.victims import Shape
 
 LIMIT_S = 20.0
-SHAPE = Shape(("ask/0", "tell/0"), (("ask/0", "tell/0"),))
+SHAPE = Shape(("ask/0", "merge/0"), (("ask/0", "merge/0"),))
 
 
 def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = None, records: int = 0) -> Look:
@@ -29,32 +29,34 @@ def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = No
     return Look(now_s, 1.0, status, SHAPE, 1, (), killed or {}, is_disturbed=False, records=records)
 
 
-def _planned(moment: Moment, **keys: Any) -> Planned:
-    return Planned.of(InjectedFault(FaultKind.KILL_WORKER, moment, **keys))
+def _planned(trigger: FaultTrigger, **keys: Any) -> PlannedFault:
+    return PlannedFault.of(FaultSpec(FaultKind.KILL_WORKER, trigger, **keys))
 
 
 def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> None:
-    moments, planned = Moments(None), _planned(Moment(seconds=2))
-    assert not moments.is_due(planned, _look(2.5))
-    assert not moments.is_due(planned, _look(3.5, standbys=0))
-    assert moments.is_due(planned, _look(3.6))
-    assert moments.is_due(planned, _look(3.6 + PATIENCE_S, standbys=0))
-    assert not moments.is_due(planned, _look(3.6, killed={"ask/0": 1}))
+    triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2))
+    assert not triggers.is_due(planned, _look(2.5))
+    assert not triggers.is_due(planned, _look(3.5, standbys=0))
+    assert triggers.is_due(planned, _look(3.6))
+    assert triggers.is_due(planned, _look(3.6 + PATIENCE_S, standbys=0))
+    assert not triggers.is_due(planned, _look(3.6, killed={"ask/0": 1}))
 
 
 def test_a_fault_that_needs_no_calm_strikes_at_once() -> None:
-    assert Moments(None).is_due(_planned(Moment(records=5), calm=False), _look(1.5, standbys=0, records=5))
+    assert FaultTriggers(None).is_due(
+        _planned(FaultTrigger(records=5), quiescent=False), _look(1.5, standbys=0, records=5)
+    )
 
 
 def test_a_fault_that_waits_for_all_processes_counts_them() -> None:
-    moments, planned = Moments(None), _planned(Moment(seconds=2), settled=True)
-    assert not moments.is_due(planned, replace(_look(2.5), slots_usual=2))
-    assert not moments.is_due(planned, replace(_look(3.5), slots_usual=2))
-    assert moments.is_due(planned, replace(_look(3.5), slots_usual=1))
+    triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2), all_slots=True)
+    assert not triggers.is_due(planned, replace(_look(2.5), slots_usual=2))
+    assert not triggers.is_due(planned, replace(_look(3.5), slots_usual=2))
+    assert triggers.is_due(planned, replace(_look(3.5), slots_usual=1))
 
 
-def _has_trap(planned: Planned) -> bool:
-    return planned.trap is not None
+def _has_breakpoint(planned: PlannedFault) -> bool:
+    return planned.breakpoint is not None
 
 
 def _waits(points: FaultPoints, point: str, task: str) -> Callable[[], bool]:
@@ -68,41 +70,41 @@ def _waits(points: FaultPoints, point: str, task: str) -> Callable[[], bool]:
     return is_over
 
 
-@pytest.mark.parametrize("task", ["tell/0", ""], ids=["a task's own point", "a point of its whole slot"])
+@pytest.mark.parametrize("task", ["merge/0", ""], ids=["a task's own point", "a point of its whole slot"])
 def test_who_reaches_a_fault_point_is_caught_and_held_and_becomes_the_victim(task: str) -> None:
-    with Ambush() as ambush:
-        moments, planned, points = (
-            Moments(ambush),
-            _planned(Moment(point="emission"), victim="tell"),
-            FaultPoints(ambush.address),
+    with FaultPointServer() as fault_point_server:
+        triggers, planned, points = (
+            FaultTriggers(fault_point_server),
+            _planned(FaultTrigger(point="emission"), victim="merge"),
+            FaultPoints(fault_point_server.address),
         )
-        assert not moments.is_due(planned, _look(2.0, standbys=0))
-        assert not _has_trap(planned), "a trap is laid in calm only"
-        assert not moments.is_due(planned, _look(2.1))
+        assert not triggers.is_due(planned, _look(2.0, standbys=0))
+        assert not _has_breakpoint(planned), "a trap is laid in calm only"
+        assert not triggers.is_due(planned, _look(2.1))
         assert _waits(points, "emission", "ask/0")()
         is_over = _waits(points, "emission", task)
-        assert planned.trap is not None
-        planned.trap.wait(LIMIT_S)
-        assert moments.is_due(planned, _look(2.2, standbys=0))
-        assert planned.victim == "tell/0"
-        planned.trap.release()
+        assert planned.breakpoint is not None
+        planned.breakpoint.wait(LIMIT_S)
+        assert triggers.is_due(planned, _look(2.2, standbys=0))
+        assert planned.victim == "merge/0"
+        planned.breakpoint.release()
         assert is_over()
 
 
 def test_a_point_that_only_simulated_worlds_have_is_refused() -> None:
     with pytest.raises(JobError, match=r"'barrier sent' can be reached in the simulated world only.*emission"):
-        _planned(Moment(point="barrier sent"))
+        _planned(FaultTrigger(point="barrier sent"))
 
 
 def test_a_slow_point_holds_the_processes_that_are_named_and_nobody_when_it_is_over() -> None:
-    with Ambush() as ambush:
-        points = FaultPoints(ambush.address)
-        ambush.slow(["spilling"], [os.getpid()], LIMIT_S)
+    with FaultPointServer() as fault_point_server:
+        points = FaultPoints(fault_point_server.address)
+        fault_point_server.slow(["spilling"], [os.getpid()], LIMIT_S)
         held = threading.Thread(target=points.reach, args=("spilling",), daemon=True)
         held.start()
         points.reach(FaultPoint.EMISSION)
         assert held.is_alive()
-        ambush.slow(["spilling"], [], 0.0)
+        fault_point_server.slow(["spilling"], [], 0.0)
         points.reach(FaultPoint.SPILLING)
     held.join(LIMIT_S)
     assert not held.is_alive()
