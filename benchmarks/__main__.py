@@ -62,7 +62,7 @@ def main() -> int:
             _measure(session, names, (given.limit_minutes or _limit_minutes(session)) * 60, given.json)
         except Interrupted as interrupted:
             (number,) = interrupted.args
-            session.say(f"interrupted by {signal.Signals(number).name}: what ran has been ended")
+            session.progress(f"interrupted by {signal.Signals(number).name}: what ran has been ended")
             return 128 + int(number)
     return 1 if session.failed else 0
 
@@ -83,7 +83,7 @@ def _measure(session: Session, names: Sequence[str], limit_s: float, file: Path 
         finally:
             if file:
                 session.write(file)  # after each: what was found is not lost with what comes
-    session.say(f"done in {time.monotonic() - begun_s:.0f} s")
+    session.progress(f"done in {time.monotonic() - begun_s:.0f} s")
     for name, reason in session.failed.items():
         print(f"FAILED {name}: {reason}", flush=True)
 

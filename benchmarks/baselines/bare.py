@@ -16,7 +16,7 @@ import msgpack
 import msgspec
 import zmq
 
-from benchmarks.harness.tally import Measured, Part, Tally, measured
+from benchmarks.harness.result_counter import Measured, ResultCounter, SinkResult, measured
 from benchmarks.workloads.words import Workload
 
 BATCH_LINES: Final = {"rows": 1_000, "columns": 2_000}
@@ -48,7 +48,7 @@ def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
     return measured(workload, read, counted)
 
 
-def run_processes(module: str, width: int, folder: Path) -> tuple[list[Part], list[Part]]:
+def run_processes(module: str, width: int, folder: Path) -> tuple[list[SinkResult], list[SinkResult]]:
     """Starts all, lets them go at once; what the counting and what the reading processes say."""
     processes = [_start(module, role, index, folder) for role in ("count", "read") for index in range(width)]
     try:
@@ -57,7 +57,7 @@ def run_processes(module: str, width: int, folder: Path) -> tuple[list[Part], li
         for process in processes:
             _pipe(process.stdin).write(b"go\n")
             _pipe(process.stdin).flush()
-        parts = [Part.decoded(process.communicate(timeout=LIMIT_S)[0]) for process in processes]
+        parts = [SinkResult.decoded(process.communicate(timeout=LIMIT_S)[0]) for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -83,7 +83,7 @@ def main() -> None:
         if role == "read":
             _read(context, order, index, folder)
         else:
-            tell(_count(context, order, index, folder))
+            send_result(_count(context, order, index, folder))
 
 
 def await_go() -> None:
@@ -93,7 +93,7 @@ def await_go() -> None:
     sys.stdin.buffer.readline()
 
 
-def tell(part: Part) -> None:
+def send_result(part: SinkResult) -> None:
     """To whoever started this process."""
     sys.stdout.buffer.write(part.encoded())
     sys.stdout.buffer.flush()
@@ -112,7 +112,7 @@ def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
     send(share, sockets, order.targets, BATCH_LINES[order.shape])
     for socket in sockets:
         socket.send(b"")
-    tell(Part(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
+    send_result(SinkResult(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
     sys.stdin.buffer.read()  # until all is counted: ZeroMQ drops what a busy receiver has not read when its sender goes
     for socket in sockets:
         socket.close(linger=0)
@@ -146,8 +146,8 @@ def _send_rows(share: Any, sockets: list[Any], targets: dict[str, int], lines_ma
                 socket.send(encode(part))
 
 
-def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> Part:
-    tally = Tally(order.rows[index])
+def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> SinkResult:
+    counter = ResultCounter(order.rows[index])
     with context.socket(zmq.PULL) as socket:
         socket.set_hwm(MESSAGES_AHEAD_MAX)
         socket.bind(f"ipc://{folder}/counter-{index}")
@@ -155,11 +155,11 @@ def _count(context: zmq.Context[Any], order: Order, index: int, folder: Path) ->
         if order.shape == "columns":
             from benchmarks.baselines.bare_columns import count_columns as count
         await_go()
-        count(socket, order.workload.readers, tally)
-    return tally.part()
+        count(socket, order.workload.readers, counter)
+    return counter.part()
 
 
-def _count_rows(socket: Any, readers: int, tally: Tally) -> None:
+def _count_rows(socket: Any, readers: int, counter: ResultCounter) -> None:
     counts: dict[str, int] = {}
     get = counts.get
     decode = msgpack.unpackb
@@ -173,7 +173,7 @@ def _count_rows(socket: Any, readers: int, tally: Tally) -> None:
         for word in decode(data):
             counts[word] = count = get(word, 0) + 1
             append((word, count))
-        tally.add(results)
+        counter.add(results)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.compute
 import zmq
 
-from benchmarks.harness.tally import Tally
+from benchmarks.harness.result_counter import ResultCounter
 
 
 def send_columns(share: Any, sockets: list[Any], targets: dict[str, int], lines_max: int) -> None:
@@ -36,7 +36,7 @@ def send_columns(share: Any, sockets: list[Any], targets: dict[str, int], lines_
             socket.send(_encoded(pyarrow.record_batch({"word": part})), copy=False)
 
 
-def count_columns(socket: Any, readers: int, tally: Tally) -> None:
+def count_columns(socket: Any, readers: int, counter: ResultCounter) -> None:
     """Receives, counts, hands over."""
     counts: dict[str, int] = {}
     while readers:
@@ -44,7 +44,7 @@ def count_columns(socket: Any, readers: int, tally: Tally) -> None:
         if not len(frame):
             readers -= 1
             continue
-        tally.add_columns(_counted(_decoded(frame), counts))
+        counter.add_columns(_counted(_decoded(frame), counts))
 
 
 def _counted(batch: Any, counts: dict[str, int]) -> Any:

@@ -16,8 +16,8 @@ import msgspec
 import zmq
 
 from benchmarks.baselines import bare
-from benchmarks.harness.keyed_tally import KeyedTally
-from benchmarks.harness.tally import Measured, Part, measured
+from benchmarks.harness.keyed_result_counter import KeyedResultCounter
+from benchmarks.harness.result_counter import Measured, SinkResult, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, enriched
 
 BATCH_RECORDS: Final = 5_000
@@ -53,7 +53,7 @@ def main() -> None:
         if role == "read":
             _read(context, order.workload, index, folder)
         else:
-            bare.tell(_fold(context, order, index, folder))
+            bare.send_result(_fold(context, order, index, folder))
 
 
 def _read(context: zmq.Context[Any], workload: KeyedWorkload, index: int, folder: Path) -> None:
@@ -73,14 +73,14 @@ def _read(context: zmq.Context[Any], workload: KeyedWorkload, index: int, folder
                 socket.send(encode(part))
     for socket in sockets:
         socket.send(b"")
-    bare.tell(Part(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
+    bare.send_result(SinkResult(0, begun_ns, time.monotonic_ns(), time.process_time_ns() - cpu_ns, {}))
     sys.stdin.buffer.read()  # until all is counted
     for socket in sockets:
         socket.close(linger=0)
 
 
-def _fold(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> Part:
-    tally = KeyedTally(order.rows[index])
+def _fold(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> SinkResult:
+    counter = KeyedResultCounter(order.rows[index])
     fold = KINDS[order.workload.kind].fold
     readers = order.workload.readers
     states: dict[int, Any] = {}
@@ -100,8 +100,8 @@ def _fold(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
                 key = record[0]
                 states[key], result = fold(key, get(key), record)
                 append(result)
-            tally.add(results)
-    return tally.part()
+            counter.add(results)
+    return counter.part()
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Session:
     results: Path = RESULTS
     file: Path | None = None  # that always has what was found so far, whatever ends this process
 
-    def say(self, text: str) -> None:
+    def progress(self, text: str) -> None:
         """What is being done now."""
         print(f"{time.strftime('%H:%M:%S')}   {text}", file=sys.stderr, flush=True)
 
@@ -85,8 +85,8 @@ class Session:
         self.comparisons.append(found)
         self._keep()
         pairs = "1 pair" if found.pairs == 1 else f"{found.pairs} pairs"
-        told = f"{found.ratio_median:.3f}  ({found.ratio_min:.3f} .. {found.ratio_max:.3f}, {pairs})"
-        print(f"{name:<44} {told:<44}{_beside(goal)}", flush=True)
+        formatted = f"{found.ratio_median:.3f}  ({found.ratio_min:.3f} .. {found.ratio_max:.3f}, {pairs})"
+        print(f"{name:<44} {formatted:<44}{_beside(goal)}", flush=True)
         return found
 
     def _keep(self) -> None:

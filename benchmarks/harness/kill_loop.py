@@ -15,7 +15,7 @@ from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle
 from clonos.status import RecoveryState, Status, TaskState
 
-CALM_CHECKPOINTS: Final = EPOCHS_REMEMBERED
+QUIESCENT_CHECKPOINTS: Final = EPOCHS_REMEMBERED
 """Completed from when the job is whole again to the next kill, which then comes anywhere in an epoch: in fewer, two
 deaths of a task are taken for the work of a record, and the successor is cautious."""
 
@@ -41,7 +41,7 @@ class Kill:
 
 
 @dataclass
-class Striking:
+class KillLoop:
     """A series of kills. ``steps``: one task of each is killed at a time, or the executor of the first with all in it.
     ``is_ready``: of the job's own, before the first kill."""
 
@@ -55,12 +55,12 @@ class Striking:
     is_ready: Callable[[], bool] = lambda: True
     _slots_most: int = 0
 
-    def strike(self, kills: int) -> tuple[list[Kill], Recoveries]:
+    def kill_repeatedly(self, kills: int) -> tuple[list[Kill], Recoveries]:
         """So many kills, if the input lasts; returns behind the last recovery. Overdue."""
         self._deadline_s = time.monotonic() + self.seconds_max + OVERTIME_S
         done: list[Kill] = []
         recoveries: Recoveries = {}
-        while len(done) < kills and self._becomes_calm(recoveries):
+        while len(done) < kills and self._becomes_quiescent(recoveries):
             time.sleep(len(done) / kills * self.epoch_s)
             done.append(self._kill(self.handle.status()))
             while not _is_replaced(self.handle.status(), done[-1]):
@@ -76,12 +76,12 @@ class Striking:
         _note(recoveries, result.status)
         return result.status
 
-    def _becomes_calm(self, recoveries: Recoveries) -> bool:
+    def _becomes_quiescent(self, recoveries: Recoveries) -> bool:
         """Waits until every task lives, its standby could take over, and some checkpoints are complete since.
 
         False: the input has ended before.
         """
-        calm_from: int | None = None
+        quiescent_from: int | None = None
         while True:
             status = self.handle.status()
             _note(recoveries, status)
@@ -89,10 +89,10 @@ class Striking:
                 return False
             is_whole = is_live(status) and all(map(self._has_standbys, status.tasks))
             if not is_whole or not self._is_spread(status) or not self.is_ready():
-                calm_from = None
-            elif calm_from is None:
-                calm_from = status.checkpoint
-            elif status.checkpoint >= calm_from + CALM_CHECKPOINTS:
+                quiescent_from = None
+            elif quiescent_from is None:
+                quiescent_from = status.checkpoint
+            elif status.checkpoint >= quiescent_from + QUIESCENT_CHECKPOINTS:
                 return True
             self._look_again()
 
@@ -113,18 +113,18 @@ class Striking:
         time.sleep(LOOK_EVERY_S)
 
     def _kill(self, status: Status) -> Kill:
-        struck = [_victim(status, step) for step in self.steps]
-        pids = sorted({task.pid for task in struck})
+        affected = [_victim(status, step) for step in self.steps]
+        pids = sorted({task.pid for task in affected})
         if self.is_executor:
-            domain = struck[0].domain
-            struck += [task for task in status.tasks if task.domain == domain and task not in struck]
+            domain = affected[0].domain
+            affected += [task for task in status.tasks if task.domain == domain and task not in affected]
             pids = executor_pids([slot.pid for slot in status.slots if slot.domain == domain])
         else:
-            struck += [task for task in status.tasks if task.pid in pids and task not in struck]
+            affected += [task for task in status.tasks if task.pid in pids and task not in affected]
         at_ns, wall_ns = time.monotonic_ns(), time.time_ns()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        return Kill(tuple(task.name for task in struck), at_ns, wall_ns, tuple(task.incarnation for task in struck))
+        return Kill(tuple(task.name for task in affected), at_ns, wall_ns, tuple(task.incarnation for task in affected))
 
 
 def _note(recoveries: Recoveries, status: Status) -> None:

@@ -6,7 +6,7 @@ import tempfile
 
 from benchmarks.baselines import bare_keyed
 from benchmarks.harness.ab_session import Session
-from benchmarks.measures.throughput import in_turn, sized_of, tell_core_rates, tell_rates
+from benchmarks.measures.throughput import in_turn, record_core_rates, record_rates, sized_of
 from benchmarks.workloads import keyed_job
 from benchmarks.workloads.keyed import KeyedWorkload
 
@@ -30,7 +30,7 @@ def against_bare(session: Session, kind: str, records_first: float) -> None:
         limit = sized_of(session, workload, bare_keyed.run, records_first, SECONDS)
         name = f"{kind}/bare"
         found = in_turn(session, name, job, limit)
-        tell_rates(session, name, found, {})
-        tell_core_rates(session, name, found)
+        record_rates(session, name, found, {})
+        record_core_rates(session, name, found)
         bytes_each = max(run.determinant_bytes / run.words for run in found[0])
         session.figure(f"{kind}, determinants", bytes_each, "bytes a record")

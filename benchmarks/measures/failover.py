@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.kill_loop import Kill, Striking
-from benchmarks.harness.ledger import Entry
+from benchmarks.harness.kill_loop import Kill, KillLoop
+from benchmarks.harness.timestamp_sink import Entry
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import failover_jobs, paced, words
 from benchmarks.workloads.paced import Pace
@@ -149,7 +149,7 @@ def run(session: Session) -> None:
         cases = [case for case in CASES if case.is_quick or not session.is_quick]
         maxima = {}
         for build in dict.fromkeys(case.half_of for case in cases if case.half_of is not None):
-            session.say(f"the maximal load of the {build.__name__} job")
+            session.progress(f"the maximal load of the {build.__name__} job")
             maxima[build] = paced.maximal_words_per_s(folder, 2e6 if session.is_quick else 6e6, build)
             session.figure(f"fail-over, maximal load of the {build.__name__} job", maxima[build], "words/s")
         for case in cases:
@@ -157,11 +157,13 @@ def run(session: Session) -> None:
                 session.leave_out(case.name, reason)
                 continue
             rate = PEERS_WORDS_PER_S if case.half_of is None else maxima[case.half_of] / 2
-            session.say(f"{case.name}: {kills} kills at {rate:,.0f} words/s")
+            session.progress(f"{case.name}: {kills} kills at {rate:,.0f} words/s")
             seconds = kills * EPOCHS_A_KILL * case.epoch_s + 4 + case.fill_s
             pace = paced.at_rate(Pace(name, 1, 1, 1), rate, seconds, MARKS_PER_S)
             try:
-                outputs[case.name] = _tell(session, case, *_killed(folder, pace, case, kills, seconds)).output_ms
+                outputs[case.name] = _record_figures(
+                    session, case, *_killed(folder, pace, case, kills, seconds)
+                ).output_ms
             except Exception as error:  # noqa: BLE001  said at the end; the other cases are worth their figures
                 traceback.print_exc()
                 session.fail(f"failover: {case.name}", error)
@@ -186,22 +188,22 @@ def _killed(
         path.unlink()
     options = {**paced.OPTIONS, "spare_slots": len(case.victims) + 1, **dict(case.options)}
     with case.job(pace).start(store=str(folder / "store"), overwrite=True, **options) as handle:
-        striking = Striking(handle, case.victims, case.standbys, seconds, case.epoch_s, case.is_executor)
+        kill_loop = KillLoop(handle, case.victims, case.standbys, seconds, case.epoch_s, case.is_executor)
         if case.job is failover_jobs.hot:
-            striking.is_hot = True
+            kill_loop.is_hot = True
         if case.job is failover_jobs.large:
-            striking.is_ready = lambda: failover_jobs.is_filled(pace)
-        done, recoveries = striking.strike(kills)
-        return pace, done, recoveries, striking.finish(recoveries)
+            kill_loop.is_ready = lambda: failover_jobs.is_filled(pace)
+        done, recoveries = kill_loop.kill_repeatedly(kills)
+        return pace, done, recoveries, kill_loop.finish(recoveries)
 
 
-def _tell(
+def _record_figures(
     session: Session, case: Case, pace: Pace, kills: list[Kill], recoveries: Mapping[Any, Any], status: Status
 ) -> Found:
-    outside = paced.written(pace, status)
+    external = paced.written(pace, status)
     end_ns = pace.begun_ns() + round(pace.lines / pace.lines_per_s * 1e9)
     kills = [kill for kill in kills if kill.at_ns < end_ns - LAST_NS]
-    found = _found(pace, kills, recoveries, outside, min(2 * case.epoch_s, WATCHED_S_MAX))
+    found = _found(pace, kills, recoveries, external, min(2 * case.epoch_s, WATCHED_S_MAX))
     session.figure(f"{case.name}: kills", len(kills), "")
     output_p50, output_p99, normal = case.goals
     for name, values in found.milestones_ms.items():
@@ -218,14 +220,14 @@ def _tell(
         if values:
             value = statistics.median(values) if share == 50 else percentile(values, share)
             session.figure(f"{case.name}: {name} p{share}", value, UNIT, goal)
-    _draw(session, case, pace, kills, outside)
+    _draw(session, case, pace, kills, external)
     return found
 
 
-def _draw(session: Session, case: Case, pace: Pace, kills: list[Kill], outside: dict[str, list[Entry]]) -> None:
+def _draw(session: Session, case: Case, pace: Pace, kills: list[Kill], external: dict[str, list[Entry]]) -> None:
     """Words outside over time: of the whole run, and around the first kill."""
     begun_ns = pace.begun_ns()
-    rates = {task: _rates(of_task, begun_ns) for task, of_task in outside.items()}
+    rates = {task: _rates(of_task, begun_ns) for task, of_task in external.items()}
     instants = [(kill.at_ns - begun_ns) / 1e9 for kill in kills]
     labels = ("s", "words/s")
     name = re.sub(r"\W+", "-", case.name)
@@ -251,14 +253,14 @@ def _found(
     pace: Pace,
     kills: list[Kill],
     recoveries: Mapping[Any, RecoveryState],
-    outside: dict[str, list[Entry]],
+    external: dict[str, list[Entry]],
     watched_s: int,
 ) -> Found:
     found = Found()
-    outputs = {task: [entry.at_ns for entry in of_task] for task, of_task in outside.items()}
+    outputs = {task: [entry.at_ns for entry in of_task] for task, of_task in external.items()}
     marks = sorted(
         (entry.at_ns, reader, pace.due_ns(number))
-        for of_task in outside.values()
+        for of_task in external.values()
         for entry in of_task
         for reader, number in entry.marks
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.ledger import Ledger, entries, ledger_of
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
+from benchmarks.harness.timestamp_sink import TimestampSink, entries, file_of
 from clonos import Job, values
 
 IMPORTS: Final = 7
@@ -74,10 +74,10 @@ def _first_output_s() -> float:
     """From ``run`` to the first row outside."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         job = Job("first")
-        job.source(values(["word"])).key_by(lambda word: word).count(name="count").sink(Ledger(name))
+        job.source(values(["word"])).key_by(lambda word: word).count(name="count").sink(TimestampSink(name))
         begun_ns = time.monotonic_ns()
         job.run(slots="process", store=f"{name}/store", standbys=1, checkpoint_every="1s")
-        written = list(entries(ledger_of(Path(name), "count/0")))
+        written = list(entries(file_of(Path(name), "count/0")))
         if [(entry.rows, entry.weight) for entry in written] != [(1, 1)]:
             raise WrongResult(f"one word came out as {written}")
         return (written[0].at_ns - begun_ns) / 1e9
@@ -87,7 +87,7 @@ def _idle(session: Session) -> None:
     """Memory and processor time of slots with a task, its standby and keeper that have nothing to do."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         job = Job("idle")
-        job.source(Silent()).key_by(lambda word: word).count(name="count").sink(Ledger(name))
+        job.source(Silent()).key_by(lambda word: word).count(name="count").sink(TimestampSink(name))
         options: dict[str, Any] = {"standbys": 1, "spare_slots": 1, "checkpoint_every": "1s"}
         with job.start(slots="process", store=f"{name}/store", **options) as handle:
             while handle.status().checkpoint < 2 or not all(task.standbys for task in handle.status().tasks):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Effect, Milestone
 from clonos.core.coordinator.coordinator_events import Begin, Event, Received, Ticked
@@ -72,7 +72,7 @@ def run(session: Session) -> None:
     curves: dict[str, list[tuple[float, float]]] = {}
     for name, depth, replicas in SHARINGS:
         for width in WIDTHS_QUICK if session.is_quick else WIDTHS:
-            session.say(f"{name}, {width} tasks a stage")
+            session.progress(f"{name}, {width} tasks a stage")
             world, counted = _world(width, depth, replicas)
             begun_s = time.process_time()
             outcome = world.run()  # its oracle has compared everything with what must come out
@@ -127,7 +127,7 @@ def _world(width: int, depth: int | None, replicas: int | None) -> tuple[World, 
         options=options,
         settings=SETTINGS,
         job=lambda rng: FuzzJob("growth", rng, records, depth, lambda job: _build(job, width)),
-        aims=(),
+        targeted_faults=(),
     )
     _listen(world, counted)
     world.clock.after(KILL_NS, _kill, world, counted)
@@ -193,10 +193,10 @@ def _beats_ms() -> tuple[list[float], list[float]]:
         now_ns = 2 + tick * TICK_NS
         begun_ns = time.process_time_ns()
         machine.handle(*(Received(status.slot, status, now_ns) for status in statuses))
-        heard_ns = time.process_time_ns()
+        received_ns = time.process_time_ns()
         machine.handle(Ticked(now_ns))
-        statuses_ms.append((heard_ns - begun_ns) / 1e6)
-        ticks_ms.append((time.process_time_ns() - heard_ns) / 1e6)
+        statuses_ms.append((received_ns - begun_ns) / 1e6)
+        ticks_ms.append((time.process_time_ns() - received_ns) / 1e6)
     if machine.phase != "running" or set(machine.phases.values()) != {"live"} or not machine.pending:
         raise WrongResult("the coordinator that was timed has no running job with a checkpoint in progress")
     return statuses_ms, ticks_ms
@@ -204,13 +204,17 @@ def _beats_ms() -> tuple[list[float], list[float]]:
 
 def _statuses(view: View) -> list[SlotStatus]:
     """Of all slots, when each has what the view says."""
-    said = {address.slot: SlotStatus(address.slot, view.number, CheckpointId(0), (), (), ()) for address in view.slots}
+    status_of = {
+        address.slot: SlotStatus(address.slot, view.number, CheckpointId(0), (), (), ()) for address in view.slots
+    }
     for one in view.placements:
         task = TaskStatus(one.task, one.incarnation, TaskPhase.LIVE, ((TaskCounter.BACKLOG_ELEMENTS, 0),))
         home = one.hosting_slot
-        said[home] = replace(said[home], tasks=(*said[home].tasks, task))
+        status_of[home] = replace(status_of[home], tasks=(*status_of[home].tasks, task))
         for slot in one.standbys:
-            said[slot] = replace(said[slot], standbys=(*said[slot].standbys, (one.task, CheckpointId(0))))
+            status_of[slot] = replace(
+                status_of[slot], standbys=(*status_of[slot].standbys, (one.task, CheckpointId(0)))
+            )
         for slot in one.keepers:
-            said[slot] = replace(said[slot], keepers=(*said[slot].keepers, (one.task, one.incarnation)))
-    return list(said.values())
+            status_of[slot] = replace(status_of[slot], keepers=(*status_of[slot].keepers, (one.task, one.incarnation)))
+    return list(status_of.values())

@@ -10,7 +10,7 @@ from functools import partial
 
 from benchmarks.baselines import bare_keyed
 from benchmarks.harness.ab_session import Session
-from benchmarks.measures.throughput import in_turn, tell_core_rates, tell_rates
+from benchmarks.measures.throughput import in_turn, record_core_rates, record_rates
 from benchmarks.workloads import keyed_job
 from benchmarks.workloads.keyed import LARGE_KEYS, LARGE_VALUE_BYTES, KeyedWorkload
 
@@ -25,10 +25,10 @@ def run(session: Session) -> None:
         session.leave_out("large_state/bare", "there is nothing but bare to compare it with")
         return
     keys = KEYS_QUICK if session.is_quick else LARGE_KEYS
-    session.say(f"{keys:,} keys, {keys * LARGE_VALUE_BYTES / 1e6:,.0f} MB")
+    session.progress(f"{keys:,} keys, {keys * LARGE_VALUE_BYTES / 1e6:,.0f} MB")
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         workload = KeyedWorkload(folder, "large_state", 2 * keys, keys)
         sides = partial(keyed_job.run, workload), partial(bare_keyed.run, workload)
         found = in_turn(session, "large_state/bare", *sides, pairs=min(session.pairs, PAIRS_MAX))
-    tell_rates(session, "large_state/bare", found, {})
-    tell_core_rates(session, "large_state/bare", found)
+    record_rates(session, "large_state/bare", found, {})
+    record_core_rates(session, "large_state/bare", found)

@@ -26,12 +26,12 @@ def run(session: Session) -> None:
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         folder = Path(name)
         words.prepare(folder)
-        session.say("the maximal load")
+        session.progress("the maximal load")
         maximal = paced.maximal_words_per_s(folder, 2e6 if session.is_quick else 6e6)
         session.figure("latency, maximal load", maximal, "words/s")
         found: dict[str, list[float]] = {}
         for load, words_per_s in (("half of it", maximal / 2), ("2,000 words/s", PEERS_WORDS_PER_S)):
-            session.say(f"latency at {load}: {words_per_s:,.0f} words/s for {seconds:g} s")
+            session.progress(f"latency at {load}: {words_per_s:,.0f} words/s for {seconds:g} s")
             pace = paced.at_rate(paced.Pace(name, 1, 1, 1), words_per_s, seconds, MARKS_PER_S)
             found[load] = latencies_ms(folder, pace)
             for share, goal in ((50, "<= 3"), (99, "<= 12")):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import Measured
-from benchmarks.measures.throughput import WORDS_FIRST, in_turn, sized, tell_core_rates, tell_rates
+from benchmarks.harness.result_counter import Measured
+from benchmarks.measures.throughput import WORDS_FIRST, in_turn, record_core_rates, record_rates, sized
 from benchmarks.workloads import word_job, words
 from clonos import clock, random, service
 
@@ -84,8 +84,8 @@ def run(session: Session) -> None:
             logged = sized(session, Path(folder), partial(_count, case, True), case.words_first, SECONDS)
             unlogged = sized(session, Path(folder), partial(_count, case, False), case.words_first, SECONDS)
             found = in_turn(session, name, logged, unlogged)
-            tell_rates(session, name, found, {name: case.goal})
-            tell_core_rates(session, name, found)
+            record_rates(session, name, found, {name: case.goal})
+            record_core_rates(session, name, found)
             bytes_a_word = max(run.determinant_bytes / run.words for run in found[0])
             goal = BYTES_GOAL if case.touch is None else ""
             session.figure(f"{case.name}, determinants", bytes_a_word, "bytes a word", goal)

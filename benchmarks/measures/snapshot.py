@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
@@ -53,14 +53,14 @@ def run(session: Session) -> None:
     state.changes(False)
     gc.collect()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    session.say(f"{keys:,} keys of {VALUE_BYTES} bytes, {size_gb:g} GB")
+    session.progress(f"{keys:,} keys of {VALUE_BYTES} bytes, {size_gb:g} GB")
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         store = CheckpointStore(folder)
         whole, pause_s = _timed(lambda: _whole(state))
         _, store_s = _timed(lambda: store.write_object("full", _object(b"", whole)))
         whole.release()
         state.melt()
-        _tell(session, "full", size_gb, pause_s, store_s, ("<= 0.03", "<= 0.5"))
+        _record_figures(session, "full", size_gb, pause_s, store_s, ("<= 0.03", "<= 0.5"))
         restored, restore_s = _timed(lambda: _restored(store, "full"))
         session.figure("restore", restore_s / size_gb, "s a GB", "<= 2")
         _check(restored, dict(table.entries))
@@ -70,7 +70,7 @@ def run(session: Session) -> None:
             table.set(f"key{number}", stream.randbytes(VALUE_BYTES))
         (changes, more), pause_s = _timed(lambda: state.take(False))
         _, store_s = _timed(lambda: store.write_object("part", _object(changes, more)))
-        _tell(session, "1 % changed", size_gb, pause_s, store_s, ("<= 0.015", "<= 0.15"))
+        _record_figures(session, "1 % changed", size_gb, pause_s, store_s, ("<= 0.015", "<= 0.15"))
         _, update_s = _timed(lambda: [restored.mirror.apply(piece) for piece in (changes, *(more or ()))])
         session.figure("1 % changed: a standby takes it in", update_s / size_gb, "s a GB")
 
@@ -93,7 +93,7 @@ def _beside_a_task(session: Session, store: CheckpointStore, state: StateBackend
     writer.join()
     whole.release()
     after_ms = [_step_ms(table, stream, keys, state) for _ in range(STEPS_AFTER)]
-    session.say(f"stored beside {len(beside_ms)} steps of {STEP_KEYS:,} keys in {stored_s:.2f} s")
+    session.progress(f"stored beside {len(beside_ms)} steps of {STEP_KEYS:,} keys in {stored_s:.2f} s")
     session.figure("a step, median", statistics.median(plain_ms), "ms")
     session.figure("a step while all is stored, median", statistics.median(beside_ms), "ms")
     session.figure("a step while all is stored, longest", max(beside_ms), "ms")
@@ -152,7 +152,9 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.process_time() - begun_s
 
 
-def _tell(session: Session, name: str, size_gb: float, pause_s: float, store_s: float, goals: tuple[str, str]) -> None:
+def _record_figures(
+    session: Session, name: str, size_gb: float, pause_s: float, store_s: float, goals: tuple[str, str]
+) -> None:
     session.figure(f"{name}: pause of the task", pause_s / size_gb, "s a GB", goals[0])
     session.figure(f"{name}: complete", (pause_s + store_s) / size_gb, "s a GB", goals[1])
 

@@ -11,8 +11,8 @@ import msgspec
 
 from benchmarks.baselines import bare
 from benchmarks.harness.ab_session import Session
+from benchmarks.harness.result_counter import Measured
 from benchmarks.harness.stage_clock import STAGES, Times
-from benchmarks.harness.tally import Measured
 from benchmarks.workloads import word_job, words
 
 REPEATS: Final = 12
@@ -25,14 +25,14 @@ def run(session: Session) -> None:
         with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
             words.prepare(Path(name))
             workload = words.Workload(name, REPEATS // 4 if session.is_quick else REPEATS, is_staged=True)
-            session.say(f"{shape}: {workload.words} words with a clock at each stage")
-            _tell(session, shape, workload, word_job.run(workload, shape))
+            session.progress(f"{shape}: {workload.words} words with a clock at each stage")
+            _record_figures(session, shape, workload, word_job.run(workload, shape))
             limit = bare.run(workload, shape, word_job.targets(words.vocabulary(), workload.readers))
             session.figure(f"{shape}, source, bare process", limit.read_cpu_s * 1e9 / workload.words, "ns a word")
             session.figure(f"{shape}, count, bare process", limit.count_cpu_s * 1e9 / workload.words, "ns a word")
 
 
-def _tell(session: Session, shape: str, workload: words.Workload, measured: Measured) -> None:
+def _record_figures(session: Session, shape: str, workload: words.Workload, measured: Measured) -> None:
     session.figure(f"{shape}: all processes", measured.cpu_s * 1e9 / workload.words, "ns a word")
     of_role: dict[str, list[Times]] = {"source": [], "count": []}
     for path in Path(workload.folder).glob("stages-*"):

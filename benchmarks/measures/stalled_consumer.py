@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.ledger import Ledger, LedgerFile
+from benchmarks.harness.timestamp_sink import TimestampFile, TimestampSink
 from benchmarks.measures.footprint import pss_bytes
 from benchmarks.workloads import paced, words
 from benchmarks.workloads.paced import Pace
 from clonos.job import Handle
 
-STANDSTILL_S: Final = 60.0
-STANDSTILL_S_QUICK: Final = 6.0
+STALL_S: Final = 60.0
+STALL_S_QUICK: Final = 6.0
 WARM_S: Final = 4.0
 WORDS_BEHIND: Final = 24e6
 LOOK_EVERY_S: Final = 0.25
@@ -30,15 +30,15 @@ WORD: Final = "stand still"
 
 
 @dataclass(frozen=True, slots=True)
-class StandingLedger(Ledger):
+class StalledSink(TimestampSink):
     """A ledger that takes nothing while there is a file of this name beside it."""
 
-    def outside(self) -> LedgerFile:
+    def outside(self) -> TimestampFile:
         """A connection to it."""
-        return StandingFile(Path(self.folder))
+        return StalledFile(Path(self.folder))
 
 
-class StandingFile(LedgerFile):
+class StalledFile(TimestampFile):
     """One registered connection."""
 
     def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
@@ -74,21 +74,21 @@ class Most:
 
 def run(session: Session) -> None:
     """The run, and what was seen before and during the standstill."""
-    stands_s = STANDSTILL_S_QUICK if session.is_quick else STANDSTILL_S
+    stall_s = STALL_S_QUICK if session.is_quick else STALL_S
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         folder = Path(name)
         words.prepare(folder)
         pace = Pace(name, 0, int(WORDS_BEHIND / 20), mark_every=100)
         paced.begin_anew(folder)
         options = {**paced.OPTIONS, "inflight_memory": f"{BUDGET_MIB}MiB", "spare_slots": 2}
-        session.say(f"a consumer stands still for {stands_s:g} s, {BUDGET_MIB} MiB for in-flight logs in a slot")
-        with paced.paced_job(pace, ledger=StandingLedger).start(
+        session.progress(f"a consumer stands still for {stall_s:g} s, {BUDGET_MIB} MiB for in-flight logs in a slot")
+        with paced.paced_job(pace, sink_of=StalledSink).start(
             store=f"{name}/store", overwrite=True, **options
         ) as handle:
             before, during = Most(), Most()
             _watch(handle, before, WARM_S)
             (folder / WORD).touch()
-            _watch(handle, during, stands_s)
+            _watch(handle, during, stall_s)
             checkpoint = handle.status().checkpoint
             (folder / WORD).unlink()
             while handle.status().checkpoint <= checkpoint:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.baselines import bare
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import Measured, WrongResult
+from benchmarks.harness.result_counter import Measured, WrongResult
 from benchmarks.peers import running as peers
 from benchmarks.peers.running import PEERS
 from benchmarks.workloads import word_job, words
@@ -61,8 +61,8 @@ def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], 
     limit = sized(session, folder, lambda workload: bare.run(workload, shape, targets))
     name = f"{shape}/bare"
     found = in_turn(session, name, job, limit)
-    tell_rates(session, name, found, GOALS)
-    tell_core_rates(session, name, found)
+    record_rates(session, name, found, GOALS)
+    record_core_rates(session, name, found)
 
 
 def against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
@@ -76,7 +76,7 @@ def against_peer(session: Session, folder: Path, shape: str, job: Callable[[], M
     except (peers.PeerFailed, WrongResult) as error:  # said at the end; the other sides are worth their figures
         session.fail(name, error)
         return
-    tell_rates(session, name, found, GOALS)
+    record_rates(session, name, found, GOALS)
 
 
 def sized(
@@ -104,12 +104,12 @@ def in_turn(
     for pair in range(pairs):
         for side, runs in zip((one, other), found, strict=True):
             runs.append(side())
-        told = " and ".join(f"{runs[-1].words_per_s / 1e6:.2f}" for runs in found)
-        session.say(f"{name}: pair {pair + 1} of {pairs}: {told} M words/s")
+        rates = " and ".join(f"{runs[-1].words_per_s / 1e6:.2f}" for runs in found)
+        session.progress(f"{name}: pair {pair + 1} of {pairs}: {rates} M words/s")
     return found
 
 
-def tell_rates(
+def record_rates(
     session: Session, name: str, found: tuple[list[Measured], list[Measured]], goals: Mapping[str, str]
 ) -> None:
     """The ratio, and the best rate of each side."""
@@ -119,7 +119,7 @@ def tell_rates(
         session.figure(f"{name}, {part.rpartition(', ')[2]}", max(rates), "words/s, best")
 
 
-def tell_core_rates(session: Session, name: str, found: tuple[list[Measured], list[Measured]]) -> None:
+def record_core_rates(session: Session, name: str, found: tuple[list[Measured], list[Measured]]) -> None:
     """The ratio of what a second of processor time did: other load on the machine disturbs it less.
 
     With how many cores each side had: where that is less than there are, the ratio by the clock on the wall says more

@@ -16,12 +16,12 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import run_main
 
-from benchmarks.harness.tally import Tally
-from benchmarks.peers.telling import tell
+from benchmarks.harness.result_counter import ResultCounter
+from benchmarks.peers.peer_io import print_result
 from benchmarks.workloads.words import Workload
 
 BATCH_LINES = 1_000
-tally = Tally(None)
+counter = ResultCounter(None)
 begun_ns = 0
 
 
@@ -68,7 +68,7 @@ class CountedPart(StatelessSinkPartition):
     """Of the only worker."""
 
     def write_batch(self, items: list[tuple[str, int]]) -> None:
-        tally.add(items)
+        counter.add(items)
 
 
 class Count(StatefulBatchLogic):
@@ -97,9 +97,9 @@ def main() -> None:
     recovery.mkdir()
     init_db_dir(recovery, 1)
     run_main(flow, epoch_interval=timedelta(seconds=1), recovery_config=RecoveryConfig(recovery))
-    part = tally.part()
+    part = counter.part()
     assert part.rows == workload.words, (part.rows, workload.words)
-    tell(part.rows, (part.ended_ns - begun_ns) / 1e9, part.finals)
+    print_result(part.rows, (part.ended_ns - begun_ns) / 1e9, part.finals)
 
 
 if __name__ == "__main__":

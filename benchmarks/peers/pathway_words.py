@@ -15,7 +15,7 @@ from typing import Any
 os.environ.setdefault("PATHWAY_THREADS", "2")
 import pathway as pw
 
-from benchmarks.peers.telling import line_files, tell
+from benchmarks.peers.peer_io import line_files, print_result
 from benchmarks.workloads.words import Workload
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         monitoring_level=pw.MonitoringLevel.NONE,
         persistence_config=pw.persistence.Config(backend, snapshot_interval_ms=1_000),
     )
-    tell(workload.words, (ended_ns - begun_ns) / 1e9, finals)
+    print_result(workload.words, (ended_ns - begun_ns) / 1e9, finals)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pyflink.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from pyflink.datastream.connectors.file_system import FileSource, StreamFormat
 from pyflink.datastream.state import ValueStateDescriptor
 
-from benchmarks.peers.telling import line_files, tell
+from benchmarks.peers.peer_io import line_files, print_result
 from benchmarks.workloads.words import Workload
 
 SETTINGS = {
@@ -62,8 +62,8 @@ class Tally(MapFunction):
         return 0
 
     def close(self) -> None:
-        told = [self.rows, self.begun_ns, time.monotonic_ns(), self.finals]
-        (Path(self.folder) / f"flink-{time.monotonic_ns()}.json").write_text(json.dumps(told), "utf-8")
+        results = [self.rows, self.begun_ns, time.monotonic_ns(), self.finals]
+        (Path(self.folder) / f"flink-{time.monotonic_ns()}.json").write_text(json.dumps(results), "utf-8")
 
 
 def main() -> None:
@@ -81,15 +81,15 @@ def main() -> None:
     words = lines.flat_map(str.split, Types.STRING())
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     counts = words.key_by(lambda word: word, Types.STRING()).process(Count(), pair)
-    told_in = folder / f"{files.name}-told"  # of this run: the folder is that of a whole session
-    told_in.mkdir()
-    counts.map(Tally(str(told_in)), Types.INT()).filter(lambda _: False).print()
+    results_folder = folder / f"{files.name}-told"  # of this run: the folder is that of a whole session
+    results_folder.mkdir()
+    counts.map(Tally(str(results_folder)), Types.INT()).filter(lambda _: False).print()
     environment.execute("words")
-    told = [json.loads(path.read_text("utf-8")) for path in told_in.glob("*.json")]
-    finals = {word: count for *_, of_task in told for word, count in of_task.items()}
-    rows = sum(one[0] for one in told)
+    results = [json.loads(path.read_text("utf-8")) for path in results_folder.glob("*.json")]
+    finals = {word: count for *_, of_task in results for word, count in of_task.items()}
+    rows = sum(one[0] for one in results)
     assert rows == workload.words, (rows, workload.words)
-    tell(rows, (max(one[2] for one in told) - min(one[1] for one in told)) / 1e9, finals)
+    print_result(rows, (max(one[2] for one in results) - min(one[1] for one in results)) / 1e9, finals)
 
 
 if __name__ == "__main__":

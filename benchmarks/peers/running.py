@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.isolated_run import MARK, end_all
-from benchmarks.harness.tally import Measured, WrongResult
+from benchmarks.harness.result_counter import Measured, WrongResult
 from benchmarks.workloads.words import Workload
 
 ROOT: Final = Path(__file__).parents[2]
@@ -87,11 +87,11 @@ def run(name: str, workload: Workload) -> Measured:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise PeerFailed(_reason(done.stderr.decode("utf-8", "replace")) or f"exit {done.returncode}")
-    told = json.loads(done.stdout.strip().rpartition(b"\n")[2])
-    if told["finals"] != dict(workload.finals()):
-        raise WrongResult(f"{name} has counted {sum(told['finals'].values())} words of {workload.words}, or others")
+    results = json.loads(done.stdout.strip().rpartition(b"\n")[2])
+    if results["finals"] != dict(workload.finals()):
+        raise WrongResult(f"{name} has counted {sum(results['finals'].values())} words of {workload.words}, or others")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Measured(told["words"], told["seconds"], 0.0, cpu_s)
+    return Measured(results["words"], results["seconds"], 0.0, cpu_s)
 
 
 def _done(peer: Peer, python: Path, workload: Workload, folder: str) -> subprocess.CompletedProcess[bytes]:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import ArrayType, StringType
 
-from benchmarks.peers.telling import line_files, tell
+from benchmarks.peers.peer_io import line_files, print_result
 from benchmarks.workloads.words import WORDS_A_LINE, Workload
 
 FILES_A_BATCH = {"native": 4, "arrow": 3, "udf": 2, "state": 2}  # of half a million words
@@ -109,7 +109,7 @@ def main() -> None:
     warm = BATCHES_WARM.get(kind, BATCHES_WARM_USUAL)
     timed = [one for one in progress[warm:] if one["numInputRows"] == full] or progress[-1:]
     seconds = sum(one["durationMs"]["triggerExecution"] for one in timed) / 1e3
-    tell(sum(one["numInputRows"] for one in timed) * WORDS_A_LINE, seconds, finals)
+    print_result(sum(one["numInputRows"] for one in timed) * WORDS_A_LINE, seconds, finals)
     spark.stop()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.ledger import Ledger
+from benchmarks.harness.timestamp_sink import TimestampSink
 from benchmarks.workloads.paced import Pace, PacedLines, paced_job
 from clonos import Context, Job, ValueState
 
@@ -39,7 +39,7 @@ def linked(pace: Pace) -> Job:
     """Lines, pass, count: three tasks in a row."""
     job = Job("linked")
     words = job.source(PacedLines(pace), name="lines").flat_map(str.split)
-    words.rebalance().map(same, name="pass").key_by(same).count(name="count").sink(Ledger(pace.folder))
+    words.rebalance().map(same, name="pass").key_by(same).count(name="count").sink(TimestampSink(pace.folder))
     return job
 
 
@@ -48,7 +48,7 @@ def large(pace: Pace) -> Job:
     job = Job("large")
     values: Any = job.source(Filler(pace), name="fill").key_by(key_of)
     words: Any = job.source(PacedLines(pace), name="lines").flat_map(str.split).key_by(same)
-    words.union(values).process(CountOrKeep, name="count").sink(Ledger(pace.folder))
+    words.union(values).process(CountOrKeep, name="count").sink(TimestampSink(pace.folder))
     return job
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.keyed_tally import KeyedTally
-from benchmarks.harness.tally import Measured, Part, measured
+from benchmarks.harness.keyed_result_counter import KeyedResultCounter
+from benchmarks.harness.result_counter import Measured, SinkResult, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, profile
 from benchmarks.workloads.word_job import ALL_ON, PreparedLines
 from clonos import Job, service
@@ -37,7 +37,7 @@ class KeyedSink:
     """A transactional sink: tallies in the task's process. ``rows``: of each task."""
 
     rows: list[int]
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SinkResult] = field(default_factory=list)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Nothing is there yet."""
@@ -49,7 +49,7 @@ class KeyedSink:
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """In the driver."""
-        self.parts += [Part.decoded(part) for part in parts]
+        self.parts += [SinkResult.decoded(part) for part in parts]
 
 
 class KeyedWriter:
@@ -57,22 +57,22 @@ class KeyedWriter:
 
     def __init__(self, rows: list[int]) -> None:
         self._rows = rows
-        self._is_told = False
+        self._is_reported = False
 
     def open(self, context: Any) -> None:
         """Takes the number of rows of its task."""
-        self._tally = KeyedTally(self._rows[context.index])
+        self._counter = KeyedResultCounter(self._rows[context.index])
 
     def write(self, rows: list[Any]) -> None:
         """A batch of results."""
-        self._tally.add(rows)
+        self._counter.add(rows)
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """The whole tally, once."""
-        if self._is_told or not self._tally.is_complete:
+        if self._is_reported or not self._counter.is_complete:
             return None
-        self._is_told = True
-        return self._tally.part().encoded()
+        self._is_reported = True
+        return self._counter.part().encoded()
 
     def close(self) -> None:
         """Nothing is open."""
@@ -96,6 +96,6 @@ def run(workload: KeyedWorkload, **options: Any) -> Measured:
     folder = Path(workload.folder)
     chosen = {**ALL_ON, **options}
     result = job_of(workload, sink).run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
-    read = [Part.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
+    read = [SinkResult.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
     found = measured(workload, read, sink.parts, finals)
     return replace(found, determinant_bytes=result.counter("determinant_bytes"))

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.harness.ledger import MARK, Entry, Ledger, entries, ledger_of
-from benchmarks.harness.tally import WrongResult
+from benchmarks.harness.result_counter import WrongResult
+from benchmarks.harness.timestamp_sink import MARK, Entry, TimestampSink, entries, file_of
 from benchmarks.workloads.words import Workload
 from clonos import Job
 from clonos.api.steps import Following
@@ -129,12 +129,12 @@ class PacedReader:
         """Nothing is open."""
 
 
-def paced_job(pace: Pace, standby: Following = "passive", ledger: type[Ledger] = Ledger) -> Job:
+def paced_job(pace: Pace, standby: Following = "passive", sink_of: type[TimestampSink] = TimestampSink) -> Job:
     """Word count into a ledger. ``standby``: of the counting tasks; what is followed hot is no task with its sink."""
     job = Job("paced")
     lines = job.source(PacedLines(pace), name="lines")
     counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count", standby=standby)
-    counts.sink(ledger(pace.folder))
+    counts.sink(sink_of(pace.folder))
     return job
 
 
@@ -143,7 +143,7 @@ def written(pace: Pace, status: Status) -> dict[str, list[Entry]]:
     names = [task.name for task in status.tasks]
     step = "sink" if any(name.startswith("sink") for name in names) else "count"
     tasks = [name for name in names if name.startswith(step)]
-    found = {task: list(entries(ledger_of(Path(pace.folder), task))) for task in tasks}
+    found = {task: list(entries(file_of(Path(pace.folder), task))) for task in tasks}
     for task, of_task in found.items():
         ends = [0, *(entry.first_number + entry.rows for entry in of_task)]
         if any(entry.first_number != end for entry, end in zip(of_task, ends, strict=False)):

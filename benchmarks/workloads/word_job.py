@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.tally import Measured, Part, Tally, measured
+from benchmarks.harness.result_counter import Measured, ResultCounter, SinkResult, measured
 from benchmarks.workloads.words import Workload
 from clonos import Job
 from clonos.core.values.keys import Router
@@ -76,7 +76,7 @@ class LineReader:
             cpu_ns = time.process_time_ns() - self._cpu_ns
             if self._stages is not None:
                 self._stages.leave(self._report.parent)
-            self._report.write_bytes(Part(0, self._begun_ns, time.monotonic_ns(), cpu_ns, {}).encoded())
+            self._report.write_bytes(SinkResult(0, self._begun_ns, time.monotonic_ns(), cpu_ns, {}).encoded())
             return None
         self._next += len(lines)
         return lines
@@ -90,28 +90,28 @@ class LineReader:
 
 
 @dataclass
-class TallySink:
+class CountingSink:
     """A transactional sink: tallies in the task's process, commits what was tallied with its checkpoint."""
 
     workload: Workload
     rows: list[int]
     is_columnar: bool = True
-    committed: dict[int, list[Part]] = field(default_factory=dict)
+    committed: dict[int, list[SinkResult]] = field(default_factory=dict)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Nothing is there yet."""
         self.committed.clear()
 
-    def writer(self) -> TallyWriter:
+    def writer(self) -> CountingWriter:
         """Of one task."""
-        return TallyWriter(self.workload, self.rows)
+        return CountingWriter(self.workload, self.rows)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """In the driver. Each part holds all since its task began, so that the last of each counts."""
-        self.committed[checkpoint] = [Part.decoded(part) for part in parts]
+        self.committed[checkpoint] = [SinkResult.decoded(part) for part in parts]
 
 
-class TallyWriter:
+class CountingWriter:
     """Hands batches to a tally."""
 
     def __init__(self, workload: Workload, rows: list[int]) -> None:
@@ -124,19 +124,19 @@ class TallyWriter:
         """Takes the number of rows of its task."""
         if self._stages is not None:
             self._stages.begin()
-        self._tally = Tally(self._rows[context.index])
+        self._counter = ResultCounter(self._rows[context.index])
 
     def write(self, rows: list[Any]) -> None:
         """A batch of counts."""
-        self._tally.add(rows)
+        self._counter.add(rows)
 
     def write_columns(self, batch: Any) -> None:
         """A batch of counts."""
-        self._tally.add_columns(batch)
+        self._counter.add_columns(batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """What this task has seen, if there is more than at the last time."""
-        part = self._tally.part()
+        part = self._counter.part()
         if part.rows == self._seen:
             return None
         self._seen = part.rows
@@ -176,20 +176,20 @@ def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = Non
     finals = workload.finals()
     for word, task in targets(list(finals), workload.readers).items():
         rows[task] += finals[word]
-    sink = TallySink(workload, rows)
+    sink = CountingSink(workload, rows)
     chosen = {**ALL_ON, **(COLUMN_OPTIONS if shape == "columns" else {}), **options}
     folder = Path(workload.folder)
     job = word_count(workload, shape, sink, touch)
     result = job.run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
     counted = [part for parts in sink.committed.values() for part in parts]
-    read = [Part.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
+    read = [SinkResult.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
     found = measured(workload, read, _last_of_each(counted))
     return replace(found, determinant_bytes=result.counter("determinant_bytes"))
 
 
-def _last_of_each(parts: list[Part]) -> list[Part]:
+def _last_of_each(parts: list[SinkResult]) -> list[SinkResult]:
     """A task's parts have their beginning in common; the last has the most rows."""
-    last: dict[int, Part] = {}
+    last: dict[int, SinkResult] = {}
     for part in sorted(parts, key=lambda part: part.rows):
         last[part.begun_ns] = part
     return list(last.values())

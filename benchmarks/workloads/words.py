@@ -17,7 +17,7 @@ WORDS_A_LINE: Final = 10
 POOL_LINES: Final = 50_000
 LINES_MIN: Final = 1_000
 SEED: Final = 20
-KEPT_ROWS: Final = 60_000
+FINAL_ROWS: Final = 60_000
 """Of a sink's last rows: more than all that can come after the first of the words that end a reader's share."""
 
 

@@ -45,5 +45,5 @@ def test_a_worker_and_then_an_executor_are_killed_and_nothing_is_lost_twice_or_c
     assert findings is not None
     assert (findings.lost, findings.duplicated, findings.contradicted) == (0, 0, 0)
     assert findings.records > 180
-    assert [strike.kind for strike in record.strikes] == ["kill_worker", "kill_domain"]
+    assert [injection.kind for injection in record.injections] == ["kill_worker", "kill_domain"]
     assert len(record.recovery_ms()) >= 2

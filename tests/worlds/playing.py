@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from clonos.core.coordinator.coordinator_effects import JobDone
-from clonos_chaos.directed.directed_tests import SCENES
-from clonos_chaos.directed.vocabulary import unstruck
+from clonos_chaos.directed.building_blocks import not_injected
+from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.swarm.environments import Swarm
-from clonos_chaos.swarm.seeds import PLAIN, Tally, swarm
+from clonos_chaos.swarm.seeds import PLAIN, SwarmResult, swarm
 from clonos_chaos.swarm.world import World
 
 SEEDS = range(6)
@@ -17,13 +17,13 @@ SHOWN_MIN = 2
 PROCESSES = 2
 
 
-def swarmed(seeds: range, kind: Swarm = PLAIN) -> Tally:
+def swarmed(seeds: range, kind: Swarm = PLAIN) -> SwarmResult:
     """What the worlds of many seeds came to, on all processors. All have ended well."""
-    total = Tally()
+    total = SwarmResult()
     for tally in swarm(seeds, kind, PROCESSES):
         total.add(tally)
     failed = [seed for seed, _ in total.failures]
-    stories = "\n\n".join(story for _, story in total.failures[:2])
+    stories = "\n\n".join(report for _, report in total.failures[:2])
     assert not failed, f"clonos chaos seeds {kind.arguments(failed[0])}\nall that failed: {failed}\n{stories}"
     assert total.worlds == len(seeds)
     return total
@@ -38,9 +38,9 @@ def played_scene(scene: str) -> list[World]:
     """The same by the whole name of a scene."""
     worlds = []
     for seed in SEEDS:
-        world = SCENES[scene](seed)
+        world = DIRECTED_TESTS[scene](seed)
         world.run()
-        if not unstruck(world):
+        if not not_injected(world):
             worlds.append(world)
         if len(worlds) == SHOWN_MIN:
             return worlds
@@ -49,7 +49,7 @@ def played_scene(scene: str) -> list[World]:
 
 def scenes_of(number: int) -> list[str]:
     """Names of all scenes of a number."""
-    return [name for name in SCENES if name.startswith(f"{number} ")]
+    return [name for name in DIRECTED_TESTS if name.startswith(f"{number} ")]
 
 
 def lives(world: World, name: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 from clonos.core.log import determinants as d
 from clonos.core.task.record_or_replay import TaskLog
 from clonos_chaos.jobs.async_jobs import AsideJob
-from clonos_chaos.mutants.mutation import Planting
+from clonos_chaos.mutants.mutation import Mutation
 from clonos_chaos.swarm.world import World, WorldFailed
 
 pytestmark = pytest.mark.worlds
@@ -31,12 +31,12 @@ def test_random_worlds_of_jobs_with_calls_aside_hold() -> None:
 
 
 def test_outcomes_that_are_not_logged_are_noticed() -> None:
-    planting = Planting()
-    planting.wrap(TaskLog, "append", lambda right, log, entry: entry[0] == d.COMPLETION or right(log, entry))
+    mutation = Mutation()
+    mutation.wrap(TaskLog, "append", lambda right, log, entry: entry[0] == d.COMPLETION or right(log, entry))
     try:
         assert any(_fails(seed) for seed in SEEDS)
     finally:
-        planting.undo()
+        mutation.undo()
 
 
 def _fails(seed: int) -> bool:

@@ -12,9 +12,9 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot import hosted_task as hosted_module
 from clonos.core.slot.hosted_task import HostedTask
-from clonos_chaos.directed.vocabulary import PLAIN, about, kills, line, stage
+from clonos_chaos.directed.building_blocks import PLAIN, about, directed, kills, line
 from clonos_chaos.sim.sim_task import SimTask
-from clonos_chaos.sim.targeted_faults import Aim
+from clonos_chaos.sim.targeted_faults import TargetedFault
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, played_scene
@@ -64,9 +64,9 @@ def test_a_task_whose_input_has_piled_up_catches_up_after_it_has_replayed(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No slot is spare, and the source has produced everything when a new one is there."""
-    dies = Aim("emission", kills("a/0"), about("a/0"), nth=100)
+    dies = TargetedFault("emission", kills("a/0"), about("a/0"), nth=100)
     settings = {"fresh_slot_ns_max": 20_000 * MILLISECOND_NS, "spare_slots": 0}
-    world = stage(seed, line(PLAIN, PLAIN), [dies], {"standbys": 0}, settings, records=800)
+    world = directed(seed, line(PLAIN, PLAIN), [dies], {"standbys": 0}, settings, records=800)
     watch = Watch(world, "a/0", monkeypatch)
     world.run()
     assert is_done(world)

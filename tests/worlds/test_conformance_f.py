@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos_chaos.sim.sim_tables import OutsideKind
+from clonos_chaos.sim.sim_tables import ExternalKind
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
@@ -27,8 +27,8 @@ def test_f30_without_keepers_an_immediate_sink_may_only_repeat_and_an_alarm_numb
         assert repeated >= sum(len(outside.superseded) for outside in world.outsides.values()) > 0
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OutsideKind if kind is not OutsideKind.ALARMING])
-def test_f30_a_table_ends_exactly_once_although_its_writer_dies_with_its_keepers(kind: OutsideKind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in ExternalKind if kind is not ExternalKind.ALARMING])
+def test_f30_a_table_ends_exactly_once_although_its_writer_dies_with_its_keepers(kind: ExternalKind) -> None:
     for world in played(30, f"writer of a table dies with its keepers: {kind}"):  # its verdict compares the table
         assert is_done(world)
         assert world.outcome.rollbacks >= 1

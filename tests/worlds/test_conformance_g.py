@@ -12,7 +12,8 @@ import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.model.errors import Blame
-from clonos_chaos.directed.loss_cases import CONTROL_WORDS
+from clonos.core.wire.messages import Message
+from clonos_chaos.directed.loss_cases import CONTROL_MESSAGES
 from clonos_chaos.sim.external_systems import SimService
 from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 
@@ -102,15 +103,15 @@ def test_g37_a_keeper_holds_all_logs_that_its_task_held() -> None:
         assert world.outcome.rollbacks == 0
 
 
-@pytest.mark.parametrize("word", CONTROL_WORDS)
-def test_g38_each_control_message_may_be_lost(word: str) -> None:
-    for world in played(38, f"{word} is lost"):
+@pytest.mark.parametrize("message", CONTROL_MESSAGES)
+def test_g38_each_control_message_may_be_lost(message: type[Message]) -> None:
+    for world in played(38, f"{message.__name__} is lost"):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_g38_a_statement_may_be_lost() -> None:
-    assert all(is_done(world) for world in played(38, "statement is lost"))
+def test_g38_a_handshake_may_be_lost() -> None:
+    assert all(is_done(world) for world in played(38, "ChannelHandshake is lost"))
 
 
 def test_g38_more_triggers_than_may_be_pending_may_be_lost() -> None:
@@ -118,7 +119,7 @@ def test_g38_more_triggers_than_may_be_pending_may_be_lost() -> None:
 
 
 def test_g38_the_report_of_a_lost_log_may_be_lost() -> None:
-    assert all(world.outcome.rollbacks for world in played(38, "LOST is lost"))
+    assert all(world.outcome.rollbacks for world in played(38, "LogLost is lost"))
 
 
 @pytest.mark.parametrize("scene", scenes_of(39))
@@ -214,7 +215,7 @@ def test_g48_a_generation_that_nobody_alive_knew_of_is_followed_by_another_one_w
 def test_g48_a_sink_whose_later_life_nobody_alive_knew_of_begins_anew() -> None:
     worlds = played(48, "all that knew of a sink's later life die, and the coordinator")
     assert all(lives(world, "sink/0") >= 2 for world in worlds)
-    assert any("its outside has registered a later life" in line for world in worlds for line in world.story)
+    assert any("its outside has registered a later life" in line for world in worlds for line in world.event_log)
 
 
 def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> None:

@@ -38,7 +38,7 @@ def test_a_job_that_takes_its_choices_from_the_services_survives_everything() ->
 
     report = crash_test(jobs.everything, seeds=SEEDS, check=check, services={jobs.rate: lambda number: -number})
     assert report.worlds == len(SEEDS)
-    assert report.struck["kill"] > 3
+    assert report.injected["kill"] > 3
     assert report.calls >= len(SEEDS) * 2 * jobs.RECORDS
 
 
@@ -156,10 +156,10 @@ def test_a_failure_names_the_smallest_world_and_how_to_see_it_again() -> None:
     arguments: dict[str, Any] = {"http": lambda request: {"answer": len(request.url)}, "compare": False}
     failure = failing(job, check=few, **arguments)
     assert isinstance(failure.__cause__, AssertionError)
-    assert f"fails in world {failure.seed} " in failure.told
-    assert f"crash_test(..., seeds=[{failure.seed}], only_faults=[" in failure.told
-    assert f'how_to_see_it_again" --clonos-seed {failure.seed} --clonos-faults ' in failure.told
-    assert " start " in failure.told.partition("its story")[2]
+    assert f"fails in world {failure.seed} " in failure.report
+    assert f"crash_test(..., seeds=[{failure.seed}], only_faults=[" in failure.report
+    assert f'how_to_see_it_again" --clonos-seed {failure.seed} --clonos-faults ' in failure.report
+    assert " start " in failure.report.partition("its story")[2]
 
 
 def test_a_check_that_wants_all_records_does_not_shrink_to_fewer() -> None:
@@ -178,7 +178,7 @@ def test_what_is_lost_is_shrunk_to_few_records_of_which_some_are_lost() -> None:
 def test_a_failure_is_the_same_when_it_is_shown_again() -> None:
     failure = failing(jobs.spread(jobs.secretly_lucky))
     again = failing(jobs.spread(jobs.secretly_lucky), seeds=[failure.seed])
-    assert again.told.splitlines()[1:] == failure.told.splitlines()[1:]
+    assert again.report.splitlines()[1:] == failure.report.splitlines()[1:]
     smallest = failing(
         jobs.spread(jobs.secretly_lucky), seeds=[failure.seed], only_faults=failure.faults, records=failure.records
     )

@@ -24,9 +24,9 @@ from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
-from clonos_chaos.directed.vocabulary import RICH, line, stage
-from clonos_chaos.mutants.all_mutants import MUTANTS, planted
-from clonos_chaos.sim.external_systems import SimFenced, SimOutside
+from clonos_chaos.directed.building_blocks import RICH, directed, line
+from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
+from clonos_chaos.sim.external_systems import SimExternalSystem, SimFenced
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
 from tests.unit.coordinator import test_endings, test_succession
@@ -44,7 +44,7 @@ class Midst:
     """A world whose tasks are all live: one of them, ``a/0``, and what its slot sends from now on."""
 
     def __init__(self) -> None:
-        self.world: World = stage(1, line(RICH, RICH), [])
+        self.world: World = directed(1, line(RICH, RICH), [])
         for _ in range(self.world.slots_needed):
             self.world.add_slot()
         self.world.coordinator.begin(self.world.slots_needed)
@@ -165,7 +165,7 @@ def the_claim_of_a_receiver_that_is_being_replaced_costs_no_log(midst: Midst) ->
 
 
 def an_outside_takes_nothing_from_whom_it_has_fenced(_midst: Midst) -> None:
-    outside = SimOutside("sink/0")
+    outside = SimExternalSystem("sink/0")
     outside.register(1, 5, 0)
     outside.register(1, 6, 0)
     with pytest.raises(SimFenced):
@@ -174,12 +174,12 @@ def an_outside_takes_nothing_from_whom_it_has_fenced(_midst: Midst) -> None:
 
 
 CASES: dict[str, Case] = {
-    "claims_of_the_dead_count": the_claim_of_a_receiver_that_is_being_replaced_costs_no_log,
+    "positions_of_the_dead_count": the_claim_of_a_receiver_that_is_being_replaced_costs_no_log,
     "holders_that_recover_do_not_answer": a_holder_that_recovers_answers_with_what_it_has,
     "messages_of_dead_senders_count": a_batch_of_a_dead_sender_is_dropped,
     "messages_of_earlier_sessions_count": a_batch_of_an_earlier_session_is_dropped,
     "no_positions_at_the_heartbeat": the_sender_repeats_its_position_at_the_heartbeat,
-    "outside_does_not_fence": an_outside_takes_nothing_from_whom_it_has_fenced,
+    "external_system_does_not_fence": an_outside_takes_nothing_from_whom_it_has_fenced,
     "replay_keeps_to_the_credit_window": what_replay_needs_is_granted_beyond_the_window,
     "replicas_are_not_gathered": a_task_adopts_the_replicas_that_it_should_hold,
     "slots_obey_any_term": a_view_of_an_earlier_term_is_answered_and_not_obeyed,
@@ -199,7 +199,7 @@ IN_THE_CORE: dict[str, Callable[[], None]] = {
     "standby_keeps_changes_of_the_dead": (
         test_mirrors.test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped
     ),
-    "statement_does_not_reset_deltas": (test_sessions.test_a_delta_is_carried_once_a_session_and_again_in_the_next),
+    "handshake_does_not_reset_deltas": (test_sessions.test_a_delta_is_carried_once_a_session_and_again_in_the_next),
 }
 """The same as tests of the core."""
 
@@ -227,7 +227,7 @@ def shows(mutant: str) -> bool:
 @pytest.mark.parametrize("mutant", sorted(DEFENCE_IN_DEPTH))
 def test_the_case_of_a_rule_that_others_stand_in_for_fails_without_it_and_only_then(mutant: str) -> None:
     assert not shows(mutant)
-    with planted(mutant):
+    with mutated(mutant):
         assert shows(mutant)
 
 

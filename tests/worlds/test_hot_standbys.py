@@ -16,9 +16,9 @@ from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeeds
 from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.shadow_messages import FeedShadow
+from clonos_chaos.directed.building_blocks import RICH, directed, line
 from clonos_chaos.directed.hot_standby_cases import HOT
-from clonos_chaos.directed.vocabulary import RICH, line, stage
-from clonos_chaos.mutants.mutation import Planting
+from clonos_chaos.mutants.mutation import Mutation
 from clonos_chaos.sim.rare_situations import HOT_TAKEOVER
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
@@ -70,7 +70,7 @@ def test_a_shadow_gives_way_when_the_memory_of_its_slot_is_short() -> None:
 @contextmanager
 def _followed() -> Iterator[tuple[World, SimSlot, Shadow]]:
     """A world in whose midst ``a/0`` has a shadow that could take over."""
-    world = stage(3, line(RICH, HOT, RICH), [], records=300)
+    world = directed(3, line(RICH, HOT, RICH), [], records=300)
     for _ in range(world.slots_needed):
         world.add_slot()
     world.coordinator.begin(world.slots_needed)
@@ -121,17 +121,17 @@ def test_a_shadow_takes_over_by_the_next_view_and_by_no_later_one() -> None:
 
 
 def test_a_shadow_that_takes_over_by_any_view_would_be_seen() -> None:
-    planting = Planting()
+    mutation = Mutation()
 
     def succeeds(right: Any, self: Backups, shadow: Any, placement: Any, view: View, installed: View) -> bool:
         before = msgspec.structs.replace(installed, number=view.number - 1)
         return bool(right(self, shadow, placement, view, before))
 
-    planting.wrap(Backups, "_succeeds", succeeds)
+    mutation.wrap(Backups, "_succeeds", succeeds)
     try:
         assert _goes_on_from_shadow(views_skipped=1)
     finally:
-        planting.undo()
+        mutation.undo()
 
 
 def _told_in_mid_step() -> list[FeedShadow]:
@@ -154,16 +154,16 @@ def test_a_shadow_is_told_nothing_of_a_step_that_its_task_is_not_through_with() 
 
 
 def test_a_shadow_that_is_told_of_unfinished_steps_would_be_seen() -> None:
-    planting = Planting()
+    mutation = Mutation()
 
     def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: Emission) -> None:
         right(self, emission._replace(records_in=1))
 
-    planting.wrap(ShadowFeeds, "on_emission", on_emission)
+    mutation.wrap(ShadowFeeds, "on_emission", on_emission)
     try:
         assert _told_in_mid_step() != []
     finally:
-        planting.undo()
+        mutation.undo()
 
 
 class Released(tuple[bytes, ...]):

@@ -20,9 +20,9 @@ from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal_source as journal_head
-from clonos_chaos.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalScene
-from clonos_chaos.mutants.mutation import Planting
-from clonos_chaos.sim.producers import SimPusher
+from clonos_chaos.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalTest
+from clonos_chaos.mutants.mutation import Mutation
+from clonos_chaos.sim.producers import SimProducer
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World, WorldFailed
 from tests.worlds.playing import swarmed
@@ -33,33 +33,33 @@ GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["pusher-goe
 SEEDS = range(1)
 
 
-def played(scene: JournalScene, seed: int, goes_back: bool) -> tuple[World, SimPusher]:
+def played(scene: JournalTest, seed: int, goes_back: bool) -> tuple[World, SimProducer]:
     """A world that has run to a good end, and in which the aims have struck; and its only pusher."""
     world = scene(seed, goes_back)
     world.run()
-    assert all(aim.struck for aim in world.faults.aims), "nothing has happened"
-    (pusher,) = world.job.pushers.values()
-    return world, pusher
+    assert all(targeted.injected for targeted in world.faults.targeted_faults), "nothing has happened"
+    (producer,) = world.job.producers.values()
+    return world, producer
 
 
 @GOES_BACK
 @pytest.mark.parametrize("name", SURVIVED)
 def test_d_what_was_acknowledged_comes_out_once_without_a_rollback(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
-        world, pusher = played(SURVIVED[name], seed, goes_back)
+        world, producer = played(SURVIVED[name], seed, goes_back)
         assert world.outcome.rollbacks == 0
-        assert not pusher.set_back
+        assert not producer.set_back
         if goes_back:
-            assert pusher.kept() == pusher.offsets
+            assert producer.retained() == producer.offsets
 
 
 @GOES_BACK
 @pytest.mark.parametrize("name", ROLLED_BACK)
 def test_a_rollback_leaves_the_journal_with_its_keeper(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
-        world, pusher = played(ROLLED_BACK[name], seed, goes_back)
+        world, producer = played(ROLLED_BACK[name], seed, goes_back)
         assert world.outcome.rollbacks == 1
-        assert not pusher.set_back
+        assert not producer.set_back
 
 
 @GOES_BACK
@@ -68,10 +68,10 @@ def test_a_journal_that_is_lost_costs_a_rollback_and_an_alarm_but_no_pusher_that
     name: str, goes_back: bool
 ) -> None:
     for seed in SEEDS:
-        world, pusher = played(LOST[name], seed, goes_back)
+        world, producer = played(LOST[name], seed, goes_back)
         assert world.outcome.rollbacks == 1
-        assert pusher.set_back == [0]
-        assert (pusher.kept() == pusher.offsets) is goes_back
+        assert producer.set_back == [0]
+        assert (producer.retained() == producer.offsets) is goes_back
         assert any("no keeper has the journal of source/0" in text for text, _ in world.warnings)
 
 
@@ -82,56 +82,56 @@ def test_random_worlds_of_pushed_jobs_hold(seeds: range) -> None:
 # ---------------------------------------------------------------- wrong rules
 
 
-def _release_at_once(planting: Planting) -> None:
+def _release_at_once(mutation: Mutation) -> None:
     class Flatterer:
         def __init__(self, journal: SourceJournal) -> None:
             self.acknowledged = {journal.id: journal.end_bytes}
 
-    planting.wrap(SourceJournal, "release", lambda right, self, links: right(self, [Flatterer(self)]))
+    mutation.wrap(SourceJournal, "release", lambda right, self, links: right(self, [Flatterer(self)]))
 
 
-def _adopt_nothing(planting: Planting) -> None:
-    planting.wrap(SourceJournal, "adopt", lambda right, self, found: right(self, None))
+def _adopt_nothing(mutation: Mutation) -> None:
+    mutation.wrap(SourceJournal, "adopt", lambda right, self, found: right(self, None))
 
 
-def _adopt_half(planting: Planting) -> None:
+def _adopt_half(mutation: Mutation) -> None:
     def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
         if found is not None:
             half, newline, _ = found.data[: len(found.data) // 2].rpartition(b"\n")
             found = msgspec.structs.replace(found, data=half + newline)
         right(self, found)
 
-    planting.wrap(SourceJournal, "adopt", adopt)
+    mutation.wrap(SourceJournal, "adopt", adopt)
 
 
-def _read_what_was_found_at_once(planting: Planting) -> None:
-    planting.swap(JournalReader, "recover", JournalReader.feed)
+def _read_what_was_found_at_once(mutation: Mutation) -> None:
+    mutation.swap(JournalReader, "recover", JournalReader.feed)
 
 
-def _tell_the_pusher_of_what_was_found_at_once(planting: Planting) -> None:
+def _tell_the_pusher_of_what_was_found_at_once(mutation: Mutation) -> None:
     def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
         right(self, found)
         self.released_bytes = self.found_bytes
 
-    planting.wrap(SourceJournal, "adopt", adopt)
+    mutation.wrap(SourceJournal, "adopt", adopt)
 
 
-def _forget_at_a_rollback(planting: Planting) -> None:
+def _forget_at_a_rollback(mutation: Mutation) -> None:
     def begin_generation(self: Keeper) -> None:
         self.logs = CausalLogs()
 
-    planting.swap(Keeper, "begin_generation", begin_generation)
+    mutation.swap(Keeper, "begin_generation", begin_generation)
 
 
-def _leave_nothing_for_the_successor_here(planting: Planting) -> None:
+def _leave_nothing_for_the_successor_here(mutation: Mutation) -> None:
     def close(right: Any, self: SourceJournal) -> None:
         right(self)
         self.hosted.slot.journals.clear()
 
-    planting.wrap(SourceJournal, "close", close)
+    mutation.wrap(SourceJournal, "close", close)
 
 
-def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
+def _leave_what_is_unread_out_of_the_snapshot(mutation: Mutation) -> None:
     def position(right: Any, self: journal_head.JournalHead) -> bytes:
         records, self._records = self._records, type(self._records)()
         try:
@@ -139,29 +139,29 @@ def _leave_what_is_unread_out_of_the_snapshot(planting: Planting) -> None:
         finally:
             self._records = records
 
-    planting.wrap(journal_head.JournalHead, "position", position)
+    mutation.wrap(journal_head.JournalHead, "position", position)
 
 
-def _truncate_at_the_barrier(planting: Planting) -> None:
+def _truncate_at_the_barrier(mutation: Mutation) -> None:
     def take(right: Any, self: HostedTask, snapshot: Any, *rest: Any) -> None:
         right(self, snapshot, *rest)
         if self.effects.journal is not None:
             self.effects.journal.truncate(snapshot.journal_offset_bytes)
 
-    planting.wrap(HostedTask, "take_snapshot", take)
+    mutation.wrap(HostedTask, "take_snapshot", take)
 
 
-def _keep_only_what_is_new(planting: Planting) -> None:
+def _keep_only_what_is_new(mutation: Mutation) -> None:
     def keep(right: Any, self: Keeper, *arguments: Any) -> Any:
         kept = right(self, *arguments)
         journal = journal_of(self.task)
         self.logs.truncate(journal, self.logs.end_bytes(journal))
         return kept
 
-    planting.wrap(Keeper, "keep", keep)
+    mutation.wrap(Keeper, "keep", keep)
 
 
-WRONG: dict[Callable[[Planting], None], JournalScene] = {
+WRONG: dict[Callable[[Mutation], None], JournalTest] = {
     _release_at_once: SURVIVED["the source dies when bytes have come in"],
     _adopt_nothing: SURVIVED["the source dies when the pusher is told"],
     _adopt_half: SURVIVED["the source dies when the pusher is told"],
@@ -182,14 +182,14 @@ WRONG: dict[Callable[[Planting], None], JournalScene] = {
 """Each with a scene that shows it."""
 
 
-@pytest.mark.parametrize("plant", WRONG, ids=lambda plant: plant.__name__.removeprefix("_"))
-def test_a_wrong_rule_of_journals_is_caught(plant: Callable[[Planting], None]) -> None:
-    planting = Planting()
-    plant(planting)
+@pytest.mark.parametrize("plant", WRONG, ids=lambda apply: apply.__name__.removeprefix("_"))
+def test_a_wrong_rule_of_journals_is_caught(apply: Callable[[Mutation], None]) -> None:
+    mutation = Mutation()
+    apply(mutation)
     try:
-        assert any(_shows(WRONG[plant](seed, goes_back)) for seed in range(10) for goes_back in (False, True))
+        assert any(_shows(WRONG[apply](seed, goes_back)) for seed in range(10) for goes_back in (False, True))
     finally:
-        planting.undo()
+        mutation.undo()
 
 
 def _shows(world: World) -> bool:
@@ -198,4 +198,4 @@ def _shows(world: World) -> bool:
         world.run()
     except WorldFailed:
         return True
-    return any(pusher.set_back for pusher in world.job.pushers.values())
+    return any(producer.set_back for producer in world.job.producers.values())

@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
-from clonos_chaos.directed.directed_tests import SCENES
-from clonos_chaos.mutants.all_mutants import MUTANTS, planted
+from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
+from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.swarm.world import World, WorldFailed
 from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
 
@@ -26,12 +26,12 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "deltas_one_message_late": ("37 all but the keeper die", 0),
     "deltas_are_not_passed_on": ("21 holder dies before it answers", 0),
     "gaps_pass": ("26 connection is cut", 0),
-    "statement_does_not_reset_what_was_sent": ("26 connection is reset with a batch on its way", 0),
-    "no_claim": ("36 log is lost beyond the sharing depth", 0),
-    "no_claim_from_the_own_log": ("36 log is lost beyond the sharing depth", 0),
+    "handshake_does_not_reset_what_was_sent": ("26 connection is reset with a batch on its way", 0),
+    "no_received_position": ("36 log is lost beyond the sharing depth", 0),
+    "no_received_position_from_the_own_log": ("36 log is lost beyond the sharing depth", 0),
     "credit_is_never_renewed": ("42 replay of batches larger than the credit window", 0),
     "credit_outlives_the_session": ("42 credit is lost at a disconnect", 0),
-    "no_repeated_statements": ("38 statement is lost", 0),
+    "no_repeated_handshakes": ("38 ChannelHandshake is lost", 0),
     "inflight_logs_end_one_element_late": ("49 poison record whose inputs merge differently", 0),
     "inflight_logs_go_with_the_snapshot": ("49 poison record whose inputs merge differently", 0),
     "inflight_logs_are_never_truncated": ("37 all but the keeper die", 0),
@@ -67,14 +67,14 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "shortest_log_wins": ("47 task dies between the call and CALL", 0),
     "first_answer_wins": ("47 task dies between the call and CALL", 0),
     "keepers_are_not_asked": ("37 all but the keeper die", 0),
-    "no_repeated_questions": ("38 questions are lost, and no view asks again", 0),
+    "no_repeated_log_requests": ("38 log requests are lost, and no view asks again", 0),
     "holders_answer_before_they_have_installed_the_view": (
         "24 suspected task sends on to a slot that has not heard",
         0,
     ),
     "nobody_is_asked_again_under_another_view": ("21 holder dies before it answers", 0),
     "no_lost_log_rule": ("36 log is lost beyond the sharing depth", 0),
-    "replay_does_not_wait_for_statements": ("37 all but the keeper die", 0),
+    "replay_does_not_wait_for_handshakes": ("37 all but the keeper die", 0),
     "standby_applies_later_changes": ("45 sink dies before its last output is confirmed", 0),
     "standby_misses_a_change": ("33 complete is lost on its way to the next standby", 0),
     "output_leaves_before_the_keepers_have_it": ("37 sink dies while its keeper has not heard", 0),
@@ -86,14 +86,17 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
         0,
     ),
     "keeper_is_replaced_in_one_phase": ("24 suspected sink writes on", 0),
-    "no_repeated_keeps": ("37 sink dies while its keeper has not heard", 0),
-    "sinks_acknowledge_before_the_outside_has": ("31 sink dies behind a complete checkpoint", 0),
+    "no_repeated_appends": ("37 sink dies while its keeper has not heard", 0),
+    "sinks_acknowledge_before_the_external_system_has": ("31 sink dies behind a complete checkpoint", 0),
     "snapshots_are_acknowledged_before_they_are_durable": ("37 all but the keeper die", 0),
     "keepers_outlive_the_generation": ("36 log is lost beyond the sharing depth", 0),
     "tables_keep_what_a_rollback_has_left": ("30 writer of a table dies with its keepers: sqlite", 0),
     "every_registration_withdraws": ("29 writer of a table dies", 0),
-    "outsides_forget_before_a_checkpoint_is_complete": ("30 writer of a table dies with its keepers: dbapi upsert", 0),
-    "lost_is_said_once": ("38 LOST is lost", 0),
+    "external_systems_forget_before_a_checkpoint_is_complete": (
+        "30 writer of a table dies with its keepers: dbapi upsert",
+        0,
+    ),
+    "lost_is_reported_once": ("38 LogLost is lost", 0),
     "trigger_is_not_in_the_log": ("39 trigger dies with its source with its barrier unsent", 0),
     "timers_are_not_in_the_log": ("26 connection is reset with deltas on their way, then their owner dies", 0),
     "clock_is_not_in_the_log": ("37 all but the keeper die", 0),
@@ -122,7 +125,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "logs_stop_before_they_are_acknowledged": ("22 linked tasks die before the keeper has heard of one", 0),
     "any_acknowledgement_covers_all": ("22 linked tasks die while the keeper has heard of a part", 0),
     "one_piece_is_the_log": ("22 linked tasks die while the keeper has heard of a part", 0),
-    "keepers_tell_successors_only_their_own_log": (
+    "keepers_send_successors_only_their_own_log": (
         "22 linked tasks die, and a keeper that heard of both is let go",
         0,
     ),
@@ -140,16 +143,16 @@ NAMED = frozenset(
         "shortest_log_wins",
         "deltas_one_message_late",
         "acknowledgements_of_the_dead_count",
-        "no_claim",
-        "no_claim_from_the_own_log",
+        "no_received_position",
+        "no_received_position_from_the_own_log",
         "no_committing",
         "no_repeated_views",
         "no_repeated_triggers",
         "no_repeated_completions",
         "no_repeated_acknowledgements",
-        "no_repeated_questions",
-        "no_repeated_statements",
-        "no_repeated_keeps",
+        "no_repeated_log_requests",
+        "no_repeated_handshakes",
+        "no_repeated_appends",
         "output_leaves_before_the_keepers_have_it",
         "calls_leave_before_the_keepers_have_them",
     }
@@ -159,7 +162,7 @@ NAMED = frozenset(
 
 def is_well(scene: str, seed: int) -> bool:
     """Whether a world comes to the end that it should. Any exception is a complaint: a bug in a machine shows so."""
-    world: World = SCENES[scene](seed)
+    world: World = DIRECTED_TESTS[scene](seed)
     try:
         world.run()
     except WorldFailed:
@@ -184,7 +187,7 @@ def test_every_wrong_rule_has_a_case() -> None:
 def test_a_wrong_rule_is_caught(mutant: str) -> None:
     scene, first = CAUGHT_BY[mutant]
     for seed in range(first, first + SEEDS_MAX):
-        with planted(mutant):
+        with mutated(mutant):
             is_caught = not is_well(scene, seed)
         if is_caught:
             assert is_well_by_the_right_rules(scene, seed), f"{scene!r}, seed {seed}, fails without {mutant} too"

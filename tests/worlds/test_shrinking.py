@@ -7,11 +7,11 @@ import shlex
 
 import pytest
 
-from clonos_chaos.mutants.all_mutants import planted
+from clonos_chaos.mutants.all_mutants import mutated
 from clonos_chaos.runs import cli
 from clonos_chaos.swarm.environments import Swarm, mixed_settings
-from clonos_chaos.swarm.failing_seed import command_of, shrunk_seed, told_of_seed
-from clonos_chaos.swarm.seeds import Tally, swarm
+from clonos_chaos.swarm.failing_seed import command_of, seed_report, shrunk_seed
+from clonos_chaos.swarm.seeds import SwarmResult, swarm
 from clonos_chaos.swarm.shrinking import TRIES_MAX, Failure, failure_of
 
 pytestmark = pytest.mark.controls
@@ -24,28 +24,28 @@ def first_failure(faults_min: int = 3, first_seed: int = 0) -> Failure:
     """Of the first seed that fails after so many faults."""
     for seed in range(first_seed, first_seed + 60):
         failure = failure_of(PLAIN.world(seed))
-        if failure is not None and len(failure.world.faults.struck) >= faults_min:
+        if failure is not None and len(failure.world.faults.injected) >= faults_min:
             return failure
     raise AssertionError("the planted mutant is not found")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_shrunk_world_is_smaller_and_fails_in_the_same_manner(mutant: str) -> None:
-    with planted(mutant):
+    with mutated(mutant):
         whole = first_failure()
         shrunk = shrunk_seed(whole.world.seed, PLAIN)
         assert shrunk is not None
-        assert shrunk.failure.manner == whole.manner
-        assert {number for number, _ in shrunk.struck} <= set(shrunk.faults) <= set(whole.world.faults.struck)
+        assert shrunk.failure.signature == whole.signature
+        assert {number for number, _ in shrunk.injected} <= set(shrunk.faults) <= set(whole.world.faults.injected)
         records = shrunk.failure.world.job.records
         assert shrunk.records in (None, records)
-        assert (len(shrunk.faults), records) < (len(whole.world.faults.struck), whole.world.job.records)
+        assert (len(shrunk.faults), records) < (len(whole.world.faults.injected), whole.world.job.records)
         assert records <= whole.world.job.records
         assert shrunk.tries <= TRIES_MAX
 
 
 def test_the_printed_command_shows_the_shrunk_world_again(capsys: pytest.CaptureFixture[str]) -> None:
-    with planted("shortest_log_wins"):
+    with mutated("shortest_log_wins"):
         seed = first_failure().world.seed
         shrunk = shrunk_seed(seed, PLAIN)
         assert shrunk is not None
@@ -60,15 +60,15 @@ def test_the_printed_command_shows_the_shrunk_world_again(capsys: pytest.Capture
 
 
 def test_what_is_told_of_a_failing_seed_begins_with_one_command_and_is_about_the_tasks_concerned() -> None:
-    with planted("shortest_log_wins"):
+    with mutated("shortest_log_wins"):
         failure = first_failure(first_seed=27)  # one before fails by its disk alone, without any of its faults
-        lines = told_of_seed(failure.world.seed, PLAIN, "").splitlines()
+        lines = seed_report(failure.world.seed, PLAIN, "").splitlines()
     assert re.fullmatch(rf"clonos chaos seeds --from {failure.world.seed} --to \d+ --only-faults .*", lines[0])
     assert lines[1].startswith("shrunk to ")
     assert any(line.startswith("fault ") for line in lines)
-    story = [line for line in lines if re.match(r" *\d+\.\d{3} ", line)]
-    assert story
-    assert not any(re.search(r"\d{15}", line) for line in story), "slots have short names"
+    event_log = [line for line in lines if re.match(r" *\d+\.\d{3} ", line)]
+    assert event_log
+    assert not any(re.search(r"\d{15}", line) for line in event_log), "slots have short names"
 
 
 def test_a_world_with_all_its_faults_named_is_the_whole_world() -> None:
@@ -76,12 +76,12 @@ def test_a_world_with_all_its_faults_named_is_the_whole_world() -> None:
     for seed in range(4, 8):
         whole = PLAIN.world(seed)
         outcome = whole.run()
-        lucks = {number: struck.rng for number, struck in whole.faults.struck.items()}
-        assert PLAIN.world(seed, lucks, 1_000).run().digest == outcome.digest
+        rngs = {number: injected.rng for number, injected in whole.faults.injected.items()}
+        assert PLAIN.world(seed, rngs, 1_000).run().digest == outcome.digest
 
 
 def test_a_swarm_begins_nothing_once_its_time_is_over() -> None:
-    total = Tally()
+    total = SwarmResult()
     for tally in swarm(range(10**9), Swarm("chain"), processes=1, is_over=lambda: total.worlds >= 20):
         total.add(tally)
     assert total.worlds == 20
@@ -97,4 +97,4 @@ def test_mixed_worlds_draw_their_cluster_and_their_faults() -> None:
 def test_mixed_worlds_show_no_fault(seeds: range) -> None:
     for seed in seeds[: len(seeds) // 40]:
         failure = failure_of(Swarm(is_mixed=True).world(seed))
-        assert failure is None, told_of_seed(seed, Swarm(is_mixed=True), "")
+        assert failure is None, seed_report(seed, Swarm(is_mixed=True), "")

@@ -14,7 +14,7 @@ from clonos_chaos.sim.rare_situations import LATE_DELTA, ROLLBACK, SITUATIONS
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.environments import Swarm
-from clonos_chaos.swarm.seeds import Tally
+from clonos_chaos.swarm.seeds import SwarmResult
 from clonos_chaos.swarm.world import TOPOLOGIES, World
 from tests.worlds.playing import swarmed
 
@@ -47,7 +47,7 @@ def test_no_world_shows_a_fault_and_every_rare_situation_is_reached(seeds: range
 
 
 def test_a_swarm_names_the_situations_that_it_has_never_reached() -> None:
-    total = Tally(reached=Counter({ROLLBACK: 3, LATE_DELTA: 1}))
+    total = SwarmResult(reached=Counter({ROLLBACK: 3, LATE_DELTA: 1}))
     assert set(total.never_reached()) == set(SITUATIONS) - {ROLLBACK, LATE_DELTA}
     assert "rollback 3" in total.situations()
     assert "spill during a replay never" in total.situations()

@@ -58,7 +58,7 @@ LATER_TERM: Final = 1 << 20
 FORGED: Final = "text\n2026-01-01 00:00:00,000 CRITICAL clonos.coordinator: forged \x1b[31m"
 
 
-class Seat(NamedTuple):
+class TaskLocation(NamedTuple):
     """A task of the job: its incarnation, and the slot in which it lives."""
 
     task: int
@@ -66,14 +66,14 @@ class Seat(NamedTuple):
     slot: int | None
 
 
-class LiedToJob(NamedTuple):
+class AttackedJob(NamedTuple):
     """What a liar has to know: tasks by number, and the tasks at both ends of each channel (None: outside)."""
 
-    assignment: list[Seat]
+    assignment: list[TaskLocation]
     channels: list[tuple[int, int | None]]
 
 
-def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Message]:
+def lies_to_slot(liar: SlotId, victim: SlotId, job: AttackedJob) -> Iterator[Message]:
     """What only a coordinator says, what other slots say, and what nobody says.
 
     Nothing about the liar's own tasks: what a slot says of those is believed.
@@ -83,22 +83,22 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: LiedToJob) -> Iterator[Messa
     yield Completed(CheckpointId(FAR), 1, ())
     yield Hold(liar)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
-    for seat in job.assignment:
-        task, life = TaskId(seat.task), Incarnation(seat.incarnation)
+    for location in job.assignment:
+        task, life = TaskId(location.task), Incarnation(location.incarnation)
         yield Trigger(task, life, CheckpointId(FAR), True)
         yield AnnounceAck(task, life, ChannelId(0), 0)
-        if seat.slot is None or seat.slot == liar:
+        if location.slot is None or location.slot == liar:
             continue
         delta = (Delta(log_of(task), 0, True, b"\xff" * 100),)
         yield LogRequest(task, life, ViewNumber(1), task, False)
-        yield LogReply(task, life, ViewNumber(1), task, False, SlotId(seat.slot), delta)
+        yield LogReply(task, life, ViewNumber(1), task, False, SlotId(location.slot), delta)
         yield AppendLog(task, life, True, delta)
-        yield AppendAck(task, life, SlotId(seat.slot), True, (Length(log_of(task), FAR),))
+        yield AppendAck(task, life, SlotId(location.slot), True, (Length(log_of(task), FAR),))
         yield StandbyUpdate(task, life, CheckpointId(FAR), None, ())
         yield FeedShadow(
             task, life, 1, 0, CheckpointId(1), ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), delta
         )
-        yield FeedAck(task, life, SlotId(seat.slot), FAR, FAR)
+        yield FeedAck(task, life, SlotId(location.slot), FAR, FAR)
     for number, (sender, receiver) in enumerate(job.channels):
         channel = ChannelId(number)
         if job.assignment[sender].slot != liar:
@@ -123,7 +123,7 @@ def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
     return ChannelHandshake(channel, ViewNumber(1), life, life, FAR, FAR, FAR, FAR, ())
 
 
-def lies_to_coordinator(liar: SlotId, job: LiedToJob) -> Iterator[Message]:
+def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
     """What slots say to each other, what other slots say, and what nobody says."""
     yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
     yield Release(liar, "to whom it may concern")
@@ -135,12 +135,12 @@ def lies_to_coordinator(liar: SlotId, job: LiedToJob) -> Iterator[Message]:
     backups = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), backups, nowhere, False, (TaskId(FAR),))
     somewhere = InputRange(ChannelId(0), 0, 1)
-    for seat in job.assignment:
-        task, life = TaskId(seat.task), Incarnation(seat.incarnation)
-        if seat.slot == liar:
+    for location in job.assignment:
+        task, life = TaskId(location.task), Incarnation(location.incarnation)
+        if location.slot == liar:
             continue
-        told = (TaskStatus(task, life, TaskPhase.LOST, ((TaskCounter.RECORDS_IN, FAR),)),)
-        yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), told, (), ())
+        statuses = (TaskStatus(task, life, TaskPhase.LOST, ((TaskCounter.RECORDS_IN, FAR),)),)
+        yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), statuses, (), ())
         yield Snapshotted(task, life, CheckpointId(FAR), ("../../etc/passwd",), FAR, (), True)
         yield LogLost(task, life, ChannelId(0), 0, FAR)
         yield JournalLost(task, life)

@@ -19,7 +19,7 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import FRAME_BYTES_MAX, IS_PIECE, OF_MESSAGE, PIECE_BYTES, pack
 from clonos_chaos.attacks.attack_keys import Loot, StolenPeer
-from clonos_chaos.attacks.attack_lies import LiedToJob, lies_to_coordinator, lies_to_slot
+from clonos_chaos.attacks.attack_lies import AttackedJob, lies_to_coordinator, lies_to_slot
 
 Context = zmq.Context[zmq.Socket[bytes]]
 REFUSALS: Final = (
@@ -99,9 +99,9 @@ def flood(driver: StolenPeer, loot: Loot, until_s: float, count: Callable[[], No
 
 def _flood_of(sender: SlotId) -> Iterator[list[bytes]]:
     register = Register(sender, "domain", "host\nforged", "tcp://127.0.0.1:1", "tcp://x", b"", "token", 1, ())
-    accusation = Suspicion(sender, STRANGER, ViewNumber(1), True)
+    suspicion = Suspicion(sender, STRANGER, ViewNumber(1), True)
     piece = JUNK[: 1 << 20]
-    yield [pack(sender, encode_message(accusation), b"")]
+    yield [pack(sender, encode_message(suspicion), b"")]
     yield [pack(sender, encode_message(register), b"")]
     yield [b"garbage"]
     yield [pack(sender, b"", piece, IS_PIECE), piece]
@@ -138,22 +138,24 @@ def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:
             time.sleep(ROUND_S)
 
 
-def lie(loot: Loot, job: LiedToJob, until_s: float, count: Callable[[], None]) -> None:
+def lie(loot: Loot, job: AttackedJob, until_s: float, count: Callable[[], None]) -> None:
     """With a slot's key: whatever a slot may not say, by a new connection each, in any order."""
     order, liar = random.Random(loot.slot), SlotId(loot.slot)
     while time.monotonic() < until_s:
         lies: list[tuple[StolenPeer, list[bytes]]] = []
         for peer in loot.peers.values():
-            told = lies_to_slot(liar, SlotId(peer.slot), job)
+            lies_to_peer = lies_to_slot(liar, SlotId(peer.slot), job)
             if peer.slot == COORDINATOR:
-                told = lies_to_coordinator(liar, job)
-            lies += [(peer, frames) for frames in _frames_of(liar, told)]
+                lies_to_peer = lies_to_coordinator(liar, job)
+            lies += [(peer, frames) for frames in _frames_of(liar, lies_to_peer)]
         order.shuffle(lies)
         for first in range(0, len(lies), LIES_AT_ONCE):
-            _tell(loot, lies[first : first + LIES_AT_ONCE], until_s, count)
+            _send_lies(loot, lies[first : first + LIES_AT_ONCE], until_s, count)
 
 
-def _tell(loot: Loot, lies: list[tuple[StolenPeer, list[bytes]]], until_s: float, count: Callable[[], None]) -> None:
+def _send_lies(
+    loot: Loot, lies: list[tuple[StolenPeer, list[bytes]]], until_s: float, count: Callable[[], None]
+) -> None:
     """Waits at the end until all of them have left."""
     with zmq.Context() as context:
         for peer, frames in lies:

@@ -20,7 +20,7 @@ import msgspec
 from clonos.core.model.ids import COORDINATOR
 from clonos.io.net.curve import new_keys
 from clonos_chaos.attacks.attack_keys import Loot, StolenPeer, read_loot
-from clonos_chaos.attacks.attack_lies import LiedToJob
+from clonos_chaos.attacks.attack_lies import AttackedJob
 from clonos_chaos.attacks.attack_messages import flood, lie, refused, unfinished
 from clonos_chaos.attacks.attack_sockets import crowd, half_handshakes, long_frames
 from clonos_chaos.scenario.scenario import Weapon
@@ -36,7 +36,7 @@ FULL_TABLE_AT_ONCE: Final = 2_000
 
 A_SLOT_S: Final = 0.5
 Count = Callable[[], None]
-Strike = Callable[[float, Count], None]
+AttackFunction = Callable[[float, Count], None]
 
 
 class AttackOrders(msgspec.Struct, frozen=True):
@@ -48,12 +48,12 @@ class AttackOrders(msgspec.Struct, frozen=True):
     at_once: int
     ports: list[int]
     driver_ports: list[int]
-    job: LiedToJob
+    job: AttackedJob
     loot: str
     tally: str
 
 
-def _strikes(orders: AttackOrders) -> dict[Weapon, Strike]:
+def _attack_functions(orders: AttackOrders) -> dict[Weapon, AttackFunction]:
     everywhere = [f"tcp://127.0.0.1:{port}" for port in orders.ports]
     loot = _best(read_loot(Path(orders.loot)))
     driver = loot.peers[COORDINATOR]
@@ -102,7 +102,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     os.nice(NICE)
     threading.Thread(target=_end_with_the_runner, name="end with the runner", daemon=True).start()
-    strikes = _strikes(orders)
+    attack_functions = _attack_functions(orders)
     with open(orders.tally, "w", encoding="ascii") as tally:
         for weapon in orders.weapons:
             counted = [0]
@@ -110,7 +110,7 @@ def main() -> None:
             def count(counted: list[int] = counted) -> None:
                 counted[0] += 1
 
-            strikes[weapon](time.monotonic() + orders.seconds / len(orders.weapons), count)
+            attack_functions[weapon](time.monotonic() + orders.seconds / len(orders.weapons), count)
             tally.write(f"{weapon} {counted[0]}\n")
             tally.flush()
 

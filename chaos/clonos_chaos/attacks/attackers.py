@@ -13,10 +13,10 @@ import msgspec
 import psutil
 
 from clonos.status import Status
-from clonos_chaos.attacks.attack_lies import LiedToJob, Seat
+from clonos_chaos.attacks.attack_lies import AttackedJob, TaskLocation
 from clonos_chaos.attacks.attacker import AttackOrders
 from clonos_chaos.real.driver_process import child_environment
-from clonos_chaos.scenario.scenario import InjectedFault, Weapon
+from clonos_chaos.scenario.scenario import FaultSpec, Weapon
 
 FILES_FOR_WORK: Final = 300
 """That a crowd leaves to each process that it attacks: without any, user code could not open its own files."""
@@ -32,7 +32,7 @@ class Attack:
 
     def __init__(
         self,
-        fault: InjectedFault,
+        fault: FaultSpec,
         status: Status,
         driver_pid: int,
         channels: list[tuple[int, int | None]],
@@ -52,7 +52,9 @@ class Attack:
             at_once=_room(pids, fault.connections),
             ports=sorted({*driver_ports, *_ports(pids)}),
             driver_ports=driver_ports,
-            job=LiedToJob([Seat(n, task.incarnation, task.slot) for n, task in enumerate(status.tasks)], channels),
+            job=AttackedJob(
+                [TaskLocation(n, task.incarnation, task.slot) for n, task in enumerate(status.tasks)], channels
+            ),
             loot=str(loot),
             tally=str(self._tally),
         )
@@ -75,7 +77,7 @@ class Attack:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + FILES_OF_FULL_TABLE, before[1]))
         self._driver_files = pid, before
 
-    def struck(self) -> int:
+    def effect_count(self) -> int:
         """How often the weapon that has struck least often did; 0 while one has not had its turn."""
         return min((self.tally().get(weapon, 0) for weapon in self.weapons), default=0)
 
@@ -87,7 +89,7 @@ class Attack:
         pairs = [line.split() for line in lines if line.endswith("\n")]
         return {Weapon(weapon): int(count) for weapon, count in pairs}
 
-    def told(self) -> str:
+    def detail_at_end(self) -> str:
         """The same in words."""
         return ", ".join(f"{weapon} {count:,}" for weapon, count in self.tally().items())
 

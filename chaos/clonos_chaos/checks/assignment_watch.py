@@ -20,7 +20,7 @@ TICKS_MAX = 1
 """Ticks of the coordinator within which a view must name the missing standbys and keepers."""
 
 
-class SeatWatch:
+class AssignmentWatch:
     """Compares the placement that a world's coordinator has issued with the slots that it knows."""
 
     def __init__(self, world: World) -> None:
@@ -55,12 +55,12 @@ def _lacking(state: CoordinatorState) -> list[int]:
     """Tasks with fewer standbys or keepers in other processes, or domains, than they want and could have."""
     domains = state.domains()
     found = []
-    for task, (wish, seat) in enumerate(zip(state.targets, state.assignment, strict=True)):
-        if seat.slot not in domains:
+    for task, (targets, placed) in enumerate(zip(state.targets, state.assignment, strict=True)):
+        if placed.slot not in domains:
             continue
-        others = [slot for slot in domains if slot != seat.slot]
-        elsewhere = [slot for slot in others if domains[slot] != domains[seat.slot]]
-        for backups, wanted in ((seat.standbys, wish.standbys), (seat.keepers, wish.keepers)):
+        others = [slot for slot in domains if slot != placed.slot]
+        elsewhere = [slot for slot in others if domains[slot] != domains[placed.slot]]
+        for backups, wanted in ((placed.standbys, targets.standbys), (placed.keepers, targets.keepers)):
             if _count(backups, others) < min(wanted, len(others)) or _count(backups, elsewhere) < min(
                 wanted, len(elsewhere)
             ):

@@ -31,7 +31,7 @@ class LogWatch:
         self.world = world
         self._offsets: dict[CheckpointId, dict[LogId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
         self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
-        self._heard: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
+        self._known_completed: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
         self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
         self._floors_before: dict[SlotId, CheckpointId] = {}  # and before it truncated before: whoever rides with a
         # task may get a copy from one that was slow to hear, or begin at a barrier behind which it needs the log, and
@@ -67,7 +67,7 @@ class LogWatch:
         """One look at everything."""
         if not view.number:
             return
-        self._look_who_has_heard(view)
+        self._check_completions_known(view)
         owners = self._owners(view)
         floor = self._next_floor(view)
         for slot in self.world.living():
@@ -75,7 +75,7 @@ class LogWatch:
         if floor != self._floor:
             self._floor_before, self._floor = self._floor, floor
 
-    def _look_who_has_heard(self, view: View) -> None:
+    def _check_completions_known(self, view: View) -> None:
         """Whoever has been there for long has heard of what was complete long ago, or it would keep logs for ever."""
         now_ns = self.world.clock.now_ns
         long_ns = self.world.settings.patience_ms * MILLISECOND_NS // 3
@@ -108,8 +108,8 @@ class LogWatch:
         if not installed.number:
             return
         known = owners if installed.number == view.number else self._known(installed, view, owners)
-        if self._heard.get(slot.id, -1) != machine.completed:
-            self._heard[slot.id] = machine.completed
+        if self._known_completed.get(slot.id, -1) != machine.completed:
+            self._known_completed[slot.id] = machine.completed
             self._floors_before[slot.id] = self._floors.get(slot.id, CheckpointId(0))
             self._floors[slot.id] = self._floor_before
         floors = self._offsets[self._floors_before[slot.id]]
@@ -159,10 +159,10 @@ class LogWatch:
         self.world.fail(f"{kind} of {self.world.plan.task_name(task)}: {who} {what}")
 
     def _bound(self, who: str, hosted: HostedTask, positions: dict[ChannelId, int]) -> None:
-        for channel, sending in hosted.sendings.items():
-            if sending.log.start_seq < positions.get(channel, 0):
+        for channel, channel_sender in hosted.sendings.items():
+            if channel_sender.log.start_seq < positions.get(channel, 0):
                 self.world.fail(
-                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, though those before"
+                    f"channel {channel}: {who} keeps elements from {channel_sender.log.start_seq} on, though those before"
                     f" {positions[channel]} belong to a completed checkpoint that it has heard of"
                 )
 

@@ -17,7 +17,7 @@ from clonos.core.coordinator.failure_policy import DEATHS_OF_POISON
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.wire.control_messages import Snapshotted, View
 from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
-from clonos_chaos.checks.assignment_watch import SeatWatch
+from clonos_chaos.checks.assignment_watch import AssignmentWatch
 from clonos_chaos.checks.channel_watch import ChannelWatch
 from clonos_chaos.checks.log_watch import LogWatch
 from clonos_chaos.checks.survival import Survival
@@ -41,7 +41,7 @@ class Oracle:
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
         self.survival = Survival(world)
-        self.assignment = SeatWatch(world)
+        self.assignment = AssignmentWatch(world)
         self.situations = Situations(world)
         self.is_lost = False  # in this generation a task has reported LOST
         self._progress_ns = 0  # when something has happened that a stuck job does not do
@@ -88,11 +88,11 @@ class Oracle:
         return any(
             (slot := self.world.slot_of(placement.task)) is not None
             and placement.task in slot.slot.hosted
-            and self._must_be_heard(slot)
+            and self._must_be_known(slot)
             for placement in view.placements
         )
 
-    def _must_be_heard(self, slot: SimSlot) -> bool:
+    def _must_be_known(self, slot: SimSlot) -> bool:
         """Whether a slot has told this coordinator what it hosts and could answer it since, or had the time to tell it.
 
         A connection that is there again just before the new one has listened for a lease comes too late."""
@@ -101,9 +101,9 @@ class Oracle:
         if whole_ns is None or slot.paused_until_ns > world.clock.now_ns:
             return False
         since_ns = max(whole_ns, slot.paused_until_ns, coordinator.began_ns)
-        has_told = coordinator.heard_ns.get(slot.id, -1) >= since_ns
+        has_reported = coordinator.status_received_ns.get(slot.id, -1) >= since_ns
         has_had_time = world.clock.now_ns - since_ns >= GRACE_HEARTBEATS * world.options.heartbeat_ms * MILLISECOND_NS
-        return has_told or (has_had_time and not world.network.loss)
+        return has_reported or (has_had_time and not world.network.loss)
 
     def dying(self, slots: list[SlotId]) -> None:
         """These processes are about to die."""
@@ -112,8 +112,8 @@ class Oracle:
         self._progress_ns = self.world.clock.now_ns
         for slot in slots:
             for life in self.world.slots[slot].tasks.values():
-                told = {element for element in (life.approached, life.noted) if element is not None}
-                self._died_at.update((life.task, *element) for element in told)
+                announced = {element for element in (life.announced, life.acknowledged) if element is not None}
+                self._died_at.update((life.task, *element) for element in announced)
         self.survival.dying(slots, self.view)
         self.situations.dying(slots)
 

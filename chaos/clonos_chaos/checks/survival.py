@@ -69,14 +69,14 @@ class Survival:
                 self._up[task] = placement.incarnation
             if hosted is not None and not isinstance(hosted.state, Recovering):
                 self._staying.discard(task)
-        self._look_who_is_down(view)
+        self._update_domains_down(view)
         for task, complete in self._keepers.items():
             placement = view.placements[task]
             for slot_id in placement.keepers:
                 slot = self.world.slot_at(slot_id)
                 # One that was let go and is named again may have heard of neither: what it has is old.
-                is_told = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
-                keeper = slot.slot.keepers.get(task) if slot is not None and is_told and not slot.is_dead else None
+                has_view = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
+                keeper = slot.slot.keepers.get(task) if slot is not None and has_view and not slot.is_dead else None
                 if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                     complete.add(slot_id)
                     self._filled[task].add(slot_id)
@@ -87,7 +87,7 @@ class Survival:
             down = self._down.setdefault(self.world.slots[slot].domain, set())
             down |= {p.task for p in view.placements if slot == p.slot or slot in p.keepers}
 
-    def _look_who_is_down(self, view: View) -> None:
+    def _update_domains_down(self, view: View) -> None:
         """Where sharing stops: a domain is down until each task that it held a log of is up, with keepers enough."""
         for domain, tasks in list(self._down.items()):
             tasks -= {task for task in tasks if self._is_covered_again(view, task)}
@@ -133,7 +133,7 @@ class Survival:
             if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its own copy went with it
                 self._down.setdefault(self.world.slots[old.hosting_slot].domain, set()).add(old.task)
         here = {task for task in self._staying if before.placements[task].slot == view.placements[task].slot}
-        self._staying = {task for task in here if self._has_heard(task, before)}
+        self._staying = {task for task in here if self._has_installed(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
             let_go = {slot for slot in complete - named if slot in present}
@@ -149,7 +149,7 @@ class Survival:
             self._permit("a generation was begun by a coordinator that died, and so have all that knew of it")
         self._judge(view)
 
-    def _has_heard(self, task: TaskId, view: View) -> bool:
+    def _has_installed(self, task: TaskId, view: View) -> bool:
         slot = self.world.slot_at(view.placements[task].slot)
         return slot is not None and slot.slot.view.number >= view.number
 

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 def complaints_of(world: World) -> list[str]:
     """What is wrong with the output of a job that has ended well; empty when nothing."""
-    immediate = [row for outside in world.outsides.values() for row in outside.rows]
+    immediate = [row for external in world.outsides.values() for row in external.rows]
     transactional = [row for rows in world.committed.values() for row in rows]
-    for outside in world.outsides.values():
-        outside.compare()
-    complaints = [text for outside in world.outsides.values() for text in outside.complaints]
+    for external in world.outsides.values():
+        external.compare()
+    complaints = [text for external in world.outsides.values() for text in external.complaints]
     if world.outsides:
         complaints += _counted_wrongly(world, "immediate", immediate)
     if any(vertex.is_transactional for vertex in world.plan.vertices):
         complaints += _counted_wrongly(world, "transactional", transactional)
-    if world.outcome.rollbacks and not all(outside.withdraws for outside in world.outsides.values()):
+    if world.outcome.rollbacks and not all(external.withdraws for external in world.outsides.values()):
         # What had left before the rollback may differ from what the next generation has drawn; nothing else may.
         complaints += contradictions(transactional)
     else:
@@ -51,9 +51,9 @@ def contradictions(rows: list[Any]) -> list[str]:
     """What a vertex drew for an offset is the same on every path on which it left, and no state was reached twice."""
     drawn: dict[tuple[Any, ...], Any] = {}
     found = []
-    for offset, story, *_ in rows:
+    for offset, lineage, *_ in rows:
         path: tuple[int, ...] = ()
-        for vertex, task, *values in story:
+        for vertex, task, *values in lineage:
             path = (*path, vertex)
             known = drawn.setdefault((offset, path), (task, values))
             if known != (task, values):
@@ -71,9 +71,9 @@ def _never_given(world: World, rows: list[Any]) -> list[str]:
     """Every answer that is visible was given, to just this question."""
     given = {asked.answer: asked.question for asked in world.job.service.answers}
     found = []
-    for offset, story, *_ in rows:
+    for offset, lineage, *_ in rows:
         path: tuple[int, ...] = ()
-        for vertex, _, _, _, _, answer in story:
+        for vertex, _, _, _, _, answer in lineage:
             question = given.get(answer, ())
             if answer and question != (vertex, offset, path)[: max(2, len(question))]:
                 found.append(f"answer {answer} for offset {offset} at {vertex} was given to {question}")
@@ -114,8 +114,8 @@ def _alarms_missing(world: World) -> list[str]:
     """For what an immediate sink had let out behind the checkpoint of a rollback: an alarm with just these numbers."""
     alarms = {(fields["task"], fields["first"], fields["next"]) for _, fields in world.warnings if "first" in fields}
     return [
-        f"{outside.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"
-        for task, outside in world.outsides.items()
-        for first, following in outside.alarms_due
+        f"{external.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"
+        for task, external in world.outsides.items()
+        for first, following in external.alarms_due
         if (task, first, following) not in alarms
     ]

@@ -15,9 +15,9 @@ from clonos_chaos.directed import (
     loss_cases,
     output_cases,
 )
-from clonos_chaos.directed.vocabulary import SCENES
+from clonos_chaos.directed.building_blocks import DIRECTED_TESTS
 
-WRITTEN_IN = (
+CASE_MODULES = (
     failure_cases,
     checkpoint_cases,
     loss_cases,
@@ -26,4 +26,4 @@ WRITTEN_IN = (
     hot_standby_cases,
 )
 
-__all__ = ["SCENES", "WRITTEN_IN"]
+__all__ = ["DIRECTED_TESTS", "CASE_MODULES"]

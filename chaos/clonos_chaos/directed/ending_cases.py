@@ -7,22 +7,27 @@ from typing import Any
 
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import SpillPolicy
-from clonos_chaos.directed.vocabulary import (
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.replication_messages import AppendLog
+from clonos_chaos.directed.building_blocks import (
     BOTH,
+    DIRECTED_TESTS,
     EFFECTS,
     IMMEDIATE,
     PLAIN,
     RICH,
-    SCENES,
-    Scene,
+    DirectedTest,
     about,
     after,
     along,
+    at,
     before,
     both,
     by_successor,
     cuts,
     diamond,
+    directed,
+    directed_test,
     in_turn,
     kills,
     kills_it,
@@ -31,24 +36,22 @@ from clonos_chaos.directed.vocabulary import (
     nothing,
     replaces_coordinator,
     restarts_coordinator,
-    scene,
-    stage,
     suspects,
 )
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_slot import SimSlot
-from clonos_chaos.sim.targeted_faults import Aim, PointReached
+from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
 from clonos_chaos.swarm.world import World
 
 # ------------------------------------------------------------------ 43-46
 
 
-@scene("43 in-flight budget is full with a barrier behind")
+@directed_test("43 in-flight budget is full with a barrier behind")
 def _full_budget(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
-        [Aim("batch delivered", kills("a/0"), about("a/0"), nth=10)],
+        [at("batch delivered", kills("a/0"), about("a/0"), nth=10)],
         options={
             "inflight_disk_bytes": 20_000,
             "inflight_memory_bytes": 2_000,
@@ -60,152 +63,154 @@ def _full_budget(seed: int) -> World:
     )
 
 
-@scene("44 slot skips views, one of them a rollback")
+@directed_test("44 slot skips views, one of them a rollback")
 def _skipped_views(seed: int) -> World:
-    kill = Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)
-    first = Aim("rollback issued", in_turn((30, kills("source/0"))))
+    kill = at("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)
+    first = at("rollback issued", in_turn((30, kills("source/0"))))
 
     def until_after_rollback(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         is_deaf = reached.receiver == world.oracle.views[0].placements[world.job.task("sink/0")].slot  # type: ignore[union-attr]
         views = world.oracle.views
         views_after = [view for view in views if view.generation > views[0].generation]
-        return is_deaf and kill.struck > 0 and (not views_after or message.number == views_after[0].number)
+        return is_deaf and kill.injected > 0 and (not views_after or message.number == views_after[0].number)
 
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH),
-        [kill, first, lost("view", until_after_rollback, times=500)],
+        [kill, first, lost(View, until_after_rollback, times=500)],
         options={"sharing_depth": 1, "lease_ms": 5_000},
     )
 
 
-@scene("44 failure during the rollback")
+@directed_test("44 failure during the rollback")
 def _failure_during_rollback(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8),
-            Aim("rollback issued", kills("c/0")),
+            at("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8),
+            at("rollback issued", kills("c/0")),
         ],
         options={"sharing_depth": 1},
     )
 
 
-_END_POINTS: dict[str, tuple[Aim, ...]] = {
-    "source dies before its final snapshot": (Aim("end of stream", kills_it, about("source/0")),),
+_END_POINTS: dict[str, tuple[TargetedFault, ...]] = {
+    "source dies before its final snapshot": (at("end of stream", kills_it, about("source/0")),),
     "source dies with its final snapshot written": (
-        Aim("end of stream", in_turn((12, kills("source/0"))), about("source/0")),
+        at("end of stream", in_turn((12, kills("source/0"))), about("source/0")),
     ),
-    "source dies after final": (Aim("end of stream", kills("source/0"), about("sink/0")),),
-    "sink dies before its final snapshot": (Aim("end of stream", kills_it, about("sink/0")),),
+    "source dies after final": (at("end of stream", kills("source/0"), about("sink/0")),),
+    "sink dies before its final snapshot": (at("end of stream", kills_it, about("sink/0")),),
     "sink dies before its last output is confirmed": (
-        Aim("end of stream", in_turn((2, kills("sink/0"))), about("sink/0")),
+        at("end of stream", in_turn((2, kills("sink/0"))), about("sink/0")),
     ),
 }
 
 
-def _ends(name: str) -> Scene:
+def _ends(name: str) -> DirectedTest:
     def make(seed: int) -> World:
-        aims = [replace(aim) for aim in _END_POINTS[name]]  # an aim counts for one world
-        return stage(seed, line(RICH, RICH, RICH), aims, settings={"outside_ns_max": 20_000_000})
+        targeted_faults = [replace(targeted) for targeted in _END_POINTS[name]]  # an aim counts for one world
+        return directed(seed, line(RICH, RICH, RICH), targeted_faults, settings={"outside_ns_max": 20_000_000})
 
     return make
 
 
 for _name in _END_POINTS:
-    SCENES[f"45 {_name}"] = _ends(_name)
+    DIRECTED_TESTS[f"45 {_name}"] = _ends(_name)
 
 
-@scene("45 task dies when one of its inputs has ended")
+@directed_test("45 task dies when one of its inputs has ended")
 def _half_ended(seed: int) -> World:
     def build(job: FuzzJob) -> None:
         line(RICH, RICH, RICH, widths=(2, 1))(job)
         job.is_uneven = True
 
-    ended = Aim("end delivered", nothing, along("source/0", "a/0"))
-    return stage(seed, build, [ended, Aim("complete", kills("a/0"), after(ended), nth=2)])
+    ended = at("end delivered", nothing, along("source/0", "a/0"))
+    return directed(seed, build, [ended, at("complete", kills("a/0"), after(ended), nth=2)])
 
 
-@scene("45 sink dies before its last commit")
+@directed_test("45 sink dies before its last commit")
 def _last_commit(seed: int) -> World:
-    ended = Aim("end of stream", nothing, about("sink/0"))
-    return stage(
+    ended = at("end of stream", nothing, about("sink/0"))
+    return directed(
         seed,
         line(RICH, RICH, sink=BOTH),
-        [ended, Aim("metadata written", kills("sink/0"), after(ended))],
+        [ended, at("metadata written", kills("sink/0"), after(ended))],
         settings={"store_ns_max": 60_000_000},
     )
 
 
-@scene("46 two peers cannot reach each other")
+@directed_test("46 two peers cannot reach each other")
 def _mutual_suspicion(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
-        [Aim("batch delivered", cuts("a/0", "b/0", 60_000), along("a/0", "b/0"), nth=6)],
+        [at("batch delivered", cuts("a/0", "b/0", 60_000), along("a/0", "b/0"), nth=6)],
         settings={"patience_ms": 20_000},
     )
 
 
-_CALL_POINTS: dict[str, Aim] = {
-    "before INTENT": Aim("batch delivered", kills("a/0"), along("source/0", "a/0"), nth=4),
-    "between INTENT and the keeper's acknowledgement": Aim("intent", kills_it, about("a/0"), nth=7),
-    "between the acknowledgement and the call": Aim("call", kills_it, about("a/0"), nth=7),
-    "between the call and CALL": Aim("called", kills_it, about("a/0"), nth=7),
+_CALL_POINTS: dict[str, TargetedFault] = {
+    "before INTENT": at("batch delivered", kills("a/0"), along("source/0", "a/0"), nth=4),
+    "between INTENT and the keeper's acknowledgement": at("intent", kills_it, about("a/0"), nth=7),
+    "between the acknowledgement and the call": at("call", kills_it, about("a/0"), nth=7),
+    "between the call and CALL": at("called", kills_it, about("a/0"), nth=7),
 }
 
 
 _DOUBTS = {"again": "", "reconcile": ", and the outside is asked", "raise": ", and nobody may call again"}
 
 
-def _calls(when: str, doubt: str) -> Scene:
-    return lambda seed: stage(seed, line(PLAIN, replace(EFFECTS, doubt=doubt), RICH), [replace(_CALL_POINTS[when])])
+def _calls(when: str, doubt: str) -> DirectedTest:
+    return lambda seed: directed(seed, line(PLAIN, replace(EFFECTS, doubt=doubt), RICH), [replace(_CALL_POINTS[when])])
 
 
 for _when in _CALL_POINTS:
-    for _doubt, _told in _DOUBTS.items():
-        SCENES[f"47 task dies {_when}{_told}"] = _calls(_when, _doubt)
+    for _doubt, reports in _DOUBTS.items():
+        DIRECTED_TESTS[f"47 task dies {_when}{reports}"] = _calls(_when, _doubt)
 
 
-@scene("47 task dies while its keeper has not heard of INTENT")
-def _keeper_has_not_heard(seed: int) -> World:
-    late = lost("append_log", about("a/0"), nth=10, times=3)
-    return stage(seed, line(PLAIN, EFFECTS, RICH), [late, Aim("called", kills_it, both(about("a/0"), after(late)))])
+@directed_test("47 task dies while its keeper has not heard of INTENT")
+def _keeper_is_behind(seed: int) -> World:
+    late = lost(AppendLog, about("a/0"), nth=10, times=3)
+    return directed(seed, line(PLAIN, EFFECTS, RICH), [late, at("called", kills_it, both(about("a/0"), after(late)))])
 
 
-@scene("48 coordinator restarts while tasks live on")
+@directed_test("48 coordinator restarts while tasks live on")
 def _coordinator_restarts(seed: int) -> World:
-    return stage(
-        seed, line(RICH, RICH, RICH), [Aim("batch delivered", restarts_coordinator(20), along("a/0", "b/0"), nth=8)]
+    return directed(
+        seed,
+        line(RICH, RICH, RICH),
+        [at("batch delivered", restarts_coordinator(20), along("a/0", "b/0"), nth=8)],
     )
 
 
-@scene("48 old coordinator wakes up while it was committing")
+@directed_test("48 old coordinator wakes up while it was committing")
 def _old_coordinator_wakes(seed: int) -> World:
-    return stage(seed, line(RICH, RICH, RICH), [Aim("metadata begun", replaces_coordinator(300), nth=2)], records=90)
+    return directed(seed, line(RICH, RICH, RICH), [at("metadata begun", replaces_coordinator(300), nth=2)], records=90)
 
 
-@scene("48 all that knew of a later generation die, and one that did not hear of it wakes up")
+@directed_test("48 all that knew of a later generation die, and one that did not hear of it wakes up")
 def _later_generation_is_forgotten(seed: int) -> World:
     asleep: list[SimSlot] = []
 
     def all_but_one(world: World, reached: PointReached) -> None:
         asleep.append(world.slot_of(world.job.task("a/0")))  # type: ignore[union-attr,arg-type]
         world.faults.pause(asleep[0], 1_000)
-        strikes_all_others(world, reached)
+        kills_all_others(world, reached)
 
-    def strikes_all_others(world: World, _reached: PointReached) -> None:
+    def kills_all_others(world: World, _reached: PointReached) -> None:
         world.restart_coordinator(20)
         world.faults.kill_together([slot for slot in world.living() if slot is not asleep[0]])
 
-    first = Aim("outside written", all_but_one, nth=4)
-    again = Aim("outside written", strikes_all_others, after(first))
-    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [again, first])
+    first = at("outside written", all_but_one, nth=4)
+    again = at("outside written", kills_all_others, after(first))
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [again, first])
 
 
-@scene("48 all that knew of a sink's later life die, and the coordinator")
+@directed_test("48 all that knew of a sink's later life die, and the coordinator")
 def _later_life_is_forgotten(seed: int) -> World:
     def in_the_know(world: World) -> set[SlotId]:
         placement = world.oracle.view.placements[world.job.task("sink/0")]  # type: ignore[union-attr]
@@ -215,18 +220,20 @@ def _later_life_is_forgotten(seed: int) -> World:
         world.restart_coordinator(20)
         world.faults.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
 
-    first = Aim("outside written", suspects("sink/0", 60_000), nth=4)
-    second = Aim("outside opened", forgets, both(about("sink/0"), by_successor))
-    unheard = both(after(first), both(before(second), lambda world, at: at.receiver not in in_the_know(world)))
-    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [second, first, lost("view", unheard, times=1_000)])
+    first = at("outside written", suspects("sink/0", 60_000), nth=4)
+    second = at("outside opened", forgets, both(about("sink/0"), by_successor))
+    unheard = both(
+        after(first), both(before(second), lambda world, reached: reached.receiver not in in_the_know(world))
+    )
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [second, first, lost(View, unheard, times=1_000)])
 
 
-@scene("49 poison record whose inputs merge differently")
+@directed_test("49 poison record whose inputs merge differently")
 def _poison(seed: int) -> World:
-    world = stage(
+    world = directed(
         seed,
         diamond(join=replace(RICH, poison=20)),
-        [Aim("start", nothing, about("join/0"), nth=2)],
+        [at("start", nothing, about("join/0"), nth=2)],
         options={"step_records_max": 8, "step_records_first": 8},
     )
     world.expects_failure = True

@@ -6,23 +6,29 @@ from typing import Any
 
 from clonos.core.model.ids import SlotId, owner_of
 from clonos.core.model.plan import Partitioning
-from clonos_chaos.directed.vocabulary import (
+from clonos.core.wire.control_messages import Trigger, View
+from clonos.core.wire.recovery_messages import LogRequest
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
+from clonos_chaos.directed.building_blocks import (
+    DIRECTED_TESTS,
     EFFECTS,
     IMMEDIATE,
     RICH,
-    SCENES,
     TIMED,
     TRANSACTIONAL,
     Build,
-    Scene,
+    DirectedTest,
     about,
     after,
     along,
+    at,
     before,
     both,
     by_successor,
     cuts,
     diamond,
+    directed,
+    directed_test,
     in_turn,
     is_recovering,
     kills,
@@ -37,12 +43,10 @@ from clonos_chaos.directed.vocabulary import (
     pauses,
     received_by,
     restarts_coordinator,
-    scene,
-    stage,
     suspects,
 )
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
-from clonos_chaos.sim.targeted_faults import Aim, PointReached
+from clonos_chaos.sim.targeted_faults import PointReached, delivered, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 
@@ -55,74 +59,74 @@ _TOGETHER: dict[str, tuple[Build, tuple[str, ...]]] = {
 }
 
 
-def _together(name: str) -> Scene:
+def _together(name: str) -> DirectedTest:
     build, tasks = _TOGETHER[name]
-    return lambda seed: stage(seed, build, [Aim("batch delivered", kills(*tasks), nth=25)])
+    return lambda seed: directed(seed, build, [at("batch delivered", kills(*tasks), nth=25)])
 
 
 for _name in _TOGETHER:
-    SCENES[f"20 {_name} die together"] = _together(_name)
+    DIRECTED_TESTS[f"20 {_name} die together"] = _together(_name)
 
 
-@scene("20 child dies, then its parent while the child catches up")
+@directed_test("20 child dies, then its parent while the child catches up")
 def _child_then_parent(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("b/0"), along("a/0", "b/0"), nth=8),
-            Aim("start", kills("a/0"), both(about("b/0"), by_successor)),
+            at("batch delivered", kills("b/0"), along("a/0", "b/0"), nth=8),
+            at("start", kills("a/0"), both(about("b/0"), by_successor)),
         ],
     )
 
 
-@scene("20 parent dies, then its child")
+@directed_test("20 parent dies, then its child")
 def _parent_then_child(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=8),
-            Aim("start", kills("b/0"), both(about("a/0"), by_successor)),
+            at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=8),
+            at("start", kills("b/0"), both(about("a/0"), by_successor)),
         ],
     )
 
 
-@scene("21 task dies again during replay")
+@directed_test("21 task dies again during replay")
 def _again_during_replay(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
-            Aim("emission", kills_it, both(about("a/0"), by_successor), nth=2),
+            at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            at("emission", kills_it, both(about("a/0"), by_successor), nth=2),
         ],
     )
 
 
-@scene("21 downstream dies while its upstream waits for determinants")
+@directed_test("21 downstream dies while its upstream waits for determinants")
 def _downstream_of_gathering(seed: int) -> World:
     def upstream_gathers(world: World, reached: PointReached) -> bool:
         return is_recovering(world, world.job.task("a/0"))  # type: ignore[union-attr]
 
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
-            Aim("log_request delivered", kills("b/0"), upstream_gathers),
+            at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            at(delivered(LogRequest), kills("b/0"), upstream_gathers),
         ],
     )
 
 
-@scene("21 downstream dies while its upstream replays")
+@directed_test("21 downstream dies while its upstream replays")
 def _downstream_of_replay(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
-            Aim("emission", kills("b/0"), both(about("a/0"), by_successor)),
+            at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            at("emission", kills("b/0"), both(about("a/0"), by_successor)),
         ],
     )
 
@@ -138,20 +142,22 @@ def _pairs(job: FuzzJob) -> None:
     job.connect(before, job.add_sink(TRANSACTIONAL))
 
 
-def _linked(kept: int, **settings: int) -> Scene:
+def _linked(replicas_missing: int, **settings: int) -> DirectedTest:
     """What ``a/0`` has of ``source/0`` is in one domain only, so it has ridden on to ``b/1``."""
 
     def make(seed: int) -> World:
-        kill = Aim("batch delivered", kills_domain_of("a/0"), along("a/0", "b/1"), nth=5)
-        late = lost("append_log", both(about("source/0"), before(kill)), nth=kept + 1, times=1_000)
+        kill = at("batch delivered", kills_domain_of("a/0"), along("a/0", "b/1"), nth=5)
+        late = lost(AppendLog, both(about("source/0"), before(kill)), nth=replicas_missing + 1, times=1_000)
         options = {"replicas": 1, "checkpoint_every_ms": 300}
-        return stage(seed, _pairs, [late, kill], options, {"domains": 2, **settings})
+        return directed(seed, _pairs, [late, kill], options, {"domains": 2, **settings})
 
     return make
 
 
-SCENES["22 linked tasks die before the keeper has heard of one"] = _linked(0)
-SCENES["22 linked tasks die while the keeper has heard of a part"] = _linked(2, network_ns_max=10 * MILLISECOND_NS)
+DIRECTED_TESTS["22 linked tasks die before the keeper has heard of one"] = _linked(0)
+DIRECTED_TESTS["22 linked tasks die while the keeper has heard of a part"] = _linked(
+    2, network_ns_max=10 * MILLISECOND_NS
+)
 
 
 def _lanes(job: FuzzJob) -> None:
@@ -160,7 +166,7 @@ def _lanes(job: FuzzJob) -> None:
     job.connect(source, job.add_sink(IMMEDIATE, 2), Partitioning.FORWARD)
 
 
-@scene("22 linked tasks die, and a keeper that heard of both is let go")
+@directed_test("22 linked tasks die, and a keeper that heard of both is let go")
 def _keeper_of_both_is_let_go(seed: int) -> World:
     """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. The sink's successor sits there
     with another keeper beside it, and the other successor's questions to the first one are lost until that is gone."""
@@ -171,14 +177,14 @@ def _keeper_of_both_is_let_go(seed: int) -> World:
         first = world.oracle.views[0].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
         return asked == ("source/0", "sink/0", True) and reached.receiver == first
 
-    kill = Aim("append_ack delivered", kills_domain_of("sink/0"), about("sink/0"), nth=5)
-    late = lost("append_log", both(about("source/0"), before(kill)), nth=2, times=1_000)
-    deaf = lost("log_request", both(is_to_the_first_keeper, after(kill)), times=1_000)
+    kill = at(delivered(AppendAck), kills_domain_of("sink/0"), about("sink/0"), nth=5)
+    late = lost(AppendLog, both(about("source/0"), before(kill)), nth=2, times=1_000)
+    deaf = lost(LogRequest, both(is_to_the_first_keeper, after(kill)), times=1_000)
     options = {"replicas": 1, "checkpoint_every_ms": 300}
-    return stage(seed, _lanes, [late, kill, deaf], options, {"domains": 2})
+    return directed(seed, _lanes, [late, kill, deaf], options, {"domains": 2})
 
 
-@scene("22 linked tasks die behind the keeper that had heard of both")
+@directed_test("22 linked tasks die behind the keeper that had heard of both")
 def _keeper_of_both_dies_first(seed: int) -> World:
     """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. It dies alone; both tasks die when
     another one is ready, and nothing has been drawn since."""
@@ -192,15 +198,15 @@ def _keeper_of_both_dies_first(seed: int) -> World:
     def is_of_another_one(world: World, reached: PointReached) -> bool:
         return reached.name_in(world) == "sink/0" and reached.sender != keeper(world, 0)
 
-    alone = Aim("append_ack delivered", keeper_dies, about("sink/0"), nth=5)
-    both_die = Aim("append_ack delivered", kills_domain_of("sink/0"), both(after(alone), is_of_another_one))
-    late = lost("append_log", both(about("source/0"), before(both_die)), nth=2, times=1_000)
+    alone = at(delivered(AppendAck), keeper_dies, about("sink/0"), nth=5)
+    both_die = at(delivered(AppendAck), kills_domain_of("sink/0"), both(after(alone), is_of_another_one))
+    late = lost(AppendLog, both(about("source/0"), before(both_die)), nth=2, times=1_000)
     options = {"replicas": 1, "checkpoint_every_ms": 2_000, "standbys": 0, "heartbeat_ms": 20}
     settings = {"domains": 2, "spare_slots": 4, "step_ns_max": 150 * MILLISECOND_NS}
-    return stage(seed, _lanes, [late, alone, both_die], options, settings)
+    return directed(seed, _lanes, [late, alone, both_die], options, settings)
 
 
-@scene("22 sink dies with its old keeper when the new one is ready")
+@directed_test("22 sink dies with its old keeper when the new one is ready")
 def _sink_with_its_old_keeper(seed: int) -> World:
     """The domain of its first keeper has died. It sits in one domain with the second one, and dies when the third one,
     elsewhere, has just got ready, which the coordinator does not know: it believes in the second one, which sits
@@ -224,19 +230,19 @@ def _sink_with_its_old_keeper(seed: int) -> World:
     def domain_dies(world: World, reached: PointReached) -> None:
         world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
 
-    first = Aim("outside written", domain_dies, nth=6)
-    late = lost("append_log", both(after(first), is_to_the_new_one), times=3)
-    return stage(
+    first = at("outside written", domain_dies, nth=6)
+    late = lost(AppendLog, both(after(first), is_to_the_new_one), times=3)
+    return directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
-        [first, late, Aim("append_ack delivered", both_die, both(after(late), is_of_the_new_one))],
+        [first, late, at(delivered(AppendAck), both_die, both(after(late), is_of_the_new_one))],
         options={"standbys": 0},
         settings={"domains": 2, "spare_slots": 3, "fresh_slot_ns_max": 800 * MILLISECOND_NS},
         records=300,
     )
 
 
-@scene("36 log has a hole where more domains die than there are replicas")
+@directed_test("36 log has a hole where more domains die than there are replicas")
 def _hole(seed: int) -> World:
     """The successor of ``a/0`` has got what the keeper of ``source/0`` did not have yet, and nothing before."""
 
@@ -244,77 +250,77 @@ def _hole(seed: int) -> World:
         message: Any = reached.message
         return bool(message.receiver & 0xFFFFFFFF > 1)
 
-    first = Aim("batch delivered", kills("a/0"), along("source/0", "a/0"), nth=6)
+    first = at("batch delivered", kills("a/0"), along("source/0", "a/0"), nth=6)
     both_die = both(both(along("source/0", "a/0"), is_to_the_successor), after(first))
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, sink=TRANSACTIONAL),
-        [first, Aim("batch delivered", kills_with_keepers("source/0"), both_die, nth=3)],
+        [first, at("batch delivered", kills_with_keepers("source/0"), both_die, nth=3)],
         options={"replicas": 1, "checkpoint_every_ms": 300},
     )
 
 
-@scene("23 standby dies")
+@directed_test("23 standby dies")
 def _standby_dies(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
-        [Aim("complete", in_turn((0, kills_standbys("a/0")), (60, kills("a/0"))), nth=2)],
+        [at("complete", in_turn((0, kills_standbys("a/0")), (60, kills("a/0"))), nth=2)],
     )
 
 
-@scene("23 primary and standby die")
+@directed_test("23 primary and standby die")
 def _primary_and_standby(seed: int) -> World:
-    return stage(seed, line(RICH, RICH, RICH), [Aim("complete", kills_standbys("a/0", with_task=True), nth=2)])
+    return directed(seed, line(RICH, RICH, RICH), [at("complete", kills_standbys("a/0", with_task=True), nth=2)])
 
 
-@scene("23 coordinator dies during a recovery")
+@directed_test("23 coordinator dies during a recovery")
 def _coordinator_during_recovery(seed: int) -> World:
-    killed = Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=8)
-    return stage(seed, line(RICH, RICH, RICH), [killed, Aim("view issued", restarts_coordinator(20), after(killed))])
+    killed = at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=8)
+    return directed(seed, line(RICH, RICH, RICH), [killed, at("view issued", restarts_coordinator(20), after(killed))])
 
 
 _PAUSES_MS = {"below the lease": 200, "beyond the lease": 1_500}
 
 
-def _pauses(name: str, pause_ms: int) -> Scene:
-    return lambda seed: stage(
-        seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("batch delivered", pauses(name, pause_ms), nth=20)]
+def _pauses(name: str, pause_ms: int) -> DirectedTest:
+    return lambda seed: directed(
+        seed, line(RICH, RICH, sink=IMMEDIATE), [at("batch delivered", pauses(name, pause_ms), nth=20)]
     )
 
 
 for _name, _pause_ms in _PAUSES_MS.items():
     for _task in ("a/0", "sink/0"):
-        SCENES[f"24 {_task} is paused {_name}"] = _pauses(_task, _pause_ms)
+        DIRECTED_TESTS[f"24 {_task} is paused {_name}"] = _pauses(_task, _pause_ms)
 
 
-@scene("24 suspected sink writes on")
+@directed_test("24 suspected sink writes on")
 def _suspected_sink(seed: int) -> World:
-    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("outside written", suspects("sink/0", 300), nth=6)])
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at("outside written", suspects("sink/0", 300), nth=6)])
 
 
-@scene("24 suspected task sends on")
+@directed_test("24 suspected task sends on")
 def _suspected_task(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
-        [Aim("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)],
+        [at("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)],
         settings={"network_ns_max": 20 * MILLISECOND_NS},
     )
 
 
-@scene("25 checkpoint is triggered during a recovery")
+@directed_test("25 checkpoint is triggered during a recovery")
 def _checkpoint_during_recovery(seed: int) -> World:
     def is_down(world: World, reached: PointReached) -> bool:
         task = world.job.task("a/0")  # type: ignore[union-attr]
         has_started = world.oracle.view.placements[task].incarnation in world.oracle.lives[task]
         return world.slot_of(task) is None or not has_started
 
-    killed = Aim("trigger sent", kills("a/0"), nth=3)
-    return stage(
+    killed = at(sent(Trigger), kills("a/0"), nth=3)
+    return directed(
         seed,
         line(RICH, RICH, RICH),
-        [killed, Aim("trigger delivered", nothing, is_down)],
+        [killed, at(delivered(Trigger), nothing, is_down)],
         options={"standbys": 0},
     )
 
@@ -327,64 +333,64 @@ _CONNECTION = {
 }
 
 
-def _breaks(cut_ms: int, half_open: bool) -> Scene:
-    return lambda seed: stage(
+def _breaks(cut_ms: int, half_open: bool) -> DirectedTest:
+    return lambda seed: directed(
         seed,
         line(RICH, RICH, RICH),
-        [Aim("batch delivered", cuts("a/0", "b/0", cut_ms, half_open), along("a/0", "b/0"), nth=6)],
+        [at("batch delivered", cuts("a/0", "b/0", cut_ms, half_open), along("a/0", "b/0"), nth=6)],
     )
 
 
 for _name, (_cut_ms, _half_open) in _CONNECTION.items():
-    SCENES[f"26 connection is {_name}"] = _breaks(_cut_ms, _half_open)
+    DIRECTED_TESTS[f"26 connection is {_name}"] = _breaks(_cut_ms, _half_open)
 
 
-@scene("26 connection is reset with a batch on its way")
+@directed_test("26 connection is reset with a batch on its way")
 def _reset_with_a_batch(seed: int) -> World:
-    return stage(seed, line(RICH, RICH, RICH), [Aim("batch sent", cuts("a/0", "b/0", 0), along("a/0", "b/0"), nth=6)])
+    return directed(seed, line(RICH, RICH, RICH), [at("batch sent", cuts("a/0", "b/0", 0), along("a/0", "b/0"), nth=6)])
 
 
-@scene("26 connection is reset with deltas on their way, then their owner dies")
+@directed_test("26 connection is reset with deltas on their way, then their owner dies")
 def _reset_with_deltas(seed: int) -> World:
     """The heartbeat bears deltas of the source; what comes next on the channel bears none of it."""
 
     def has_deltas_of_the_source(world: World, message: Any) -> bool:
         return any(owner_of(delta.log) == world.job.task("source/0") for delta in message.deltas)  # type: ignore[union-attr]
 
-    reset = Aim(
+    reset = at(
         "position sent",
         cuts("a/0", "b/0", 0),
         both(along("a/0", "b/0"), message_has(has_deltas_of_the_source)),
         nth=2,
     )
-    return stage(
+    return directed(
         seed,
         line(RICH, TIMED, RICH, sink=TRANSACTIONAL),
-        [reset, Aim("batch delivered", kills("source/0", "a/0"), both(along("a/0", "b/0"), after(reset)))],
+        [reset, at("batch delivered", kills("source/0", "a/0"), both(along("a/0", "b/0"), after(reset)))],
         options={"heartbeat_ms": 20, "checkpoint_every_ms": 300},
         settings={"network_ns_max": MILLISECOND_NS // 5},
     )
 
 
-@scene("24 suspected task calls on")
+@directed_test("24 suspected task calls on")
 def _suspected_caller(seed: int) -> World:
-    return stage(seed, line(RICH, EFFECTS, RICH), [Aim("called", suspects("a/0", 300), about("a/0"), nth=6)])
+    return directed(seed, line(RICH, EFFECTS, RICH), [at("called", suspects("a/0", 300), about("a/0"), nth=6)])
 
 
-@scene("24 suspected task sends on to a slot that has not heard")
-def _suspected_task_is_heard(seed: int) -> World:
-    suspected = Aim("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)
-    deaf = lost("view", both(after(suspected), received_by("b/0")), times=2)
-    return stage(seed, line(RICH, RICH, RICH, sink=TRANSACTIONAL), [suspected, deaf])
+@directed_test("24 suspected task sends on to a slot that has not heard")
+def _suspected_task_is_received(seed: int) -> World:
+    suspected = at("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)
+    deaf = lost(View, both(after(suspected), received_by("b/0")), times=2)
+    return directed(seed, line(RICH, RICH, RICH, sink=TRANSACTIONAL), [suspected, deaf])
 
 
-@scene("21 holder dies before it answers")
+@directed_test("21 holder dies before it answers")
 def _holder_dies(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
-            Aim("log_request sent", kills("b/0"), received_by("b/0")),
+            at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10),
+            at(sent(LogRequest), kills("b/0"), received_by("b/0")),
         ],
     )

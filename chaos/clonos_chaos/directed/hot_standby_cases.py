@@ -5,24 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core.wire.control_messages import Placement
-from clonos_chaos.directed.vocabulary import (
+from clonos.core.wire.shadow_messages import FeedShadow
+from clonos_chaos.directed.building_blocks import (
     RICH,
     TIMED,
     TRANSACTIONAL,
     about,
     after,
     along,
+    at,
     both,
     by_successor,
+    directed,
+    directed_test,
     kills,
     kills_it,
     kills_standbys,
     line,
     lost,
-    scene,
-    stage,
 )
-from clonos_chaos.sim.targeted_faults import Aim, PointReached, Where
+from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault, Where
 from clonos_chaos.swarm.world import World
 
 HOT = replace(RICH, is_hot=True)
@@ -50,69 +52,71 @@ def _is_followed(world: World, placement: Placement) -> bool:
     )
 
 
-def _hit(*names: str, nth: int = 3) -> Aim:
+def _hit(*names: str, nth: int = 3) -> TargetedFault:
     """They die together while each of them is followed."""
-    return Aim("batch delivered", kills(*names), followed(*names), nth=nth)
+    return at("batch delivered", kills(*names), followed(*names), nth=nth)
 
 
-@scene("50 hot standby takes over")
+@directed_test("50 hot standby takes over")
 def _takes_over(seed: int) -> World:
-    return stage(seed, line(RICH, HOT_TIMED, RICH), [_hit("a/0")], records=RECORDS)
+    return directed(seed, line(RICH, HOT_TIMED, RICH), [_hit("a/0")], records=RECORDS)
 
 
-@scene("50 hot standbys take over again and again")
+@directed_test("50 hot standbys take over again and again")
 def _again_and_again(seed: int) -> World:
     """So often that the last ones are cautious."""
-    kills_all = Aim("batch delivered", kills("a/0"), followed("a/0"), nth=3, times=4)
-    return stage(
+    kills_all = at("batch delivered", kills("a/0"), followed("a/0"), nth=3, times=4)
+    return directed(
         seed, line(RICH, HOT_TIMED, RICH), [kills_all], options={"checkpoint_every_ms": 60}, records=2 * RECORDS
     )
 
 
-@scene("50 hot standby of a source takes over")
+@directed_test("50 hot standby of a source takes over")
 def _source(seed: int) -> World:
-    return stage(seed, line(HOT, RICH), [_hit("source/0")], records=RECORDS)
+    return directed(seed, line(HOT, RICH), [_hit("source/0")], records=RECORDS)
 
 
-@scene("50 hot standby takes over from a task that has ended its stream")
+@directed_test("50 hot standby takes over from a task that has ended its stream")
 def _ended(seed: int) -> World:
-    kill = Aim("end of stream", kills_it, both(about("a/0"), followed("a/0")))
-    return stage(seed, line(RICH, HOT, HOT), [kill], records=RECORDS)
+    kill = at("end of stream", kills_it, both(about("a/0"), followed("a/0")))
+    return directed(seed, line(RICH, HOT, HOT), [kill], records=RECORDS)
 
 
-@scene("50 task dies with all who hold its log and that of its input")
+@directed_test("50 task dies with all who hold its log and that of its input")
 def _with_holders(seed: int) -> World:
-    kill = Aim("emission", kills("source/0", "a/0", "b/0", "sink/0"), both(about("a/0"), followed("a/0")), nth=4)
-    return stage(seed, line(RICH, HOT, RICH, sink=TRANSACTIONAL), [kill], settings={"spare_slots": 5}, records=RECORDS)
+    kill = at("emission", kills("source/0", "a/0", "b/0", "sink/0"), both(about("a/0"), followed("a/0")), nth=4)
+    return directed(
+        seed, line(RICH, HOT, RICH, sink=TRANSACTIONAL), [kill], settings={"spare_slots": 5}, records=RECORDS
+    )
 
 
-@scene("50 all are followed, and all but the sink die")
+@directed_test("50 all are followed, and all but the sink die")
 def _all_hot(seed: int) -> World:
-    return stage(
+    return directed(
         seed, line(HOT, HOT, HOT, sink=TRANSACTIONAL), [_hit("source/0", "a/0", "b/0", nth=9)], records=RECORDS
     )
 
 
-@scene("50 neighbours that are followed die one after the other")
+@directed_test("50 neighbours that are followed die one after the other")
 def _neighbours(seed: int) -> World:
-    first = Aim("batch delivered", kills("a/0"), both(along("source/0", "a/0"), followed("a/0", "b/0")), nth=2)
-    again = Aim("live", kills("b/0"), both(about("a/0"), by_successor))
-    return stage(seed, line(RICH, HOT, HOT_TIMED), [first, again], records=RECORDS)
+    first = at("batch delivered", kills("a/0"), both(along("source/0", "a/0"), followed("a/0", "b/0")), nth=2)
+    again = at("live", kills("b/0"), both(about("a/0"), by_successor))
+    return directed(seed, line(RICH, HOT, HOT_TIMED), [first, again], records=RECORDS)
 
 
-@scene("50 successor dies that was a shadow")
+@directed_test("50 successor dies that was a shadow")
 def _successor_dies(seed: int) -> World:
-    first = Aim("aligned", kills_it, both(about("a/0"), followed("a/0")), nth=2)
-    again = Aim("complete", kills("a/0"), after(first), nth=3)
-    return stage(seed, line(RICH, HOT, RICH), [first, again], records=RECORDS)
+    first = at("aligned", kills_it, both(about("a/0"), followed("a/0")), nth=2)
+    again = at("complete", kills("a/0"), after(first), nth=3)
+    return directed(seed, line(RICH, HOT, RICH), [first, again], records=RECORDS)
 
 
-@scene("50 task dies behind a barrier that its shadow has passed")
+@directed_test("50 task dies behind a barrier that its shadow has passed")
 def _pending(seed: int) -> World:
     """The snapshot that the shadow has made stands for that of the dead one, and the next builds on it."""
-    first = Aim("aligned of a shadow", kills("a/0"), both(about("a/0"), followed("a/0")), nth=2)
-    again = Aim("complete", kills("a/0"), after(first), nth=3)
-    return stage(
+    first = at("aligned of a shadow", kills("a/0"), both(about("a/0"), followed("a/0")), nth=2)
+    again = at("complete", kills("a/0"), after(first), nth=3)
+    return directed(
         seed,
         line(RICH, HOT, RICH),
         [first, again],
@@ -121,52 +125,48 @@ def _pending(seed: int) -> World:
     )
 
 
-@scene("50 task dies with its shadow")
+@directed_test("50 task dies with its shadow")
 def _with_shadow(seed: int) -> World:
-    kill = Aim("batch delivered", kills_standbys("a/0", with_task=True), followed("a/0"), nth=3)
-    return stage(seed, line(RICH, HOT, RICH), [kill], records=RECORDS)
+    kill = at("batch delivered", kills_standbys("a/0", with_task=True), followed("a/0"), nth=3)
+    return directed(seed, line(RICH, HOT, RICH), [kill], records=RECORDS)
 
 
-@scene("50 task dies when its shadow begins")
+@directed_test("50 task dies when its shadow begins")
 def _begins(seed: int) -> World:
-    kill = Aim("start of a shadow", kills("a/0"), about("a/0"))
-    return stage(seed, line(RICH, HOT, RICH), [kill], records=RECORDS)
+    kill = at("start of a shadow", kills("a/0"), about("a/0"))
+    return directed(seed, line(RICH, HOT, RICH), [kill], records=RECORDS)
 
 
-@scene("50 shadow dies, and another begins")
+@directed_test("50 shadow dies, and another begins")
 def _another(seed: int) -> World:
-    first = Aim("batch delivered", kills_standbys("a/0"), followed("a/0"), nth=3)
-    again = Aim("batch delivered", kills("a/0"), both(after(first), followed("a/0")), nth=20)
-    return stage(seed, line(RICH, HOT, RICH), [first, again], records=RECORDS)
+    first = at("batch delivered", kills_standbys("a/0"), followed("a/0"), nth=3)
+    again = at("batch delivered", kills("a/0"), both(after(first), followed("a/0")), nth=20)
+    return directed(seed, line(RICH, HOT, RICH), [first, again], records=RECORDS)
 
 
-@scene("50 what goes to the shadow is lost now and then")
+@directed_test("50 what goes to the shadow is lost now and then")
 def _lossy(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, HOT, RICH),
-        [
-            lost("feed_shadow", about("a/0"), nth=20),
-            lost("feed_shadow", about("a/0"), nth=60, times=3),
-            _hit("a/0", nth=40),
-        ],
+        [lost(FeedShadow, about("a/0"), nth=20), lost(FeedShadow, about("a/0"), nth=60, times=3), _hit("a/0", nth=40)],
         records=RECORDS,
     )
 
 
-@scene("50 code raises in the shadow only")
+@directed_test("50 code raises in the shadow only")
 def _raises(seed: int) -> World:
     work = replace(HOT, fails_in_shadow=150)
-    raised = Aim("emission", kills_it, both(about("a/0"), _is_refused), nth=2)
-    return stage(seed, line(RICH, work, RICH), [raised], records=RECORDS)
+    raised = at("emission", kills_it, both(about("a/0"), _is_refused), nth=2)
+    return directed(seed, line(RICH, work, RICH), [raised], records=RECORDS)
 
 
 def _is_refused(world: World, reached: PointReached) -> bool:
     return any(shadow.is_refused for slot in world.living() for shadow in slot.slot.shadows.values())
 
 
-@scene("50 two standbys follow")
+@directed_test("50 two standbys follow")
 def _two(seed: int) -> World:
     first = _hit("a/0")
-    again = Aim("batch delivered", kills("a/0"), both(after(first), followed("a/0")), nth=20)
-    return stage(seed, line(RICH, HOT, RICH), [first, again], options={"standbys": 2}, records=RECORDS)
+    again = at("batch delivered", kills("a/0"), both(after(first), followed("a/0")), nth=20)
+    return directed(seed, line(RICH, HOT, RICH), [first, again], options={"standbys": 2}, records=RECORDS)

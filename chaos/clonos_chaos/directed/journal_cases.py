@@ -1,6 +1,6 @@
 """Aimed cases of sources that cannot be read again: source, keeper and both die around each step of a record's way.
 
-By name like ``stage.SCENES``, but apart from them: here the pusher's own account is what counts.
+By name like ``directed.DIRECTED_TESTS``, but apart from them: here the pusher's own account is what counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from clonos_chaos.directed.vocabulary import (
+from clonos.core.wire.control_messages import Snapshotted
+from clonos.core.wire.replication_messages import AppendLog
+from clonos_chaos.directed.building_blocks import (
     IMMEDIATE,
     OPTIONS,
     PLAIN,
@@ -18,6 +20,7 @@ from clonos_chaos.directed.vocabulary import (
     SETTINGS,
     TRANSACTIONAL,
     about,
+    at,
     both,
     by_successor,
     in_turn,
@@ -28,14 +31,14 @@ from clonos_chaos.directed.vocabulary import (
     lost,
 )
 from clonos_chaos.jobs.pushed_jobs import PushedJob
-from clonos_chaos.sim.targeted_faults import Aim, PointReached, Strike
+from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, delivered, sent
 from clonos_chaos.swarm.world import World
 
 SOURCE = "source/0"
 PUSHED = replace(RICH, is_pushed=True)
 SLOW_CHECKPOINTS = {"checkpoint_every_ms": 5_000}
 
-JournalScene = Callable[[int, bool], World]
+JournalTest = Callable[[int, bool], World]
 """From a seed, and whether the pusher goes back to where the job says, to a world that has not run."""
 
 
@@ -45,10 +48,10 @@ def kills_keepers(world: World, reached: PointReached) -> None:
     world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
 
 
-def pushed_stage(
+def journal_world(
     seed: int,
     goes_back: bool,
-    aims: list[Aim],
+    targeted_faults: list[TargetedFault],
     sink: Any = TRANSACTIONAL,
     options: dict[str, Any] | None = None,
     spare_slots: int = SETTINGS.spare_slots,
@@ -63,27 +66,27 @@ def pushed_stage(
         job=lambda rng: PushedJob(
             "pushed", Random(rng.getrandbits(64)), 90, chosen.sharing_depth, build, goes_back=goes_back
         ),
-        aims=aims,
+        targeted_faults=targeted_faults,
     )
 
 
-def _at(point: str, strike: Strike, nth: int) -> JournalScene:
-    return lambda seed, goes_back: pushed_stage(seed, goes_back, [Aim(point, strike, about(SOURCE), nth)])
+def _at(point: str, action: FaultAction, nth: int) -> JournalTest:
+    return lambda seed, goes_back: journal_world(seed, goes_back, [at(point, action, about(SOURCE), nth)])
 
 
-SURVIVED: dict[str, JournalScene] = {
-    f"{whom} dies when {what}": _at(point, strike, nth)
+SURVIVED: dict[str, JournalTest] = {
+    f"{whom} dies when {what}": _at(point, action, nth)
     for what, point, nth in (
         ("bytes have come in", "taken in", 9),
-        ("they are on their way to the keeper", "append_log sent", 9),
-        ("the keeper has them", "append_log delivered", 9),
+        ("they are on their way to the keeper", sent(AppendLog), 9),
+        ("the keeper has them", delivered(AppendLog), 9),
         ("the pusher is told", "acknowledged", 9),
         ("records are read", "emission", 9),
         ("a barrier leaves", "aligned", 1),
         ("its snapshot is written", "snapshot written", 1),
         ("the stream ends", "end of stream", 1),
     )
-    for whom, strike in (
+    for whom, action in (
         ("the source", kills_it),
         ("the keeper", kills_keepers),
         ("the source, then the keeper,", in_turn((0, kills_it), (150, kills_keepers))),
@@ -93,15 +96,15 @@ SURVIVED: dict[str, JournalScene] = {
 }
 """What is survived without a rollback."""
 
-SURVIVED["the source dies, and nobody has heard of its snapshot"] = lambda seed, goes_back: pushed_stage(
-    seed, goes_back, [Aim("snapshotted sent", kills_it, about(SOURCE), is_loss=True)]
+SURVIVED["the source dies, and nobody has heard of its snapshot"] = lambda seed, goes_back: journal_world(
+    seed, goes_back, [TargetedFault(sent(Snapshotted), kills_it, about(SOURCE), is_loss=True)]
 )
-SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back: pushed_stage(
+SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back: journal_world(
     seed,
     goes_back,
     [
-        Aim("acknowledged", kills_it, about(SOURCE), 5),
-        Aim("acknowledged", kills_it, both(about(SOURCE), by_successor), 5),
+        at("acknowledged", kills_it, about(SOURCE), 5),
+        at("acknowledged", kills_it, both(about(SOURCE), by_successor), 5),
     ],
 )
 
@@ -113,23 +116,23 @@ def _to_one_that_lags(world: World, reached: PointReached) -> bool:
 
 
 SURVIVED["the source dies, and then its successor with the one keeper that had more than the other"] = (
-    lambda seed, goes_back: pushed_stage(
+    lambda seed, goes_back: journal_world(
         seed,
         goes_back,
         [
-            lost("append_log", both(about(SOURCE), _to_one_that_lags), nth=8, times=1_000_000),
-            Aim("taken in", in_turn((0, kills_it), (150, kills_it)), about(SOURCE), 9),
+            lost(AppendLog, both(about(SOURCE), _to_one_that_lags), nth=8, times=1_000_000),
+            at("taken in", in_turn((0, kills_it), (150, kills_it)), about(SOURCE), 9),
         ],
         options={**SLOW_CHECKPOINTS, "keepers": 2},
         spare_slots=2,
     )
 )
 
-LOST: dict[str, JournalScene] = {
-    "source and keeper die together": lambda seed, goes_back: pushed_stage(
+LOST: dict[str, JournalTest] = {
+    "source and keeper die together": lambda seed, goes_back: journal_world(
         seed,
         goes_back,
-        [Aim("acknowledged", kills_with_keepers(SOURCE), about(SOURCE), 9)],
+        [at("acknowledged", kills_with_keepers(SOURCE), about(SOURCE), 9)],
         options=SLOW_CHECKPOINTS,
     ),
 }
@@ -150,17 +153,21 @@ def kills_all_but_the_source(world: World, reached: PointReached) -> None:
     world.faults.kill_together([world.slots[slot] for slot in slots if slot != source.slot and slot in world.slots])
 
 
-def _struck_at_the_sink(strike: Strike) -> JournalScene:
+def _injected_at_the_sink(action: FaultAction) -> JournalTest:
     """With two spare slots, so that the keepers of source and sink are apart."""
-    aim = Aim("outside written", strike, about("sink/0"), 9)
-    return lambda seed, goes_back: pushed_stage(
-        seed, goes_back, [replace(aim)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS, spare_slots=2
+    targeted = at("outside written", action, about("sink/0"), 9)
+    return lambda seed, goes_back: journal_world(
+        seed, goes_back, [replace(targeted)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS, spare_slots=2
     )
 
 
-ROLLED_BACK: dict[str, JournalScene] = {
-    "an immediate sink and its keeper die together": _struck_at_the_sink(kills_with_keepers("sink/0")),
-    "an immediate sink, its keeper and that of the source die together": _struck_at_the_sink(kills_all_but_the_source),
-    "an immediate sink, its keeper and the source die together": _struck_at_the_sink(kills_all_but_the_sources_keepers),
+ROLLED_BACK: dict[str, JournalTest] = {
+    "an immediate sink and its keeper die together": _injected_at_the_sink(kills_with_keepers("sink/0")),
+    "an immediate sink, its keeper and that of the source die together": _injected_at_the_sink(
+        kills_all_but_the_source
+    ),
+    "an immediate sink, its keeper and the source die together": _injected_at_the_sink(
+        kills_all_but_the_sources_keepers
+    ),
 }
 """What costs another log, but no journal."""

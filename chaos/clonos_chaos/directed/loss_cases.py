@@ -7,21 +7,29 @@ from typing import Any
 
 from clonos.core.model.ids import owner_of
 from clonos.core.model.plan import Partitioning
-from clonos_chaos.directed.vocabulary import (
+from clonos.core.wire.channel_messages import ChannelHandshake
+from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Trigger, View
+from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import LogLost, LogReply, LogRequest
+from clonos.core.wire.replication_messages import AppendAck, AppendLog
+from clonos_chaos.directed.building_blocks import (
     BOTH,
+    DIRECTED_TESTS,
     EFFECTS,
     IMMEDIATE,
     RICH,
-    SCENES,
     TRANSACTIONAL,
-    Scene,
+    DirectedTest,
     about,
     after,
     along,
+    at,
     both,
     by_receiver_of,
     cuts,
     diamond,
+    directed,
+    directed_test,
     in_turn,
     is_recovering,
     kills,
@@ -31,84 +39,84 @@ from clonos_chaos.directed.vocabulary import (
     lost,
     nothing,
     received_by,
-    scene,
-    stage,
     suspects,
 )
-from clonos_chaos.sim.targeted_faults import Aim, PointReached, Where
+from clonos_chaos.sim.targeted_faults import PointReached, Where, delivered, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 
 # ------------------------------------------------------------------ 36, 37: lost logs and keepers
 
 
-@scene("36 log is lost beyond the sharing depth")
+@directed_test("36 log is lost beyond the sharing depth")
 def _log_is_lost(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH, sink=BOTH),
-        [Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
+        [at("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
         options={"sharing_depth": 1},
     )
 
 
-@scene("36 log is lost with output on its way")
+@directed_test("36 log is lost with output on its way")
 def _log_is_lost_with_output_on_its_way(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, sink=IMMEDIATE),
-        [Aim("outside written", kills("source/0", "a/0"), nth=4)],
+        [at("outside written", kills("source/0", "a/0"), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 100 * MILLISECOND_NS},
     )
 
 
-@scene("36 log is lost while a suspected sink writes on")
+@directed_test("36 log is lost while a suspected sink writes on")
 def _log_is_lost_and_a_sink_writes_on(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, sink=IMMEDIATE),
-        [Aim("outside written", in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
+        [at("outside written", in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 200 * MILLISECOND_NS},
     )
 
 
-@scene("36 log is lost and two paths remember it differently")
+@directed_test("36 log is lost and two paths remember it differently")
 def _log_is_lost_in_a_diamond(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         diamond(),
-        [Aim("batch delivered", kills("source/0", "left/0", "right/0"), along("left/0", "join/0"), nth=6)],
+        [at("batch delivered", kills("source/0", "left/0", "right/0"), along("left/0", "join/0"), nth=6)],
         options={"sharing_depth": 1},
     )
 
 
-@scene("37 sink dies while its keeper has not heard")
-def _keeper_has_not_heard(seed: int) -> World:
-    late = lost("append_log", about("sink/0"), nth=10, times=3)
-    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [late, Aim("outside written", kills("sink/0"), after(late))])
+@directed_test("37 sink dies while its keeper has not heard")
+def _keeper_is_behind(seed: int) -> World:
+    late = lost(AppendLog, about("sink/0"), nth=10, times=3)
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [late, at("outside written", kills("sink/0"), after(late))])
 
 
-@scene("37 all but the keeper die")
+@directed_test("37 all but the keeper die")
 def _all_but_the_keeper(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, sink=IMMEDIATE),
-        [Aim("outside written", kills("source/0", "sink/0"), nth=8)],
+        [at("outside written", kills("source/0", "sink/0"), nth=8)],
         options={"standbys": 0},
         settings={"spare_slots": 2},
     )
 
 
-@scene("37 sink and keeper die together")
+@directed_test("37 sink and keeper die together")
 def _sink_and_keeper(seed: int) -> World:
-    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), [Aim("outside written", kills_with_keepers("sink/0"), nth=8)])
+    return directed(
+        seed, line(RICH, RICH, sink=IMMEDIATE), [at("outside written", kills_with_keepers("sink/0"), nth=8)]
+    )
 
 
-@scene("37 message to the keeper is lost that had the causes of the next one")
+@directed_test("37 message to the keeper is lost that had the causes of the next one")
 def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
-    def bears(of_sink: bool, of_task: bool) -> Where:
+    def carries(of_sink: bool, of_task: bool) -> Where:
         def where(world: World, reached: PointReached) -> bool:
             message: Any = reached.message
             borne = {world.plan.task_name(owner_of(delta.log)) for delta in message.deltas}
@@ -119,9 +127,9 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
 
         return where
 
-    causes = lost("append_log", bears(False, True), nth=2)
-    kill = Aim("append_log delivered", kills("a/0", "sink/0"), both(bears(True, False), after(causes)))
-    return stage(
+    causes = lost(AppendLog, carries(False, True), nth=2)
+    kill = at(delivered(AppendLog), kills("a/0", "sink/0"), both(carries(True, False), after(causes)))
+    return directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
         [causes, kill],
@@ -130,7 +138,7 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
     )
 
 
-@scene("37 sink dies while its keeper is replaced")
+@directed_test("37 sink dies while its keeper is replaced")
 def _sink_during_keeper_change(seed: int) -> World:
     """Its successor has to sit in its keeper's domain, so another keeper is named beside the old one."""
 
@@ -143,11 +151,11 @@ def _sink_during_keeper_change(seed: int) -> World:
             and earlier.keepers != now.keepers
         )
 
-    first = Aim("outside written", kills("sink/0"), nth=6)
-    return stage(
+    first = at("outside written", kills("sink/0"), nth=6)
+    return directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
-        [first, Aim("view issued", kills("sink/0"), both(after(first), keepers_change))],
+        [first, at("view issued", kills("sink/0"), both(after(first), keepers_change))],
         options={"standbys": 0},
         settings={"domains": 2, "spare_slots": 0},
     )
@@ -156,52 +164,49 @@ def _sink_during_keeper_change(seed: int) -> World:
 # ------------------------------------------------------------------ 38, 39: lost control messages
 
 
-CONTROL_WORDS = (
-    *("log_request", "log_reply", "append_log", "append_ack"),
-    *("view", "trigger", "snapshotted", "completed", "slot_status"),
-)
+CONTROL_MESSAGES = (LogRequest, LogReply, AppendLog, AppendAck, View, Trigger, Snapshotted, Completed, SlotStatus)
 
 
-def _loses_control(word: str) -> Scene:
+def _loses_control(message: type[Message]) -> DirectedTest:
     def make(seed: int) -> World:
-        kill = Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6)
-        again = Aim("complete", kills("b/0"), after(kill), nth=2)
-        return stage(
+        kill = at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6)
+        again = at("complete", kills("b/0"), after(kill), nth=2)
+        return directed(
             seed,
             line(RICH, RICH, EFFECTS, sink=BOTH),
-            [kill, again, lost(word, lambda world, reached: world.oracle.view.number > 0, times=3)],
+            [kill, again, lost(message, lambda world, reached: world.oracle.view.number > 0, times=3)],
         )
 
     return make
 
 
-for _word in CONTROL_WORDS:
-    SCENES[f"38 {_word} is lost"] = _loses_control(_word)
+for _message in CONTROL_MESSAGES:
+    DIRECTED_TESTS[f"38 {_message.__name__} is lost"] = _loses_control(_message)
 
 
-@scene("38 statement is lost")
-def _lost_statements(seed: int) -> World:
-    kill = Aim("batch delivered", kills("b/0"), along("a/0", "b/0"), nth=8)
-    return stage(
+@directed_test("38 ChannelHandshake is lost")
+def _lost_handshakes(seed: int) -> World:
+    kill = at("batch delivered", kills("b/0"), along("a/0", "b/0"), nth=8)
+    return directed(
         seed,
         line(RICH, RICH, RICH),
-        [kill, lost("channel_handshake", both(after(kill), by_receiver_of("b/0")), times=4)],
+        [kill, lost(ChannelHandshake, both(after(kill), by_receiver_of("b/0")), times=4)],
     )
 
 
-@scene("38 more triggers are lost than may be pending")
+@directed_test("38 more triggers are lost than may be pending")
 def _many_lost_triggers(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH),
-        [lost("trigger", about("source/0"), nth=2, times=20)],
+        [lost(Trigger, about("source/0"), nth=2, times=20)],
         options={"checkpoint_every_ms": 20, "heartbeat_ms": 20},
         settings={"step_ns_max": 20 * MILLISECOND_NS, "patience_ms": 800},
         records=600,
     )
 
 
-@scene("38 every completion is lost on its first way to one slot")
+@directed_test("38 every completion is lost on its first way to one slot")
 def _first_completions_are_lost(seed: int) -> World:
     lost_already: list[int] = []
 
@@ -213,32 +218,32 @@ def _first_completions_are_lost(seed: int) -> World:
         lost_already.append(completed.checkpoint)
         return is_new
 
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH),
-        [lost("completed", is_first, times=1_000)],
+        [lost(Completed, is_first, times=1_000)],
         settings={"step_ns_max": 20 * MILLISECOND_NS, "patience_ms": 1_500},
         options={"checkpoint_every_ms": 100},
         records=600,
     )
 
 
-@scene("38 questions are lost, and no view asks again")
+@directed_test("38 log requests are lost, and no view asks again")
 def _questions_are_lost_without_views(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, sink=TRANSACTIONAL),
         [
-            Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6),
-            lost("log_request", lambda world, reached: True, times=2),
-            lost("register", lambda world, reached: world.oracle.view.number > 0 and world.ending is None, times=1_000),
+            at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6),
+            lost(LogRequest, lambda world, reached: True, times=2),
+            lost(Register, lambda world, reached: world.oracle.view.number > 0 and world.ending is None, times=1_000),
         ],
         options={"standbys": 0},
         settings={"patience_ms": 2_000},
     )
 
 
-@scene("38 every view is lost on its first way to one slot")
+@directed_test("38 every view is lost on its first way to one slot")
 def _first_views_are_lost(seed: int) -> World:
     lost_already: list[tuple[int, int]] = []
 
@@ -250,129 +255,127 @@ def _first_views_are_lost(seed: int) -> World:
         lost_already.append((view.number, reached.receiver))
         return is_new
 
-    kill = Aim("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6)
-    return stage(seed, line(RICH, RICH, RICH), [kill, lost("view", is_first, times=100)])
+    kill = at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6)
+    return directed(seed, line(RICH, RICH, RICH), [kill, lost(View, is_first, times=100)])
 
 
-@scene("38 LOST is lost")
+@directed_test("38 LogLost is lost")
 def _lost_is_lost(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
         [
-            Aim("outside written", kills_with_keepers("sink/0"), nth=8),
-            lost("log_lost", lambda world, reached: True, times=2),
+            at("outside written", kills_with_keepers("sink/0"), nth=8),
+            lost(LogLost, lambda world, reached: True, times=2),
         ],
     )
 
 
 _TRIGGER_POINTS = {
-    "before TRIGGER is recorded": ("trigger delivered", received_by("source/0")),
+    "before TRIGGER is recorded": (delivered(Trigger), received_by("source/0")),
     "with its barrier unsent": ("aligned", about("source/0")),
     "with its barrier on its way": ("barrier sent", about("source/0")),
     "with its snapshot written": ("snapshot written", about("source/0")),
 }
 
 
-def _loses_trigger(point: str, where: Any) -> Scene:
-    return lambda seed: stage(seed, line(RICH, RICH, widths=(2, 1)), [Aim(point, kills("source/0"), where, nth=2)])
+def _loses_trigger(point: str, where: Any) -> DirectedTest:
+    return lambda seed: directed(seed, line(RICH, RICH, widths=(2, 1)), [at(point, kills("source/0"), where, nth=2)])
 
 
 for _when, (_point, _where) in _TRIGGER_POINTS.items():
-    SCENES[f"39 trigger dies with its source {_when}"] = _loses_trigger(_point, _where)
+    DIRECTED_TESTS[f"39 trigger dies with its source {_when}"] = _loses_trigger(_point, _where)
 
 
-@scene("39 one source hears of a later trigger only")
+@directed_test("39 one source hears of a later trigger only")
 def _later_trigger_only(seed: int) -> World:
     """Its barrier stands for the one that the other source has sent long ago, and whose input is held for it."""
-    deaf = lost("trigger", about("source/1"), nth=2, times=4)
-    return stage(seed, line(RICH, RICH, widths=(2, 1)), [deaf], settings={"patience_ms": 1_000}, records=200)
+    deaf = lost(Trigger, about("source/1"), nth=2, times=4)
+    return directed(seed, line(RICH, RICH, widths=(2, 1)), [deaf], settings={"patience_ms": 1_000}, records=200)
 
 
 # ------------------------------------------------------------------ 40-42: together, in turn, in other pieces
 
 
-@scene("40 one slot hosts a task and its downstream")
+@directed_test("40 one slot hosts a task and its downstream")
 def _task_with_its_downstream(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH, sink=IMMEDIATE),
-        [Aim("batch delivered", kills("a/0"), about("a/0"), nth=8)],
+        [at("batch delivered", kills("a/0"), about("a/0"), nth=8)],
         settings={"tasks_a_slot": 2, "spare_slots": 0, "domains": 20},
     )
 
 
-@scene("40 one domain hosts half of the job")
+@directed_test("40 one domain hosts half of the job")
 def _half_of_the_job(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH, sink=IMMEDIATE),
-        [Aim("batch delivered", kills_domain_of("a/0"), about("a/0"), nth=8)],
+        [at("batch delivered", kills_domain_of("a/0"), about("a/0"), nth=8)],
         settings={"domains": 2},
     )
 
 
-@scene("41 two recovering tasks ask each other")
+@directed_test("41 two recovering tasks ask each other")
 def _two_ask_each_other(seed: int) -> World:
     def holder_recovers(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return not message.is_keeper and is_recovering(world, message.holder)
 
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH),
         [
-            Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=16),
-            Aim("log_request delivered", nothing, holder_recovers),
+            at("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=16),
+            at(delivered(LogRequest), nothing, holder_recovers),
         ],
         options={"standbys": 0},
         settings={"store_ns_max": 60 * MILLISECOND_NS},
     )
 
 
-@scene("41 second death before replicas are refilled")
+@directed_test("41 second death before replicas are refilled")
 def _second_death(seed: int) -> World:
     """What the first one held of the log of ``a`` it has got from holders that die now, and from ``a`` nothing yet."""
 
-    def is_stated_by_the_successor(world: World, reached: PointReached) -> bool:
+    def is_sent_by_the_successor(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(message.receiver & 0xFFFFFFFF > 1)
 
-    first = Aim("batch delivered", kills("b/0"), along("b/0", "c/0"), nth=6)
-    second = Aim(
-        "channel_handshake delivered",
-        kills("a/0", "c/0", "sink/0"),
-        both(along("a/0", "b/0"), is_stated_by_the_successor),
+    first = at("batch delivered", kills("b/0"), along("b/0", "c/0"), nth=6)
+    second = at(
+        delivered(ChannelHandshake), kills("a/0", "c/0", "sink/0"), both(along("a/0", "b/0"), is_sent_by_the_successor)
     )
-    return stage(seed, line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL), [first, second])
+    return directed(seed, line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL), [first, second])
 
 
-@scene("42 replay of batches larger than the credit window")
+@directed_test("42 replay of batches larger than the credit window")
 def _small_window(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, widths=(2, 1)),
-        [Aim("batch delivered", kills("a/0"), about("a/0"), nth=4)],
+        [at("batch delivered", kills("a/0"), about("a/0"), nth=4)],
         options={"credit_window_bytes": 300, "step_records_max": 16, "step_records_first": 16},
     )
 
 
-@scene("42 rows are routed in turn")
+@directed_test("42 rows are routed in turn")
 def _routed_in_turn(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, widths=(2, 3, 2), partitioning=Partitioning.REBALANCE),
-        [Aim("complete", kills("source/0", "a/1"), nth=2)],
+        [at("complete", kills("source/0", "a/1"), nth=2)],
     )
 
 
-@scene("42 one huge element")
+@directed_test("42 one huge element")
 def _huge_element(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(replace(RICH, padding=(20, 20_000)), RICH, RICH),
         [
-            Aim(
+            at(
                 "batch delivered",
                 kills("a/0"),
                 both(along("source/0", "a/0"), lambda world, reached: world.job.inputs[0] != []),  # type: ignore[union-attr]
@@ -383,15 +386,15 @@ def _huge_element(seed: int) -> World:
     )
 
 
-@scene("42 credit is lost at a disconnect")
+@directed_test("42 credit is lost at a disconnect")
 def _lost_credit(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH),
         [
-            lost("channel_handshake", along("source/0", "a/0"), nth=4, times=2),
-            Aim("channel_handshake sent", cuts("source/0", "a/0", 5), along("source/0", "a/0"), nth=4),
-            Aim("batch delivered", kills("b/0"), about("a/0"), nth=12),
+            lost(ChannelHandshake, along("source/0", "a/0"), nth=4, times=2),
+            at(sent(ChannelHandshake), cuts("source/0", "a/0", 5), along("source/0", "a/0"), nth=4),
+            at("batch delivered", kills("b/0"), about("a/0"), nth=12),
         ],
         options={"credit_window_bytes": 1},
     )

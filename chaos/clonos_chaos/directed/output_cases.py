@@ -5,71 +5,74 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos_chaos.directed.vocabulary import (
+from clonos_chaos.directed.building_blocks import (
+    DIRECTED_TESTS,
     IMMEDIATE,
     RICH,
-    SCENES,
     TRANSACTIONAL,
-    Scene,
+    DirectedTest,
     along,
+    at,
+    directed,
+    directed_test,
     kills,
     kills_all_but,
     kills_with_keepers,
     line,
-    scene,
-    stage,
 )
 from clonos_chaos.jobs.fuzz_chain import Work
-from clonos_chaos.sim.sim_tables import OutsideKind
-from clonos_chaos.sim.targeted_faults import Aim
+from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.swarm.world import World
 
 
-@scene("22 linked tasks die within the sharing depth")
+@directed_test("22 linked tasks die within the sharing depth")
 def _within_the_depth(seed: int) -> World:
-    return stage(
+    return directed(
         seed,
         line(RICH, RICH, RICH, RICH, sink=TRANSACTIONAL),
-        [Aim("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
+        [at("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)],
         options={"sharing_depth": 2},
     )
 
 
-@scene("37 all processes but one die, and others come")
+@directed_test("37 all processes but one die, and others come")
 def _all_but_one(seed: int) -> World:
     """The sink lives on and has the logs of all. Tasks crowd in what is left, until there are other processes."""
-    aim = Aim("outside written", kills_all_but("sink/0"), nth=20)
-    return stage(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [aim], records=150)
+    targeted = at("outside written", kills_all_but("sink/0"), nth=20)
+    return directed(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [targeted], records=150)
 
 
-@scene("29 writer of a table dies")
+@directed_test("29 writer of a table dies")
 def _writer_dies(seed: int) -> World:
-    aims = [Aim("outside written", kills("sink/0"), nth=nth) for nth in (4, 12)]
-    return stage(seed, line(RICH, RICH, sink=IMMEDIATE), aims, outside=OutsideKind.SQLITE)
+    targeted_faults = [at("outside written", kills("sink/0"), nth=nth) for nth in (4, 12)]
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), targeted_faults, external=ExternalKind.SQLITE)
 
 
-def _writer_dies_with_keepers(kind: OutsideKind) -> Scene:
+def _writer_dies_with_keepers(kind: ExternalKind) -> DirectedTest:
     """Twice: the second time in the generation that the first has begun."""
-    aims = [Aim("outside written", kills_with_keepers("sink/0"), nth=nth) for nth in (6, 14)]
-    return lambda seed: stage(
-        seed, line(RICH, RICH, sink=IMMEDIATE, widths=(1, 2, 2)), [replace(aim) for aim in aims], outside=kind
+    targeted_faults = [at("outside written", kills_with_keepers("sink/0"), nth=nth) for nth in (6, 14)]
+    return lambda seed: directed(
+        seed,
+        line(RICH, RICH, sink=IMMEDIATE, widths=(1, 2, 2)),
+        [replace(targeted) for targeted in targeted_faults],
+        external=kind,
     )
 
 
 _SNAPSHOT = ("aligned", "snapshot written", "metadata begun", "metadata written", "complete")
 
 
-def _sink_dies(point: str, sink: Work, **options: Any) -> Scene:
-    aim = Aim(point, kills("sink/0"), nth=4)
-    return lambda seed: stage(seed, line(RICH, RICH, sink=sink), [replace(aim)], options=options)
+def _sink_dies(point: str, sink: Work, **options: Any) -> DirectedTest:
+    targeted = at(point, kills("sink/0"), nth=4)
+    return lambda seed: directed(seed, line(RICH, RICH, sink=sink), [replace(targeted)], options=options)
 
 
 for _point in (*_SNAPSHOT, "committed"):
-    SCENES[f"28 transactional sink dies at {_point}"] = _sink_dies(_point, TRANSACTIONAL)
+    DIRECTED_TESTS[f"28 transactional sink dies at {_point}"] = _sink_dies(_point, TRANSACTIONAL)
 for _point in (*_SNAPSHOT, "outside written"):
-    SCENES[f"29 immediate sink dies at {_point}"] = _sink_dies(_point, IMMEDIATE)
-SCENES["30 immediate sink without keepers dies"] = _sink_dies("outside written", IMMEDIATE, keepers=0)
-for _kind in OutsideKind:
-    if _kind is not OutsideKind.ALARMING:
-        SCENES[f"30 writer of a table dies with its keepers: {_kind}"] = _writer_dies_with_keepers(_kind)
-SCENES["30 transactional sink without keepers dies"] = _sink_dies("snapshot written", TRANSACTIONAL, keepers=0)
+    DIRECTED_TESTS[f"29 immediate sink dies at {_point}"] = _sink_dies(_point, IMMEDIATE)
+DIRECTED_TESTS["30 immediate sink without keepers dies"] = _sink_dies("outside written", IMMEDIATE, keepers=0)
+for _kind in ExternalKind:
+    if _kind is not ExternalKind.ALARMING:
+        DIRECTED_TESTS[f"30 writer of a table dies with its keepers: {_kind}"] = _writer_dies_with_keepers(_kind)
+DIRECTED_TESTS["30 transactional sink without keepers dies"] = _sink_dies("snapshot written", TRANSACTIONAL, keepers=0)

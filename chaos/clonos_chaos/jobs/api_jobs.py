@@ -21,7 +21,7 @@ from clonos.operators.state.state_descriptors import ValueState
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.jobs.fuzz_jobs import next_of
 from clonos_chaos.sim.external_systems import SimService
-from clonos_chaos.sim.producers import SimPusher
+from clonos_chaos.sim.producers import SimProducer
 from clonos_services import clock
 from clonos_services import random as causal_random
 from clonos_services.service import Service, service
@@ -100,11 +100,11 @@ class FuzzPartsWriter:
 class Immediate:
     """Marks a sink as immediate; the world's outside stands behind it."""
 
-    def outside(self) -> NoOutside:
-        return NoOutside()
+    def outside(self) -> UnusedExternal:
+        return UnusedExternal()
 
 
-class NoOutside:
+class UnusedExternal:
     """Never connected to: the simulated slot writes to the world's outside."""
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
@@ -118,16 +118,16 @@ class NoOutside:
 
 
 def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
-    offset, story = row
+    offset, lineage = row
     instant = clock.time_ns() if reads_clock else 0
     rng = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
     answer = ask((stage, offset)) if ask is not None else 0
-    return offset, (*story, (stage, 0, seen, instant, rng, answer))
+    return offset, (*lineage, (stage, 0, seen, instant, rng, answer))
 
 
 def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
-    offset, story = row
-    came_from = story[-1][0] if story else 0  # a row may pass twice, on two paths
+    offset, lineage = row
+    came_from = lineage[-1][0] if lineage else 0  # a row may pass twice, on two paths
     return _drawn(stage, offset * 8 + came_from, True, True, ask, row)
 
 
@@ -143,13 +143,13 @@ class CountPerKey:
     def process(self, row: Row, context: Any) -> None:
         seen = context.state(self.seen)
         seen.value += 1
-        told = _drawn(self.stage, seen.value, True, True, None, row)
+        processed = _drawn(self.stage, seen.value, True, True, None, row)
         if self.delay_ms and seen.value % 3 == 0:
             held = context.state(self.held)
-            held.value = [*held.value, told]
+            held.value = [*held.value, processed]
             context.set_timer(clock.time() + self.delay_ms / 1000)
         else:
-            context.emit(told)
+            context.emit(processed)
 
     def on_timer(self, instant: Any, context: Any) -> None:
         held = context.state(self.held)
@@ -167,7 +167,7 @@ class ApiJob:
         self.records = records
         self.copies = 1
         self.ordered: list[str] = []  # keys of calls with an effect
-        self.pushers: dict[TaskId, SimPusher] = {}
+        self.producers: dict[TaskId, SimProducer] = {}
         self.chains_open = 0  # not counted: the operators' own tests see to their resources
         graph = JobGraph("fuzz-api")
         self._build(graph, rng)

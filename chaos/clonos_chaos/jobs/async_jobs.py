@@ -32,6 +32,6 @@ class AsideJob(ApiJob):
             rows.sink(Parts())
 
     def _answered(self, stage: int, row: Row, idempotency_key: str) -> Row:
-        offset, story = row
+        offset, lineage = row
         answer = self.service.ask((stage, offset), idempotency_key)
-        return offset, (*story, (stage, 0, offset * 8, 0, 0, answer))
+        return offset, (*lineage, (stage, 0, offset * 8, 0, 0, answer))

@@ -82,7 +82,7 @@ class FuzzChain:
         self.changed: dict[Any, None] = {}
         self.position: Any = 0  # of a source
         self.serial = 0  # of rows sent
-        self.heard: dict[Any, int] = {}  # (port, vertex, task) -> serial of the last row received
+        self.received: dict[Any, int] = {}  # (port, vertex, task) -> serial of the last row received
         self.collected: list[Any] = []
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
@@ -92,27 +92,27 @@ class FuzzChain:
             assert isinstance(mirror, FuzzMirror)
             self.state = mirror.state
         if position is not None:
-            self.position, self.serial, self.heard = decode_value(position)  # type: ignore[misc]
+            self.position, self.serial, self.received = decode_value(position)  # type: ignore[misc]
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
         for _, _, stamp in rows:
-            self._hear(port, *stamp[:3])
+            self._check_order(port, *stamp[:3])
         self._process(rows)
 
     def process_columns(self, port: int, batch: Any) -> None:
         raise AssertionError("fuzz jobs have rows only")
 
-    def _hear(self, port: int, vertex: int, task: int, serial: int) -> None:
+    def _check_order(self, port: int, vertex: int, task: int, serial: int) -> None:
         """What one task sends arrives in its order, once; all of it where nobody else gets a part."""
         sender = (port, vertex, task)
-        last = self.heard.get(sender, 0)
+        last = self.received.get(sender, 0)
         is_next = serial == last + 1 if self.context.parallelism == 1 else serial > last
         if not is_next:
             raise Disorder(f"{self.context.task_name} got row {serial} of {sender} behind row {last}")
-        self.heard[sender] = serial
+        self.received[sender] = serial
 
     def _process(self, rows: list[Any]) -> None:
-        told = []
+        processed = []
         for index, row in enumerate(rows):
             fails_now = row[0] == self.work.fails_once and row[0] not in self.job.failed_once
             fails_here = row[0] == self.work.fails_in_shadow and self.context.is_shadow
@@ -120,23 +120,23 @@ class FuzzChain:
                 self.job.failed_once.append(row[0])
                 at = FailedAt("fuzz", index, repr(row[0]))
                 raise StepFailed(at) from Poisoned(f"offset {row[0]}")
-            told.append(self._told(row[0], row[1]))
-        self._hold_or_send(told)
+            processed.append(self._with_lineage(row[0], row[1]))
+        self._hold_or_send(processed)
 
-    def _told(self, offset: int, story: Any) -> tuple[int, Any]:
+    def _with_lineage(self, offset: int, lineage: Any) -> tuple[int, Any]:
         work, recorder = self.work, self.context.recorder
         key = offset % KEYS
         seen = self.state.get(key, 0) + 1
         self._set(key, seen)
         instant = recorder.instant_ns(False) if work.reads_clock else 0
         rng = causal_random.getrandbits(32) if work.draws else 0
-        answer = self._ask(offset, story) if work.calls else 0
-        return offset, (*story, (self.context.vertex, self.context.index, seen, instant, rng, answer))
+        answer = self._ask(offset, lineage) if work.calls else 0
+        return offset, (*lineage, (self.context.vertex, self.context.index, seen, instant, rng, answer))
 
-    def _ask(self, offset: int, story: Any) -> int:
+    def _ask(self, offset: int, lineage: Any) -> int:
         context, is_effect = self.context, self.work.effects
         service = self.job.service
-        question = (context.vertex, offset, tuple(entry[0] for entry in story))
+        question = (context.vertex, offset, tuple(entry[0] for entry in lineage))
 
         def ask(key: str) -> int:
             return service.ask(question, key, context, is_effect)
@@ -176,12 +176,12 @@ class FuzzChain:
     def _send(self, rows: list[Any]) -> None:
         stamped = []
         padding = self.work.padding
-        for offset, story in rows:
+        for offset, lineage in rows:
             self.serial += 1
             stamp: Any = (self.context.vertex, self.context.index, self.serial)
             if padding is not None and offset == padding[0]:
                 stamp = (*stamp, b"x" * padding[1])
-            stamped.append((offset, story, stamp))
+            stamped.append((offset, lineage, stamp))
         if self.work.is_sink:
             self.collected += stamped
         for port in self.work.ports:
@@ -211,7 +211,9 @@ class FuzzChain:
         if self.collected:
             self.context.collector.prepared(encode_rows(self.collected))
             self.collected = []
-        return ChainSnapshot(encode_value((changed, deleted)), encode_value((self.position, self.serial, self.heard)))
+        return ChainSnapshot(
+            encode_value((changed, deleted)), encode_value((self.position, self.serial, self.received))
+        )
 
     def whole_state(self) -> Pieces | None:
         return ReadyPieces((encode_value((self.state, [])),))

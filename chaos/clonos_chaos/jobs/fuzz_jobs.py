@@ -13,8 +13,8 @@ from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos_chaos.jobs.fuzz_chain import FuzzChain, FuzzMirror, Work
 from clonos_chaos.sim.external_systems import SimService
-from clonos_chaos.sim.producers import SimPusher
-from clonos_chaos.sim.sim_tables import OutsideKind
+from clonos_chaos.sim.producers import SimProducer
+from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 DOUBTS = ("again", "reconcile", "raise")
@@ -40,8 +40,8 @@ class FuzzJob:
         self.chains_open = 0
         self.failed_once: list[int] = []  # offsets
         self.is_uneven = False  # the first of two sources has little to read
-        self.pushers: dict[TaskId, SimPusher] = {}
-        self.outside_kind = OutsideKind.ALARMING  # where the world does not draw it
+        self.producers: dict[TaskId, SimProducer] = {}
+        self.external_kind = ExternalKind.ALARMING  # where the world does not draw it
         build(self)
         sources = self.vertices[0].parallelism
         self.inputs = [list(range(first, records, sources)) for first in range(sources)]

@@ -15,7 +15,7 @@ from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
 from clonos_chaos.jobs.fuzz_chain import FuzzChain, Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
-from clonos_chaos.sim.producers import SimPusher
+from clonos_chaos.sim.producers import SimProducer
 
 
 class PushedOffsets:
@@ -87,8 +87,8 @@ class PushedJob(FuzzJob):
     ) -> None:
         self.goes_back = rng.random() < 0.5 if goes_back is None else goes_back
         super().__init__(name, rng, records, sharing_depth, build or _drawn)
-        self.pushers = {
-            task: SimPusher(task, self.inputs[self.plan.index_of(task)], Random(rng.getrandbits(64)), self.goes_back)
+        self.producers = {
+            task: SimProducer(task, self.inputs[self.plan.index_of(task)], Random(rng.getrandbits(64)), self.goes_back)
             for task in self.plan.sources
         }
 
@@ -98,11 +98,11 @@ class PushedJob(FuzzJob):
 
     def expected(self) -> Sequence[int]:
         """What the keepers had, and nothing else."""
-        return sorted(offset for pusher in self.pushers.values() for offset in pusher.kept())
+        return sorted(offset for producer in self.producers.values() for offset in producer.retained())
 
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
         """What the pushers have to say."""
-        return [text for pusher in self.pushers.values() for text in pusher.complaints_of(alarms, exposed)]
+        return [text for producer in self.producers.values() for text in producer.complaints_of(alarms, exposed)]
 
 
 def _drawn(job: FuzzJob) -> None:

@@ -10,9 +10,9 @@ from clonos_chaos.mutants import (
     recovery_mutants,
     task_mutants,
 )
-from clonos_chaos.mutants.mutation import MUTANTS, Mutant, planted
+from clonos_chaos.mutants.mutation import MUTANTS, Mutant, mutated
 
-PLANTED_IN = (
+MUTANT_MODULES = (
     channel_mutants,
     coverage_mutants,
     coordinator_mutants,
@@ -21,4 +21,4 @@ PLANTED_IN = (
     task_mutants,
 )
 
-__all__ = ["MUTANTS", "PLANTED_IN", "Mutant", "planted"]
+__all__ = ["MUTANTS", "MUTANT_MODULES", "Mutant", "mutated"]

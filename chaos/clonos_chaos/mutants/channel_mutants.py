@@ -12,11 +12,11 @@ from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.slot.hosted_task import HostedTask
-from clonos_chaos.mutants.mutation import Planting, mutant
+from clonos_chaos.mutants.mutation import Mutation, mutant
 
 
 @mutant("3")
-def deltas_one_message_late(planting: Planting) -> None:
+def deltas_one_message_late(mutation: Mutation) -> None:
     """The deltas of a message are those of its causes, not of the message before it."""
     late: dict[Any, Any] = {}
 
@@ -26,38 +26,38 @@ def deltas_one_message_late(planting: Planting) -> None:
         late[self] = mine
         return before if session == self.session else ()
 
-    planting.wrap(ChannelSender, "deltas", deltas)
+    mutation.wrap(ChannelSender, "deltas", deltas)
 
 
 @mutant("3")
-def deltas_are_not_passed_on(planting: Planting) -> None:
+def deltas_are_not_passed_on(mutation: Mutation) -> None:
     """Deltas travel on from a task that has got them."""
 
     def grown(right: Any, self: HostedTask, task: Any) -> None:
         if task == self.task:
             right(self, task)
 
-    planting.wrap(HostedTask, "grown", grown)
+    mutation.wrap(HostedTask, "grown", grown)
 
 
 @mutant("4")
-def gaps_pass(planting: Planting) -> None:
+def gaps_pass(mutation: Mutation) -> None:
     """A message is accepted whole or not at all: one with a gap, in elements or in a log, begins a new session."""
-    planting.swap(ChannelReceiver, "has_gap", lambda self, message, logs: False)
+    mutation.swap(ChannelReceiver, "has_gap", lambda self, message, logs: False)
 
 
 @mutant("4")
-def gaps_in_elements_pass(planting: Planting) -> None:
+def gaps_in_elements_pass(mutation: Mutation) -> None:
     """A message with a gap in its elements is refused."""
 
     def has_gap(right: Any, self: ChannelReceiver, message: Any, logs: CausalLogs) -> bool:
         return any(logs.has_gap(delta) for delta in message.deltas)
 
-    planting.wrap(ChannelReceiver, "has_gap", has_gap)
+    mutation.wrap(ChannelReceiver, "has_gap", has_gap)
 
 
 @mutant("4")
-def gaps_in_ordinals_pass(planting: Planting) -> None:
+def gaps_in_ordinals_pass(mutation: Mutation) -> None:
     """A message that does not follow the last one of its session is refused, be it only deltas that are missing."""
 
     def has_gap(right: Any, self: ChannelReceiver, message: Any, logs: CausalLogs) -> bool:
@@ -65,22 +65,22 @@ def gaps_in_ordinals_pass(planting: Planting) -> None:
         first = message.next_seq if first is None else first
         return first > self.next_seq or any(logs.has_gap(delta) for delta in message.deltas)
 
-    planting.wrap(ChannelReceiver, "has_gap", has_gap)
+    mutation.wrap(ChannelReceiver, "has_gap", has_gap)
 
 
 @mutant("4")
-def known_elements_are_taken_again(planting: Planting) -> None:
+def known_elements_are_taken_again(mutation: Mutation) -> None:
     """Elements below next_seq are dropped, a batch is cut where it has new ones."""
 
     def accept(right: Any, self: ChannelReceiver, batch: Any, payload_bytes: int) -> int | None:
         skip = right(self, batch, payload_bytes)
         return None if skip is None else max(0, skip - 1)
 
-    planting.wrap(ChannelReceiver, "accept", accept)
+    mutation.wrap(ChannelReceiver, "accept", accept)
 
 
 @mutant("4")
-def messages_of_earlier_sessions_count(planting: Planting) -> None:
+def messages_of_earlier_sessions_count(mutation: Mutation) -> None:
     """Only messages of this session are taken in."""
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
@@ -89,11 +89,11 @@ def messages_of_earlier_sessions_count(planting: Planting) -> None:
             return None
         return receiving
 
-    planting.swap(InputChannels, "accepts", accepts)
+    mutation.swap(InputChannels, "accepts", accepts)
 
 
 @mutant("4")
-def messages_of_dead_senders_count(planting: Planting) -> None:
+def messages_of_dead_senders_count(mutation: Mutation) -> None:
     """Messages of an earlier incarnation of the sender are dropped."""
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
@@ -102,89 +102,89 @@ def messages_of_dead_senders_count(planting: Planting) -> None:
             return None
         return receiving
 
-    planting.swap(InputChannels, "accepts", accepts)
+    mutation.swap(InputChannels, "accepts", accepts)
 
 
 @mutant("4")
-def statement_does_not_reset_what_was_sent(planting: Planting) -> None:
+def handshake_does_not_reset_what_was_sent(mutation: Mutation) -> None:
     """A new session resets what counts as sent, elements and deltas, to the statement."""
 
-    def open_session(right: Any, self: ChannelSender, statement: Any, logs: CausalLogs) -> None:
+    def open_session(right: Any, self: ChannelSender, handshake: Any, logs: CausalLogs) -> None:
         cursor, shipped = self.cursor, dict(self.shipped)
         is_first = not self.session
-        right(self, statement, logs)
+        right(self, handshake, logs)
         if not is_first:
             self.cursor, self.shipped = max(cursor, self.cursor), shipped
 
-    planting.wrap(ChannelSender, "open", open_session)
+    mutation.wrap(ChannelSender, "open", open_session)
 
 
 @mutant("4")
-def statement_does_not_reset_deltas(planting: Planting) -> None:
+def handshake_does_not_reset_deltas(mutation: Mutation) -> None:
     """A new session resets what deltas count as sent to the lengths of the statement."""
 
-    def open_session(right: Any, self: ChannelSender, statement: Any, logs: CausalLogs) -> None:
+    def open_session(right: Any, self: ChannelSender, handshake: Any, logs: CausalLogs) -> None:
         shipped = dict(self.shipped)
-        is_new = statement.session > self.session > 0
-        right(self, statement, logs)
+        is_new = handshake.session > self.session > 0
+        right(self, handshake, logs)
         if is_new:
             self.shipped = {**self.shipped, **shipped}
 
-    planting.wrap(ChannelSender, "open", open_session)
+    mutation.wrap(ChannelSender, "open", open_session)
 
 
 @mutant("4, 6.8")
-def no_claim(planting: Planting) -> None:
+def no_received_position(mutation: Mutation) -> None:
     """A statement bears the claim."""
-    planting.swap(ChannelReceiver, "claim", property(lambda self: 0))
+    mutation.swap(ChannelReceiver, "claim", property(lambda self: 0))
 
 
 @mutant("4, 6.8")
-def no_claim_from_the_own_log(planting: Planting) -> None:
+def no_received_position_from_the_own_log(mutation: Mutation) -> None:
     """The claim covers the steps of the receiver's own log too."""
-    planting.swap(ChannelReceiver, "claim", property(lambda self: self.next_seq))
+    mutation.swap(ChannelReceiver, "claim", property(lambda self: self.next_seq))
 
 
 @mutant("4")
-def credit_is_never_renewed(planting: Planting) -> None:
+def credit_is_never_renewed(mutation: Mutation) -> None:
     """Credit is granted anew as the task consumes."""
 
     def grant(right: Any, self: ChannelReceiver) -> bool:
         return bool(right(self)) if not self.granted_bytes else False
 
-    planting.wrap(ChannelReceiver, "grant", grant)
+    mutation.wrap(ChannelReceiver, "grant", grant)
 
 
 @mutant("4")
-def replay_keeps_to_the_credit_window(planting: Planting) -> None:
+def replay_keeps_to_the_credit_window(mutation: Mutation) -> None:
     """A replaying task grants until what its next STEP needs is there, whatever the window."""
-    planting.swap(InputChannels, "on_needs", lambda self, channel, next_seq: None)
+    mutation.swap(InputChannels, "on_needs", lambda self, channel, next_seq: None)
 
 
 @mutant("4")
-def credit_outlives_the_session(planting: Planting) -> None:
+def credit_outlives_the_session(mutation: Mutation) -> None:
     """Credit is counted anew in each session."""
 
-    def open_session(right: Any, self: ChannelSender, statement: Any, logs: CausalLogs) -> None:
+    def open_session(right: Any, self: ChannelSender, handshake: Any, logs: CausalLogs) -> None:
         sent_bytes = self.sent_bytes
-        is_new = statement.session > self.session > 0
-        right(self, statement, logs)
+        is_new = handshake.session > self.session > 0
+        right(self, handshake, logs)
         if is_new:
             self.sent_bytes = sent_bytes
 
-    planting.wrap(ChannelSender, "open", open_session)
+    mutation.wrap(ChannelSender, "open", open_session)
 
 
 @mutant("4")
-def no_positions_at_the_heartbeat(planting: Planting) -> None:
+def no_positions_at_the_heartbeat(mutation: Mutation) -> None:
     """The sender repeats its position at the heartbeat, so that a lost tail is noticed."""
-    planting.wrap(HostedTask, "tick", _without_sending("Position"))
+    mutation.wrap(HostedTask, "tick", _without_sending("Position"))
 
 
 @mutant("4")
-def no_repeated_statements(planting: Planting) -> None:
+def no_repeated_handshakes(mutation: Mutation) -> None:
     """The receiver repeats its statement at the heartbeat until something comes."""
-    planting.wrap(HostedTask, "tick", _without_sending("ChannelHandshake"))
+    mutation.wrap(HostedTask, "tick", _without_sending("ChannelHandshake"))
 
 
 def _without_sending(word: str) -> Any:
@@ -214,46 +214,46 @@ class _Deaf:
 
 
 @mutant("5")
-def inflight_logs_end_one_element_late(planting: Planting) -> None:
+def inflight_logs_end_one_element_late(mutation: Mutation) -> None:
     """In-flight logs are truncated to the positions of a completed checkpoint."""
-    planting.wrap(InflightLog, "truncate", lambda right, self, before_seq: right(self, before_seq + 1))
+    mutation.wrap(InflightLog, "truncate", lambda right, self, before_seq: right(self, before_seq + 1))
 
 
 @mutant("5")
-def inflight_logs_go_with_the_snapshot(planting: Planting) -> None:
+def inflight_logs_go_with_the_snapshot(mutation: Mutation) -> None:
     """In-flight logs are truncated when a checkpoint completes, not when its snapshot is written."""
 
     def written(right: Any, self: HostedTask, name: str, encoded: bytes) -> None:
         right(self, name, encoded)
         for entry in self.pending.unsettled:
             for channel, before_seq in entry.snapshot.outputs:
-                sending = self.sendings.get(channel)
-                if sending is not None and not entry.snapshot.final:
-                    sending.log.truncate(before_seq)
+                sender = self.sendings.get(channel)
+                if sender is not None and not entry.snapshot.final:
+                    sender.log.truncate(before_seq)
 
-    planting.wrap(HostedTask, "on_snapshot_written", written)
+    mutation.wrap(HostedTask, "on_snapshot_written", written)
 
 
 @mutant("5")
-def inflight_logs_are_never_truncated(planting: Planting) -> None:
+def inflight_logs_are_never_truncated(mutation: Mutation) -> None:
     """In-flight logs are truncated when a checkpoint completes."""
-    planting.swap(InflightLog, "truncate", lambda self, before_seq: None)
+    mutation.swap(InflightLog, "truncate", lambda self, before_seq: None)
 
 
 @mutant("5")
-def causal_logs_are_never_truncated(planting: Planting) -> None:
+def causal_logs_are_never_truncated(mutation: Mutation) -> None:
     """Causal logs are truncated when a checkpoint completes."""
-    planting.swap(CausalLogs, "truncate", lambda self, task, offset_bytes: None)
+    mutation.swap(CausalLogs, "truncate", lambda self, task, offset_bytes: None)
 
 
 @mutant("5")
-def snapshots_are_settled_one_checkpoint_early(planting: Planting) -> None:
+def snapshots_are_settled_one_checkpoint_early(mutation: Mutation) -> None:
     """A snapshot stays until its checkpoint is complete."""
-    planting.wrap(PendingSnapshots, "complete", lambda right, self, checkpoint: right(self, checkpoint + 1))
+    mutation.wrap(PendingSnapshots, "complete", lambda right, self, checkpoint: right(self, checkpoint + 1))
 
 
 @mutant("5")
-def whole_states_count_before_they_are_stored(planting: Planting) -> None:
+def whole_states_count_before_they_are_stored(mutation: Mutation) -> None:
     """Snapshots build on all of a state behind which they come only when that is durable."""
 
     def begin_whole(right: Any, self: PendingSnapshots, snapshot: Snapshot) -> tuple[str, Snapshot]:
@@ -261,4 +261,4 @@ def whole_states_count_before_they_are_stored(planting: Planting) -> None:
         self.whole_written(name)
         return name, head
 
-    planting.wrap(PendingSnapshots, "begin_whole", begin_whole)
+    mutation.wrap(PendingSnapshots, "begin_whole", begin_whole)

@@ -19,17 +19,17 @@ from clonos.core.coordinator import (
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Running
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import Register
-from clonos_chaos.mutants.mutation import Planting, mutant
+from clonos_chaos.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 
 _MOVING = (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing)
 
 
 @mutant("5")
-def acknowledgements_of_the_dead_count(planting: Planting) -> None:
+def acknowledgements_of_the_dead_count(mutation: Mutation) -> None:
     """Only acknowledgements of current incarnations count."""
     for state in _MOVING:
-        planting.swap_entry(
+        mutation.swap_entry(
             checkpoint_machine.HANDLERS,
             (state, checkpoint_machine.Acknowledged),
             lambda state, event: checkpoint_machine.count(state, event.message),
@@ -37,7 +37,7 @@ def acknowledgements_of_the_dead_count(planting: Planting) -> None:
 
 
 @mutant("5")
-def acknowledgements_are_not_forgotten(planting: Planting) -> None:
+def acknowledgements_are_not_forgotten(mutation: Mutation) -> None:
     """At a failure the coordinator forgets the acknowledgements of the dead."""
 
     def forget(state: Any, event: Any) -> Any:
@@ -46,11 +46,11 @@ def acknowledgements_are_not_forgotten(planting: Planting) -> None:
         return replace(after, ledger=ledger), effects
 
     for state in _MOVING:
-        planting.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), forget)
+        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), forget)
 
 
 @mutant("8")
-def pending_checkpoints_outlive_the_generation(planting: Planting) -> None:
+def pending_checkpoints_outlive_the_generation(mutation: Mutation) -> None:
     """A new generation forgets all that is pending."""
 
     def renew(state: Any, event: Any) -> Any:
@@ -58,17 +58,17 @@ def pending_checkpoints_outlive_the_generation(planting: Planting) -> None:
         return replace(state, ledger=ledger), ()
 
     for state in _MOVING:
-        planting.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Renewed), renew)
+        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Renewed), renew)
 
 
 @mutant("5")
-def no_committing(planting: Planting) -> None:
+def no_committing(mutation: Mutation) -> None:
     """Views wait while a checkpoint is committing."""
-    planting.swap_entry(failover.GATE, checkpoint_machine.Committing, failover._issue)
+    mutation.swap_entry(failover.GATE, checkpoint_machine.Committing, failover._issue)
 
 
 @mutant("5")
-def complete_before_it_is_durable(planting: Planting) -> None:
+def complete_before_it_is_durable(mutation: Mutation) -> None:
     """A checkpoint is complete when its metadata is durable."""
 
     def advance(right: Any, state: Any) -> Any:
@@ -78,11 +78,11 @@ def complete_before_it_is_durable(planting: Planting) -> None:
             return after, (*effects, *more)
         return after, effects
 
-    planting.wrap(checkpoint_machine, "_advance", advance)
+    mutation.wrap(checkpoint_machine, "_advance", advance)
 
 
 @mutant("5")
-def one_acknowledgement_is_enough(planting: Planting) -> None:
+def one_acknowledgement_is_enough(mutation: Mutation) -> None:
     """A checkpoint needs an acknowledgement of every task."""
 
     def metadata_of(right: Any, book: Any, number: Any, messages: Any) -> CheckpointMetadata:
@@ -92,8 +92,8 @@ def one_acknowledgement_is_enough(planting: Planting) -> None:
         after = right(pending, message)
         return replace(after, acknowledged=_AlmostAll(after.acknowledged))
 
-    planting.wrap(checkpoint_machine, "metadata_of", metadata_of)
-    planting.wrap(checkpoint_machine, "with_acknowledgement", with_acknowledgement)
+    mutation.wrap(checkpoint_machine, "metadata_of", metadata_of)
+    mutation.wrap(checkpoint_machine, "with_acknowledgement", with_acknowledgement)
 
 
 class _AlmostAll(dict[Any, Any]):
@@ -109,37 +109,37 @@ class _AlmostAll(dict[Any, Any]):
         return Snapshotted(task, some.incarnation, some.checkpoint, (), 0, (), False)
 
 
-def _repeat_without(planting: Planting, word: str) -> None:
+def _repeat_without(mutation: Mutation, word: str) -> None:
     def repeat(right: Any, state: CoordinatorState) -> None:
         before = len(state.effects)
         right(state)
-        kept = [e for e in state.effects[before:] if type(getattr(e, "message", None)).__name__ != word]
-        state.effects[before:] = kept
+        other_effects = [e for e in state.effects[before:] if type(getattr(e, "message", None)).__name__ != word]
+        state.effects[before:] = other_effects
 
     right = event_handlers.REPEAT
-    planting.swap(event_handlers, "REPEAT", lambda state: repeat(right, state))
+    mutation.swap(event_handlers, "REPEAT", lambda state: repeat(right, state))
 
 
 @mutant("4")
-def no_repeated_views(planting: Planting) -> None:
+def no_repeated_views(mutation: Mutation) -> None:
     """Views are repeated until installed."""
-    _repeat_without(planting, "View")
+    _repeat_without(mutation, "View")
 
 
 @mutant("4, 5")
-def no_repeated_triggers(planting: Planting) -> None:
+def no_repeated_triggers(mutation: Mutation) -> None:
     """Triggers are repeated until acknowledged."""
-    _repeat_without(planting, "Trigger")
+    _repeat_without(mutation, "Trigger")
 
 
 @mutant("4")
-def no_repeated_completions(planting: Planting) -> None:
+def no_repeated_completions(mutation: Mutation) -> None:
     """Completions are repeated until a slot has heard of them."""
-    _repeat_without(planting, "Completed")
+    _repeat_without(mutation, "Completed")
 
 
 @mutant("4")
-def no_repeated_acknowledgements(planting: Planting) -> None:
+def no_repeated_acknowledgements(mutation: Mutation) -> None:
     """Acknowledgements of checkpoints are repeated until the checkpoint is over."""
 
     def tick(right: Any, self: HostedTask) -> None:
@@ -147,15 +147,15 @@ def no_repeated_acknowledgements(planting: Planting) -> None:
         right(self)
         self.acknowledge_snapshots = told  # type: ignore[method-assign]
 
-    planting.wrap(HostedTask, "tick", tick)
+    mutation.wrap(HostedTask, "tick", tick)
 
 
 @mutant("6.2")
-def views_name_an_older_checkpoint(planting: Planting) -> None:
+def views_name_an_older_checkpoint(mutation: Mutation) -> None:
     """A successor restores the last completed checkpoint, no earlier one."""
 
-    def begun(right: Any, number: Any, task: Any, seat: Any, completed: Any, *arguments: Any) -> Any:
-        return right(number, task, seat, _previous.get(id(completed), completed), *arguments)
+    def begun(right: Any, number: Any, task: Any, assigned: Any, completed: Any, *arguments: Any) -> Any:
+        return right(number, task, assigned, _previous.get(id(completed), completed), *arguments)
 
     _previous: dict[int, CheckpointMetadata] = {}
 
@@ -164,31 +164,31 @@ def views_name_an_older_checkpoint(planting: Planting) -> None:
         _previous[id(after.ledger.completed)] = after.ledger.previous
         return after, effects
 
-    planting.wrap(view_machine, "_begun", begun)
-    planting.swap_entry(
+    mutation.wrap(view_machine, "_begun", begun)
+    mutation.swap_entry(
         checkpoint_machine.HANDLERS, (checkpoint_machine.Committing, checkpoint_machine.Durable), complete
     )
 
 
 @mutant("7")
-def keepers_that_were_let_go_count_as_ready(planting: Planting) -> None:
+def keepers_that_were_let_go_count_as_ready(mutation: Mutation) -> None:
     """Only what a keeper says under the view that stands counts: one that was let go has thrown away what it held."""
 
     ever: dict[Any, Any] = {}
 
     def assignment_for(right: Any, state: CoordinatorState, view: Any, domains: Any) -> Any:
-        ever.update({(slot, task): by for slot, said in state.statuses.items() for task, by in said.keepers})
+        ever.update({(slot, task): by for slot, reports in state.statuses.items() for task, by in reports.keepers})
         return right(state, view, domains)
 
     def place(right: Any, options: Any, domains: Any, assignment: Any, ready: Any, hosts: Any) -> Any:
         return right(options, domains, assignment, replace(ready, keepers=ever), hosts)
 
-    planting.wrap(failover, "assignment_for", assignment_for)
-    planting.wrap(failover, "place", place)
+    mutation.wrap(failover, "assignment_for", assignment_for)
+    mutation.wrap(failover, "place", place)
 
 
 @mutant("7")
-def keepers_of_the_dead_are_let_go(planting: Planting) -> None:
+def keepers_of_the_dead_are_let_go(mutation: Mutation) -> None:
     """A view that begins an incarnation lets none go that kept for the one before: the others may be dead as well."""
 
     incarnations: list[Any] = []
@@ -200,22 +200,22 @@ def keepers_of_the_dead_are_let_go(planting: Planting) -> None:
     def place(right: Any, options: Any, domains: Any, assignment: Any, ready: Any, hosts: Any) -> Any:
         return right(options, domains, assignment, replace(ready, incarnations=tuple(incarnations)), hosts)
 
-    planting.wrap(failover, "assignment_for", assignment_for)
-    planting.wrap(failover, "place", place)
+    mutation.wrap(failover, "assignment_for", assignment_for)
+    mutation.wrap(failover, "place", place)
 
 
 @mutant("8")
-def lost_is_ignored(planting: Planting) -> None:
+def lost_is_ignored(mutation: Mutation) -> None:
     """A new generation begins when a task reports LOST."""
     from clonos.core.coordinator.coordinator import HANDLERS
     from clonos.core.coordinator.coordinator_state import Running
     from clonos.core.wire.recovery_messages import LogLost
 
-    planting.swap_entry(HANDLERS, (Running, LogLost), lambda state, event: None)
+    mutation.swap_entry(HANDLERS, (Running, LogLost), lambda state, event: None)
 
 
 @mutant("8")
-def rollback_of_the_lost_task_only(planting: Planting) -> None:
+def rollback_of_the_lost_task_only(mutation: Mutation) -> None:
     """A generation begins with all tasks, each a new incarnation."""
 
     def roll_back(state: Any, event: Any) -> Any:
@@ -228,11 +228,11 @@ def rollback_of_the_lost_task_only(planting: Planting) -> None:
         fields = {name: getattr(after.view, name) for name in after.view.__struct_fields__}
         return view_machine.Standing(type(after.view)(**{**fields, "placements": placements}))
 
-    planting.swap_entry(view_machine.HANDLERS, (view_machine.Standing, view_machine.RollBack), roll_back)
+    mutation.swap_entry(view_machine.HANDLERS, (view_machine.Standing, view_machine.RollBack), roll_back)
 
 
 @mutant("6.2")
-def incarnations_are_used_again(planting: Planting) -> None:
+def incarnations_are_used_again(mutation: Mutation) -> None:
     """A new incarnation bears a number that was never used."""
 
     def following(right: Any, view: Any) -> Any:
@@ -243,12 +243,12 @@ def incarnations_are_used_again(planting: Planting) -> None:
         fields = {name: getattr(placement, name) for name in placement.__struct_fields__}
         return type(placement)(**{**fields, "incarnation": (number >> 32 << 32) + 1})
 
-    planting.wrap(view_machine, "_following", following)
-    planting.wrap(view_machine, "_begun", begun)
+    mutation.wrap(view_machine, "_following", following)
+    mutation.wrap(view_machine, "_begun", begun)
 
 
 @mutant("5")
-def garbage_is_collected_too_early(planting: Planting) -> None:
+def garbage_is_collected_too_early(mutation: Mutation) -> None:
     """Deletion keeps all that the last two checkpoints and what is pending need."""
 
     def collect(right: Any, book: Any, dropped: Any) -> Any:
@@ -257,11 +257,11 @@ def garbage_is_collected_too_early(planting: Planting) -> None:
         every = book.completed.objects() | book.previous.objects()
         return tuple(sorted({*names, *(every - needed)})), after
 
-    planting.wrap(checkpoint_machine, "collect_garbage", collect)
+    mutation.wrap(checkpoint_machine, "collect_garbage", collect)
 
 
 @mutant("5")
-def output_is_committed_twice(planting: Planting) -> None:
+def output_is_committed_twice(mutation: Mutation) -> None:
     """What a completed checkpoint has committed is not committed again."""
 
     def entry(right: Any, completed: CheckpointMetadata, message: Any) -> Any:
@@ -270,29 +270,29 @@ def output_is_committed_twice(planting: Planting) -> None:
         fields = {name: getattr(found, name) for name in found.__struct_fields__}
         return type(found)(**{**fields, "prepared": (*earlier, *found.prepared)})
 
-    planting.wrap(ledger, "_entry", entry)
+    mutation.wrap(ledger, "_entry", entry)
 
 
 @mutant("6")
-def poison_is_tried_for_ever(planting: Planting) -> None:
+def poison_is_tried_for_ever(mutation: Mutation) -> None:
     """The same input element raising twice is a poison record."""
-    planting.swap(failure_policy, "is_same_element", lambda one, other: False)
+    mutation.swap(failure_policy, "is_same_element", lambda one, other: False)
 
 
 @mutant("9")
-def terms_are_not_claimed(planting: Planting) -> None:
+def terms_are_not_claimed(mutation: Mutation) -> None:
     """Who finds the number taken is coordinator no longer."""
-    planting.swap(SimCoordinator, "is_current", property(lambda self: True))
+    mutation.swap(SimCoordinator, "is_current", property(lambda self: True))
 
 
 @mutant("9")
-def new_coordinators_ask_nobody(planting: Planting) -> None:
+def new_coordinators_ask_nobody(mutation: Mutation) -> None:
     """A new coordinator asks whoever it hears for its view, and waits for that."""
-    planting.swap(startup, "_ask_for_view", lambda state, phase, slot: False)
+    mutation.swap(startup, "_ask_for_view", lambda state, phase, slot: False)
 
 
 @mutant("6.9")
-def slots_that_come_are_not_used(planting: Planting) -> None:
+def slots_that_come_are_not_used(mutation: Mutation) -> None:
     """A task that lacks a standby or a keeper in another process gets one as soon as a slot registers."""
 
     def register(state: CoordinatorState, event: Any) -> None:
@@ -300,19 +300,19 @@ def slots_that_come_are_not_used(planting: Planting) -> None:
         startup.register(state, event)
         state.is_mending_due = is_due
 
-    planting.swap_entry(coordinator.HANDLERS, (Running, Register), register)
+    mutation.swap_entry(coordinator.HANDLERS, (Running, Register), register)
 
 
 @mutant("9")
-def fenced_sinks_wait_for_a_view(planting: Planting) -> None:
+def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
     """A sink that its outside refuses says so: nobody who is alive may know of the life that it was refused for."""
     from clonos.core.external.output_gate import OutputGate
 
-    planting.swap(OutputGate, "on_fenced", lambda self, generation, incarnation: None)
+    mutation.swap(OutputGate, "on_fenced", lambda self, generation, incarnation: None)
 
 
 @mutant("9")
-def fenced_sinks_begin_anew_only(planting: Planting) -> None:
+def fenced_sinks_begin_anew_only(mutation: Mutation) -> None:
     """What a later generation has let out an earlier one cannot go on from, whatever its incarnation."""
     from clonos.core.coordinator.coordinator import HANDLERS
     from clonos.core.coordinator.coordinator_state import Running
@@ -323,11 +323,11 @@ def fenced_sinks_begin_anew_only(planting: Planting) -> None:
         if state.is_current(fenced.task, fenced.incarnation):
             failover.fall(state, (fenced.task,), "its outside has registered a later life")
 
-    planting.swap_entry(HANDLERS, (Running, SinkFenced), take_fenced)
+    mutation.swap_entry(HANDLERS, (Running, SinkFenced), take_fenced)
 
 
 @mutant("9")
-def slots_obey_any_term(planting: Planting) -> None:
+def slots_obey_any_term(mutation: Mutation) -> None:
     """Slots obey the highest term."""
     from clonos.core.slot.slot import Slot
 
@@ -337,4 +337,4 @@ def slots_obey_any_term(planting: Planting) -> None:
             self.view = type(self.view)(**{**fields, "number": view.number - 1})
         right(self, sender, view, payload)
 
-    planting.wrap(Slot, "_on_view", on_view)
+    mutation.wrap(Slot, "_on_view", on_view)

@@ -10,33 +10,33 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import journal_of, log_of
 from clonos.core.recovery import gathering as gather
 from clonos.core.wire.log_delta import Delta
-from clonos_chaos.mutants.mutation import Planting, mutant
+from clonos_chaos.mutants.mutation import Mutation, mutant
 
 
 @mutant("3")
-def tasks_count_instead_of_domains(planting: Planting) -> None:
+def tasks_count_instead_of_domains(mutation: Mutation) -> None:
     """What came from a task of the own domain is held in one domain only."""
 
     def came(self: Coverage, task: Any, sender: Any, end_bytes: int) -> None:
         self.covered[task] = max(end_bytes, self.covered.get(task, 0))
         self.uncovered.pop(task, None)
 
-    planting.swap(Coverage, "came", came)
+    mutation.swap(Coverage, "came", came)
 
 
 @mutant("3")
-def logs_stop_before_they_are_acknowledged(planting: Planting) -> None:
+def logs_stop_before_they_are_acknowledged(mutation: Mutation) -> None:
     """A log is left out only when its keepers have acknowledged it."""
 
     def deltas(right: Any, self: Coverage, shipped: Any, logs: Any) -> Any:
         self.covered[self.own_log] = logs.end_bytes(self.own_log)
         return right(self, shipped, logs)
 
-    planting.wrap(Coverage, "deltas", deltas)
+    mutation.wrap(Coverage, "deltas", deltas)
 
 
 @mutant("3")
-def any_acknowledgement_covers_all(planting: Planting) -> None:
+def any_acknowledgement_covers_all(mutation: Mutation) -> None:
     """What a keeper has acknowledged is covered, not what has grown since."""
 
     def acknowledged(right: Any, self: Coverage, links: Any, logs: Any) -> None:
@@ -44,11 +44,11 @@ def any_acknowledgement_covers_all(planting: Planting) -> None:
         self.covered[self.own_log] = logs.end_bytes(self.own_log)
         self.uncovered.pop(self.own_log, None)
 
-    planting.wrap(Coverage, "acknowledged", acknowledged)
+    mutation.wrap(Coverage, "acknowledged", acknowledged)
 
 
 @mutant("6.4")
-def one_piece_is_the_log(planting: Planting) -> None:
+def one_piece_is_the_log(mutation: Mutation) -> None:
     """Where sharing stops the pieces that holders have are joined."""
 
     def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
@@ -60,31 +60,31 @@ def one_piece_is_the_log(planting: Planting) -> None:
         found[log_of(task)] = Delta(log_of(task), base_bytes, False, data)
         return found, base_bytes + len(data)
 
-    planting.wrap(gather, "joined_logs", joined)
+    mutation.wrap(gather, "joined_logs", joined)
 
 
 @mutant("6.8")
-def holes_pass(planting: Planting) -> None:
+def holes_pass(mutation: Mutation) -> None:
     """A log with a hole in it is lost: it is not continued where others have what lies behind the hole."""
 
     def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
         return right(gathering, task, base_bytes)[0], 0
 
-    planting.wrap(gather, "joined_logs", joined)
+    mutation.wrap(gather, "joined_logs", joined)
 
 
 @mutant("6.4")
-def keepers_tell_successors_only_their_own_log(planting: Planting) -> None:
+def keepers_send_successors_only_their_own_log(mutation: Mutation) -> None:
     """Where sharing stops, too, the keeper of a task tells its successor all that it keeps: nobody else may have it."""
 
     def answer(self: Keeper, asker: Any, plan: Any) -> Any:
         return self.logs.deltas((log_of(asker), journal_of(asker)))
 
-    planting.swap(Keeper, "answer", answer)
+    mutation.swap(Keeper, "answer", answer)
 
 
 @mutant("7")
-def new_keepers_get_what_is_not_covered(planting: Planting) -> None:
+def new_keepers_get_what_is_not_covered(mutation: Mutation) -> None:
     """A new keeper gets all that the task holds: what is covered may be so by a keeper that is gone."""
 
     def keep_all(self: OutputGate, link: Any) -> None:
@@ -92,4 +92,4 @@ def new_keepers_get_what_is_not_covered(planting: Planting) -> None:
         if link.dirty or not link.is_ready:
             self._keep(link, is_whole=True)
 
-    planting.swap(OutputGate, "_keep_all", keep_all)
+    mutation.swap(OutputGate, "_keep_all", keep_all)

@@ -12,21 +12,21 @@ from clonos.core.standby import takeover
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeed
 from clonos.core.wire.log_delta import Delta
-from clonos_chaos.mutants.mutation import Planting, mutant
+from clonos_chaos.mutants.mutation import Mutation, mutant
 
 
 @mutant("6")
-def shadow_gets_only_the_own_log(planting: Planting) -> None:
+def shadow_gets_only_the_own_log(mutation: Mutation) -> None:
     """What goes to a shadow bears every log that the task holds: whoever has an entry has its causes."""
 
     def deltas(right: Any, self: ShadowFeed, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
         return tuple(delta for delta in right(self, hosted, done_bytes) if delta.log == hosted.own_log)
 
-    planting.wrap(ShadowFeed, "deltas", deltas)
+    mutation.wrap(ShadowFeed, "deltas", deltas)
 
 
 @mutant("6")
-def shadow_is_no_holder(planting: Planting) -> None:
+def shadow_is_no_holder(mutation: Mutation) -> None:
     """What has come to a shadow is an answer when its task's log is gathered."""
 
     def adopt_shadow(hosted: HostedTask) -> None:
@@ -35,11 +35,11 @@ def shadow_is_no_holder(planting: Planting) -> None:
         assert isinstance(state, Recovering) and isinstance(hosted.state, Recovering)
         hosted.state = Recovering(state.gathering, hosted.state.is_restored)
 
-    planting.swap(hosted_module, "adopt_shadow", adopt_shadow)
+    mutation.swap(hosted_module, "adopt_shadow", adopt_shadow)
 
 
 @mutant("6")
-def shadow_takes_over_wherever_it_stands(planting: Planting) -> None:
+def shadow_takes_over_wherever_it_stands(mutation: Mutation) -> None:
     """A shadow takes over only if it has passed the barrier of what is restored, with all output since."""
 
     def stands_at(right: Any, self: Shadow, restore: CheckpointId) -> bool:
@@ -47,11 +47,11 @@ def shadow_takes_over_wherever_it_stands(planting: Planting) -> None:
             self.reached[restore] = self.reached[min(self.reached)]
         return bool(right(self, restore))
 
-    planting.wrap(Shadow, "stands_at", stands_at)
+    mutation.wrap(Shadow, "stands_at", stands_at)
 
 
 @mutant("6")
-def snapshots_of_a_shadow_are_forgotten(planting: Planting) -> None:
+def snapshots_of_a_shadow_are_forgotten(mutation: Mutation) -> None:
     """What a shadow has taken at barriers of checkpoints that are not complete is stored when it takes over."""
 
     def take_over(hosted: HostedTask) -> None:
@@ -60,11 +60,11 @@ def snapshots_of_a_shadow_are_forgotten(planting: Planting) -> None:
         shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= hosted.placement.restore}
         takeover.take_over(hosted)
 
-    planting.swap(hosted_module, "take_over", take_over)
+    mutation.swap(hosted_module, "take_over", take_over)
 
 
 @mutant("6")
-def shadow_asks_for_its_input_again(planting: Planting) -> None:
+def shadow_asks_for_its_input_again(mutation: Mutation) -> None:
     """A shadow that takes over asks its inputs to go on behind what it has been given."""
 
     def take_over(hosted: HostedTask) -> None:
@@ -73,4 +73,4 @@ def shadow_asks_for_its_input_again(planting: Planting) -> None:
         for channel, receiving in hosted.inputs.receivings.items():
             receiving.next_seq = starts[channel]
 
-    planting.swap(hosted_module, "take_over", take_over)
+    mutation.swap(hosted_module, "take_over", take_over)

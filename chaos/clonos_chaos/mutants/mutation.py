@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Planting:
+class Mutation:
     """Swaps that are undone together, the last one first."""
 
     def __init__(self) -> None:
@@ -52,31 +52,31 @@ class Mutant:
     name: str
     section: str
     rule: str
-    plant: Callable[[Planting], None]
+    apply: Callable[[Mutation], None]
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(section: str) -> Callable[[Callable[[Planting], None]], Callable[[Planting], None]]:
+def mutant(section: str) -> Callable[[Callable[[Mutation], None]], Callable[[Mutation], None]]:
     """Registers a function that plants; the mutant bears its name, and its docstring is the rule that it breaks."""
 
-    def register(plant: Callable[[Planting], None]) -> Callable[[Planting], None]:
-        name, rule = plant.__name__, plant.__doc__
+    def register(apply: Callable[[Mutation], None]) -> Callable[[Mutation], None]:
+        name, rule = apply.__name__, apply.__doc__
         assert name not in MUTANTS, name
         assert rule is not None, name
-        MUTANTS[name] = Mutant(name, section, rule, plant)
-        return plant
+        MUTANTS[name] = Mutant(name, section, rule, apply)
+        return apply
 
     return register
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
+def mutated(name: str) -> Iterator[None]:
     """The rule is wrong inside."""
-    planting = Planting()
+    mutation = Mutation()
     try:
-        MUTANTS[name].plant(planting)
+        MUTANTS[name].apply(mutation)
         yield
     finally:
-        planting.undo()
+        mutation.undo()

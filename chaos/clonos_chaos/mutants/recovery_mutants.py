@@ -16,51 +16,51 @@ from clonos.core.recovery.gathering import Gathering
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import Slot
 from clonos.core.standby.state_mirror import Standby
-from clonos_chaos.mutants.mutation import Planting, mutant
-from clonos_chaos.sim.external_systems import SimOutside
+from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.sim.external_systems import SimExternalSystem
 
 
 @mutant("6.3")
-def no_fencing(planting: Planting) -> None:
+def no_fencing(mutation: Mutation) -> None:
     """A slot that installs a view stops incarnations that it no longer has by it."""
 
-    planting.swap(Slot, "fence", lambda self, view: None)
+    mutation.swap(Slot, "fence", lambda self, view: None)
 
 
 @mutant("7")
-def outside_does_not_fence(planting: Planting) -> None:
+def external_system_does_not_fence(mutation: Mutation) -> None:
     """The outside refuses incarnations earlier than the one that has registered."""
 
-    def write(right: Any, self: SimOutside, incarnation: int, *arguments: Any) -> int:
+    def write(right: Any, self: SimExternalSystem, incarnation: int, *arguments: Any) -> int:
         return int(right(self, self.life[1], *arguments))
 
-    planting.wrap(SimOutside, "write", write)
+    mutation.wrap(SimExternalSystem, "write", write)
 
 
 @mutant("6.4")
-def shortest_log_wins(planting: Planting) -> None:
+def shortest_log_wins(mutation: Mutation) -> None:
     """The longest answer wins."""
-    planting.swap(gathering, "choose_longest", lambda copies: min(copies, key=lambda d: d.offset_bytes + len(d.data)))
+    mutation.swap(gathering, "choose_longest", lambda copies: min(copies, key=lambda d: d.offset_bytes + len(d.data)))
 
 
 @mutant("6.4")
-def first_answer_wins(planting: Planting) -> None:
+def first_answer_wins(mutation: Mutation) -> None:
     """All holders are asked, and all of them must answer."""
-    planting.swap(Gathering, "is_complete", property(lambda self: bool(self.answers) or not self.waiting_for))
+    mutation.swap(Gathering, "is_complete", property(lambda self: bool(self.answers) or not self.waiting_for))
 
 
 @mutant("6.4")
-def keepers_are_not_asked(planting: Planting) -> None:
+def keepers_are_not_asked(mutation: Mutation) -> None:
     """Keepers are asked too."""
 
     def holders_of(right: Any, *arguments: Any) -> Any:
         return tuple(holder for holder in right(*arguments) if not holder.is_keeper)
 
-    planting.wrap(gathering, "holders_of", holders_of)
+    mutation.wrap(gathering, "holders_of", holders_of)
 
 
 @mutant("6.4")
-def no_repeated_questions(planting: Planting) -> None:
+def no_repeated_log_requests(mutation: Mutation) -> None:
     """A question is repeated at the heartbeat until it is answered."""
 
     def tick(right: Any, self: HostedTask) -> None:
@@ -68,11 +68,11 @@ def no_repeated_questions(planting: Planting) -> None:
         right(self)
         self.ask_holders = ask  # type: ignore[method-assign]
 
-    planting.wrap(HostedTask, "tick", tick)
+    mutation.wrap(HostedTask, "tick", tick)
 
 
 @mutant("6.4")
-def holders_that_recover_do_not_answer(planting: Planting) -> None:
+def holders_that_recover_do_not_answer(mutation: Mutation) -> None:
     """A holder answers in every state, also while it recovers itself."""
 
     def on_question(right: Any, self: Slot, sender: Any, question: Any, payload: Any) -> None:
@@ -80,11 +80,11 @@ def holders_that_recover_do_not_answer(planting: Planting) -> None:
         if question.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
             right(self, sender, question, payload)
 
-    planting.wrap(Slot, "_on_log_request", on_question)
+    mutation.wrap(Slot, "_on_log_request", on_question)
 
 
 @mutant("6.4")
-def holders_answer_before_they_have_installed_the_view(planting: Planting) -> None:
+def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> None:
     """A holder answers once it has installed the question's view: until then it takes in what it is sent."""
 
     def is_early(right: Any, self: Slot, sender: Any, message: Any) -> bool:
@@ -99,56 +99,56 @@ def holders_answer_before_they_have_installed_the_view(planting: Planting) -> No
             self.shell.send(sender, answer)
         return True
 
-    planting.wrap(Slot, "_is_early", is_early)
+    mutation.wrap(Slot, "_is_early", is_early)
 
 
 @mutant("6.5")
-def nobody_is_asked_again_under_another_view(planting: Planting) -> None:
+def nobody_is_asked_again_under_another_view(mutation: Mutation) -> None:
     """Another view before all have answered: everybody is asked again under it."""
-    planting.swap(HostedTask, "gather_again", lambda self, view: None)
+    mutation.swap(HostedTask, "gather_again", lambda self, view: None)
 
 
 @mutant("6.4")
-def replicas_are_not_gathered(planting: Planting) -> None:
+def replicas_are_not_gathered(mutation: Mutation) -> None:
     """The replicas that the task should hold are gathered too."""
 
     def adopt_logs(right: Any, self: HostedTask, found: dict[Any, Any]) -> None:
         right(self, {log: delta for log, delta in found.items() if owner_of(log) == self.task})
 
-    planting.wrap(HostedTask, "adopt_logs", adopt_logs)
+    mutation.wrap(HostedTask, "adopt_logs", adopt_logs)
 
 
 @mutant("6.8")
-def no_lost_log_rule(planting: Planting) -> None:
+def no_lost_log_rule(mutation: Mutation) -> None:
     """A task never records a new determinant while its output is behind a claim."""
 
     def end_log(self: HostedTask, positions: dict[Any, int]) -> None:
         self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), None, False))
 
-    planting.swap(HostedTask, "end_log", end_log)
+    mutation.swap(HostedTask, "end_log", end_log)
 
 
 @mutant("6.7")
-def claims_of_the_dead_count(planting: Planting) -> None:
+def positions_of_the_dead_count(mutation: Mutation) -> None:
     """The claim of a receiver that is being replaced is waited for."""
 
     def end_log(right: Any, self: HostedTask, positions: dict[Any, int]) -> None:
-        sessions = {channel: sending.session for channel, sending in self.sendings.items()}
-        for sending in self.sendings.values():
-            sending.session = sending.session or 1
+        sessions = {channel: sender.session for channel, sender in self.sendings.items()}
+        for sender in self.sendings.values():
+            sender.session = sender.session or 1
         right(self, positions)
         for channel, session in sessions.items():
             if channel in self.sendings:
                 self.sendings[channel].session = session
 
-    planting.wrap(HostedTask, "end_log", end_log)
+    mutation.wrap(HostedTask, "end_log", end_log)
 
 
 @mutant("6.7")
-def replay_does_not_wait_for_statements(planting: Planting) -> None:
+def replay_does_not_wait_for_handshakes(mutation: Mutation) -> None:
     """Replay begins when every receiver, the outside included, has stated."""
     table = recovery_machine.HANDLERS
-    planting.swap_entry(
+    mutation.swap_entry(
         table,
         (recovery_machine.Connecting, recovery_machine.Stated),
         lambda state, event: (recovery_machine.Replaying(), (recovery_machine.Start(),)),
@@ -156,7 +156,7 @@ def replay_does_not_wait_for_statements(planting: Planting) -> None:
 
 
 @mutant("6.2")
-def standby_applies_later_changes(planting: Planting) -> None:
+def standby_applies_later_changes(mutation: Mutation) -> None:
     """A standby restores exactly the checkpoint that the view names."""
 
     def restore(right: Any, self: Slot, hosted: HostedTask) -> None:
@@ -168,23 +168,23 @@ def standby_applies_later_changes(planting: Planting) -> None:
     def apply_view(self: Standby, incarnation: Any, checkpoint: Any) -> None:
         self.incarnation = incarnation
 
-    planting.swap(Standby, "apply_view", apply_view)
-    planting.wrap(Slot, "restore", restore)
-    planting.swap(Standby, "is_at", lambda self, restored: self.applied is not None)
+    mutation.swap(Standby, "apply_view", apply_view)
+    mutation.wrap(Slot, "restore", restore)
+    mutation.swap(Standby, "is_at", lambda self, restored: self.applied is not None)
 
 
 @mutant("6.2")
-def standby_keeps_changes_of_the_dead(planting: Planting) -> None:
+def standby_keeps_changes_of_the_dead(mutation: Mutation) -> None:
     """A standby drops what a dead incarnation has sent it beyond the checkpoint that the view names."""
 
     def apply_view(self: Standby, incarnation: Any, restore: Any) -> None:
         self.incarnation = incarnation
 
-    planting.swap(Standby, "apply_view", apply_view)
+    mutation.swap(Standby, "apply_view", apply_view)
 
 
 @mutant("5")
-def standby_misses_a_change(planting: Planting) -> None:
+def standby_misses_a_change(mutation: Mutation) -> None:
     """A standby applies every change up to the checkpoint that is complete."""
 
     def hold(right: Any, self: Standby, update: Any, data: bytes) -> None:
@@ -194,28 +194,28 @@ def standby_misses_a_change(planting: Planting) -> None:
     def is_at(right: Any, self: Standby, restore: Any) -> bool:
         return self.applied is not None and self.applied.checkpoint >= restore - 1
 
-    planting.wrap(Standby, "hold", hold)
-    planting.wrap(Standby, "is_at", is_at)
+    mutation.wrap(Standby, "hold", hold)
+    mutation.wrap(Standby, "is_at", is_at)
 
 
 @mutant("3")
-def output_leaves_before_the_keepers_have_it(planting: Planting) -> None:
+def output_leaves_before_the_keepers_have_it(mutation: Mutation) -> None:
     """An effect leaves when the keepers have acknowledged its causes."""
-    planting.swap(ExternalOutput, "_is_free", lambda self, entry, links: True)
+    mutation.swap(ExternalOutput, "_is_free", lambda self, entry, links: True)
 
 
 @mutant("7")
-def calls_leave_before_the_keepers_have_them(planting: Planting) -> None:
+def calls_leave_before_the_keepers_have_them(mutation: Mutation) -> None:
     """A call with an effect is made when the keepers have acknowledged INTENT."""
 
     def on_await_replicated(self: OutputGate, end_bytes: int) -> None:
         self.hosted.shell.replicated_to(self.hosted.task, self.hosted.thread, end_bytes)
 
-    planting.swap(OutputGate, "on_await_replicated", on_await_replicated)
+    mutation.swap(OutputGate, "on_await_replicated", on_await_replicated)
 
 
 @mutant("3")
-def keepers_get_only_the_own_log(planting: Planting) -> None:
+def keepers_get_only_the_own_log(mutation: Mutation) -> None:
     """The keepers are sent every log that the task holds, not only its own."""
 
     def requirement(right: Any, self: OutputGate) -> Any:
@@ -230,59 +230,59 @@ def keepers_get_only_the_own_log(planting: Planting) -> None:
         owner[0] = self.hosted.own_log
         right(self, link, is_whole)
 
-    planting.wrap(OutputGate, "requirement", requirement)
-    planting.wrap(KeeperLink, "deltas", deltas)
-    planting.wrap(OutputGate, "_keep", keep)
+    mutation.wrap(OutputGate, "requirement", requirement)
+    mutation.wrap(KeeperLink, "deltas", deltas)
+    mutation.wrap(OutputGate, "_keep", keep)
 
 
 @mutant("7")
-def keepers_acknowledge_the_dead(planting: Planting) -> None:
+def keepers_acknowledge_the_dead(mutation: Mutation) -> None:
     """A keeper acknowledges only the incarnation of its view."""
 
     def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
         incarnation, self.incarnation = self.incarnation, message.incarnation
-        kept = right(self, message, slot)
+        replicated = right(self, message, slot)
         self.incarnation = incarnation
-        return kept
+        return replicated
 
-    planting.wrap(Keeper, "keep", keep)
+    mutation.wrap(Keeper, "keep", keep)
 
 
 @mutant("3")
-def keepers_take_what_follows_a_lost_message(planting: Planting) -> None:
+def keepers_take_what_follows_a_lost_message(mutation: Mutation) -> None:
     """A keeper that has missed a message takes a whole one first: it holds no entry without its causes."""
 
     def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
         self.next_ordinal = message.ordinal
         return right(self, message, slot)
 
-    planting.wrap(Keeper, "keep", keep)
+    mutation.wrap(Keeper, "keep", keep)
 
 
 @mutant("7")
-def keeper_is_replaced_in_one_phase(planting: Planting) -> None:
+def keeper_is_replaced_in_one_phase(mutation: Mutation) -> None:
     """The old keeper goes when the new one holds everything."""
-    planting.swap(placement.Readiness, "has_keeper", lambda self, slot, task: True)
+    mutation.swap(placement.Readiness, "has_keeper", lambda self, slot, task: True)
 
 
 @mutant("3")
-def no_repeated_keeps(planting: Planting) -> None:
+def no_repeated_appends(mutation: Mutation) -> None:
     """What a keeper has not acknowledged is sent again."""
-    planting.swap(OutputGate, "tick", lambda self: None)
+    mutation.swap(OutputGate, "tick", lambda self: None)
 
 
 @mutant("5")
-def sinks_acknowledge_before_the_outside_has(planting: Planting) -> None:
+def sinks_acknowledge_before_the_external_system_has(mutation: Mutation) -> None:
     """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
 
     def acknowledgements(right: Any, self: PendingSnapshots, task: Any, incarnation: Any, confirmed_seq: int) -> Any:
         return right(self, task, incarnation, 1 << 60)
 
-    planting.wrap(PendingSnapshots, "acknowledgements", acknowledgements)
+    mutation.wrap(PendingSnapshots, "acknowledgements", acknowledgements)
 
 
 @mutant("5")
-def snapshots_are_acknowledged_before_they_are_durable(planting: Planting) -> None:
+def snapshots_are_acknowledged_before_they_are_durable(mutation: Mutation) -> None:
     """A task acknowledges when its snapshot is durable."""
 
     def take(right: Any, self: PendingSnapshots, *arguments: Any) -> str:
@@ -290,23 +290,23 @@ def snapshots_are_acknowledged_before_they_are_durable(planting: Planting) -> No
         self.unwritten.clear()
         return name
 
-    planting.wrap(PendingSnapshots, "take", take)
+    mutation.wrap(PendingSnapshots, "take", take)
 
 
 @mutant("8")
-def keepers_outlive_the_generation(planting: Planting) -> None:
+def keepers_outlive_the_generation(mutation: Mutation) -> None:
     """Keepers and replicas are empty in a new generation."""
-    planting.swap(Keeper, "begin_generation", lambda self: None)
+    mutation.swap(Keeper, "begin_generation", lambda self: None)
 
 
 @mutant("8")
-def tables_keep_what_a_rollback_has_left(planting: Planting) -> None:
+def tables_keep_what_a_rollback_has_left(mutation: Mutation) -> None:
     """The first registration of a generation withdraws what earlier ones have let out behind the checkpoint."""
-    planting.swap(TableOutside, "_withdraw", lambda self, rows, first_number, next_number: None)
+    mutation.swap(TableOutside, "_withdraw", lambda self, rows, first_number, next_number: None)
 
 
 @mutant("8")
-def every_registration_withdraws(planting: Planting) -> None:
+def every_registration_withdraws(mutation: Mutation) -> None:
     """Another life of the same generation goes on where the last one had come to."""
 
     def register(right: Any, self: TableOutside, rows: Any, restored_number: int) -> Any:
@@ -315,22 +315,22 @@ def every_registration_withdraws(planting: Planting) -> None:
             rows.withdraw(restored_number, registration.next_number)
         return is_first, registration
 
-    planting.wrap(TableOutside, "_register", register)
+    mutation.wrap(TableOutside, "_register", register)
 
 
 @mutant("8")
-def outsides_forget_before_a_checkpoint_is_complete(planting: Planting) -> None:
+def external_systems_forget_before_a_checkpoint_is_complete(mutation: Mutation) -> None:
     """An outside forgets how to withdraw only what completed checkpoints hold."""
 
     def on_confirmed(right: Any, self: OutputGate, next_number: int) -> None:
         right(self, next_number)
         self.hosted.shell.forget_outside(self.hosted.task, self.hosted.incarnation, next_number)
 
-    planting.wrap(OutputGate, "on_confirmed", on_confirmed)
+    mutation.wrap(OutputGate, "on_confirmed", on_confirmed)
 
 
 @mutant("6.8")
-def lost_is_said_once(planting: Planting) -> None:
+def lost_is_reported_once(mutation: Mutation) -> None:
     """LOST is repeated at the heartbeat until the generation ends."""
 
     def tick(right: Any, self: HostedTask) -> None:
@@ -338,4 +338,4 @@ def lost_is_said_once(planting: Planting) -> None:
         right(self)
         self.report_lost = report  # type: ignore[method-assign]
 
-    planting.wrap(HostedTask, "tick", tick)
+    mutation.wrap(HostedTask, "tick", tick)

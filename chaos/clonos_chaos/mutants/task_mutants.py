@@ -10,43 +10,43 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.task.outputs import OutputPort
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.task.task import Task
-from clonos_chaos.mutants.mutation import Planting, mutant
+from clonos_chaos.mutants.mutation import Mutation, mutant
 
 
 @mutant("2")
-def trigger_is_not_in_the_log(planting: Planting) -> None:
+def trigger_is_not_in_the_log(mutation: Mutation) -> None:
     """A source's barrier is in its log."""
-    _lose_entries(planting, d.TRIGGER)
+    _lose_entries(mutation, d.TRIGGER)
 
 
 @mutant("2")
-def timers_are_not_in_the_log(planting: Planting) -> None:
+def timers_are_not_in_the_log(mutation: Mutation) -> None:
     """A timer that fires is in the log."""
-    _lose_entries(planting, d.TIMER)
+    _lose_entries(mutation, d.TIMER)
 
 
 @mutant("2")
-def clock_is_not_in_the_log(planting: Planting) -> None:
+def clock_is_not_in_the_log(mutation: Mutation) -> None:
     """The time that was read is in the log."""
-    _lose_entries(planting, d.CLOCK)
+    _lose_entries(mutation, d.CLOCK)
 
 
 @mutant("2")
-def end_is_not_in_the_log(planting: Planting) -> None:
+def end_is_not_in_the_log(mutation: Mutation) -> None:
     """The end of a source's input is in its log."""
-    _lose_entries(planting, d.END)
+    _lose_entries(mutation, d.END)
 
 
-def _lose_entries(planting: Planting, tag: int) -> None:
+def _lose_entries(mutation: Mutation, tag: int) -> None:
     def append(right: Any, self: TaskLog, entry: bytes) -> None:
         if entry[0] != tag:
             right(self, entry)
 
-    planting.wrap(TaskLog, "append", append)
+    mutation.wrap(TaskLog, "append", append)
 
 
 @mutant("2")
-def barriers_are_not_in_the_log(planting: Planting) -> None:
+def barriers_are_not_in_the_log(mutation: Mutation) -> None:
     """A barrier is consumed by a STEP of its own."""
 
     def append(right: Any, self: TaskLog, entry: bytes) -> None:
@@ -60,12 +60,12 @@ def barriers_are_not_in_the_log(planting: Planting) -> None:
                     return
         right(self)
 
-    planting.wrap(TaskLog, "append", append)
-    planting.wrap(Task, "_live_step", live_step)
+    mutation.wrap(TaskLog, "append", append)
+    mutation.wrap(Task, "_live_step", live_step)
 
 
 @mutant("2")
-def replay_takes_other_counts(planting: Planting) -> None:
+def replay_takes_other_counts(mutation: Mutation) -> None:
     """Replay takes just as many elements as the STEP says."""
 
     def step(right: Any, self: Task, queue: Any, count: int, is_begun: bool = False) -> None:
@@ -75,11 +75,11 @@ def replay_takes_other_counts(planting: Planting) -> None:
         right(self, queue, count - 1, is_begun)
         self._step(queue, 1)
 
-    planting.wrap(Task, "_step", step)
+    mutation.wrap(Task, "_step", step)
 
 
 @mutant("5")
-def alignment_is_ignored(planting: Planting) -> None:
+def alignment_is_ignored(mutation: Mutation) -> None:
     """Barriers are aligned over all inputs."""
 
     def align(right: Any, self: Task, queue: Any, checkpoint: CheckpointId) -> None:
@@ -88,11 +88,11 @@ def alignment_is_ignored(planting: Planting) -> None:
         else:
             self.emit()
 
-    planting.wrap(Task, "_align", align)
+    mutation.wrap(Task, "_align", align)
 
 
 @mutant("5")
-def aligned_inputs_are_read_on(planting: Planting) -> None:
+def aligned_inputs_are_read_on(mutation: Mutation) -> None:
     """An input whose barrier has come waits for the others."""
 
     def live_step(right: Any, self: Task) -> None:
@@ -105,11 +105,11 @@ def aligned_inputs_are_read_on(planting: Planting) -> None:
             for queue in self.inputs:
                 queue.blocked_by = queue.blocked_by or held[queue.channel]
 
-    planting.wrap(Task, "_live_step", live_step)
+    mutation.wrap(Task, "_live_step", live_step)
 
 
 @mutant("5")
-def barriers_stand_for_themselves_only(planting: Planting) -> None:
+def barriers_stand_for_themselves_only(mutation: Mutation) -> None:
     """A barrier stands for all earlier ones that its channel lacks."""
 
     def align_or_end(right: Any, self: Task) -> None:
@@ -120,11 +120,11 @@ def barriers_stand_for_themselves_only(planting: Planting) -> None:
         else:
             right(self)
 
-    planting.wrap(Task, "_align_or_end", align_or_end)
+    mutation.wrap(Task, "_align_or_end", align_or_end)
 
 
 @mutant("5")
-def end_does_not_stand_for_barriers(planting: Planting) -> None:
+def end_does_not_stand_for_barriers(mutation: Mutation) -> None:
     """The end of a stream stands for all later barriers."""
 
     def align_or_end(right: Any, self: Task) -> None:
@@ -134,50 +134,50 @@ def end_does_not_stand_for_barriers(planting: Planting) -> None:
         else:
             right(self)
 
-    planting.wrap(Task, "_align_or_end", align_or_end)
+    mutation.wrap(Task, "_align_or_end", align_or_end)
 
 
 @mutant("5")
-def input_positions_are_off_by_one(planting: Planting) -> None:
+def input_positions_are_off_by_one(mutation: Mutation) -> None:
     """The snapshot bears the positions of what was consumed."""
-    _snapshot_with(planting, inputs=lambda s: tuple((channel, max(0, seq - 1)) for channel, seq in s.inputs))
+    _snapshot_with(mutation, inputs=lambda s: tuple((channel, max(0, seq - 1)) for channel, seq in s.inputs))
 
 
 @mutant("5")
-def output_positions_are_off_by_one(planting: Planting) -> None:
+def output_positions_are_off_by_one(mutation: Mutation) -> None:
     """The snapshot bears the positions of the output behind the barrier."""
-    _snapshot_with(planting, outputs=lambda s: tuple((channel, seq + 1) for channel, seq in s.outputs))
+    _snapshot_with(mutation, outputs=lambda s: tuple((channel, seq + 1) for channel, seq in s.outputs))
 
 
 @mutant("5")
-def log_offset_is_off_by_one(planting: Planting) -> None:
+def log_offset_is_off_by_one(mutation: Mutation) -> None:
     """The snapshot bears the offset of the log at the barrier."""
-    _snapshot_with(planting, log_offset_bytes=lambda s: s.log_offset_bytes + 1)
+    _snapshot_with(mutation, log_offset_bytes=lambda s: s.log_offset_bytes + 1)
 
 
 @mutant("2")
-def instant_is_not_in_the_snapshot(planting: Planting) -> None:
+def instant_is_not_in_the_snapshot(mutation: Mutation) -> None:
     """The snapshot bears the last instant: the clock never runs backwards, deltas build on it."""
-    _snapshot_with(planting, instant_ns=lambda s: max(0, s.instant_ns - 1_000_000))
+    _snapshot_with(mutation, instant_ns=lambda s: max(0, s.instant_ns - 1_000_000))
 
 
 @mutant("5")
-def ended_inputs_are_forgotten(planting: Planting) -> None:
+def ended_inputs_are_forgotten(mutation: Mutation) -> None:
     """The snapshot knows which inputs have ended."""
-    _snapshot_with(planting, ended=lambda s: ())
+    _snapshot_with(mutation, ended=lambda s: ())
 
 
-def _snapshot_with(planting: Planting, **wrong: Any) -> None:
+def _snapshot_with(mutation: Mutation, **wrong: Any) -> None:
     def encode(right: Any, self: Task, *arguments: Any) -> Snapshot:
         snapshot = right(self, *arguments)
         fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
         return Snapshot(**{**fields, **{name: change(snapshot) for name, change in wrong.items()}})
 
-    planting.wrap(Task, "_encode_snapshot", encode)
+    mutation.wrap(Task, "_encode_snapshot", encode)
 
 
 @mutant("2")
-def seed_is_drawn_again_in_replay(planting: Planting) -> None:
+def seed_is_drawn_again_in_replay(mutation: Mutation) -> None:
     """The seed of an epoch is replayed."""
 
     def seed(right: Any, self: TaskLog) -> bytes:
@@ -187,21 +187,21 @@ def seed_is_drawn_again_in_replay(planting: Planting) -> None:
             found = self._seed = bytes(16)
         return bytes(found)
 
-    planting.wrap(TaskLog, "seed", seed)
+    mutation.wrap(TaskLog, "seed", seed)
 
 
 @mutant("2")
-def rng_goes_on_behind_a_barrier(planting: Planting) -> None:
+def rng_goes_on_behind_a_barrier(mutation: Mutation) -> None:
     """Luck begins anew behind each barrier."""
 
     def begin_epoch(self: TaskLog, checkpoint: int) -> None:
         self._occurrences.clear()
 
-    planting.swap(TaskLog, "begin_epoch", begin_epoch)
+    mutation.swap(TaskLog, "begin_epoch", begin_epoch)
 
 
 @mutant("2")
-def clock_is_read_again_in_replay(planting: Planting) -> None:
+def clock_is_read_again_in_replay(mutation: Mutation) -> None:
     """The same instant is read in replay."""
 
     def instant_ns(right: Any, self: TaskLog, exact: bool) -> int:
@@ -209,11 +209,11 @@ def clock_is_read_again_in_replay(planting: Planting) -> None:
         found = right(self, exact)
         return int(max(found, self._port.now_ns()) if is_replay else found)
 
-    planting.wrap(TaskLog, "instant_ns", instant_ns)
+    mutation.wrap(TaskLog, "instant_ns", instant_ns)
 
 
 @mutant("2")
-def calls_are_made_again_in_replay(planting: Planting) -> None:
+def calls_are_made_again_in_replay(mutation: Mutation) -> None:
     """A recorded call is not made again in replay."""
 
     def follow(right: Any, self: TaskLog, tag: int) -> Any:
@@ -226,22 +226,22 @@ def calls_are_made_again_in_replay(planting: Planting) -> None:
         self.made = None if named.get("effect") else perform  # type: ignore[attr-defined]
         return right(self, service, request, perform, **named)
 
-    planting.wrap(TaskLog, "follow", follow)
-    planting.wrap(TaskLog, "call", call)
+    mutation.wrap(TaskLog, "follow", follow)
+    mutation.wrap(TaskLog, "call", call)
 
 
 @mutant("7")
-def calls_in_doubt_are_made_as_new(planting: Planting) -> None:
+def calls_in_doubt_are_made_as_new(mutation: Mutation) -> None:
     """A call in doubt is asked for by its key, not made as if it were new."""
 
     def intend(right: Any, self: TaskLog, service: str) -> Any:
         return right(self, service)[0], False
 
-    planting.wrap(TaskLog, "_intend", intend)
+    mutation.wrap(TaskLog, "_intend", intend)
 
 
 @mutant("7")
-def calls_in_doubt_are_not_asked_for(planting: Planting) -> None:
+def calls_in_doubt_are_not_asked_for(mutation: Mutation) -> None:
     """Who can ask the outside about a call in doubt does, before the call is made again."""
 
     def perform(
@@ -249,38 +249,38 @@ def calls_in_doubt_are_not_asked_for(planting: Planting) -> None:
     ) -> Any:
         return right(self, service, key, act, None, is_in_doubt=is_in_doubt and in_doubt is None)
 
-    planting.wrap(TaskLog, "_perform", perform)
+    mutation.wrap(TaskLog, "_perform", perform)
 
 
 @mutant("7")
-def keys_differ_between_lives(planting: Planting) -> None:
+def keys_differ_between_lives(mutation: Mutation) -> None:
     """The key of a call with an effect is the same in every life."""
 
     def intend(right: Any, self: TaskLog, service: str) -> Any:
         key, is_in_doubt = right(self, service)
         return key + ("again" if is_in_doubt else ""), is_in_doubt
 
-    planting.wrap(TaskLog, "_intend", intend)
+    mutation.wrap(TaskLog, "_intend", intend)
 
 
 @mutant("7")
-def no_intent(planting: Planting) -> None:
+def no_intent(mutation: Mutation) -> None:
     """INTENT is in the log before the call."""
-    planting.swap(TaskLog, "_intend", lambda self, service: (f"{service} {self.end_bytes_followed}", False))
+    mutation.swap(TaskLog, "_intend", lambda self, service: (f"{service} {self.end_bytes_followed}", False))
 
 
 @mutant("11")
-def last_steps_are_held_too(planting: Planting) -> None:
+def last_steps_are_held_too(mutation: Mutation) -> None:
     """A replayed step is held only while the next one is known to be whole: the log does not end within it."""
 
     def begins_with_whole_step(self: d.LogReader) -> bool:
         return not self.at_end and self.peek()[0] in (d.STEP, d.READ)
 
-    planting.swap(d.LogReader, "begins_with_whole_step", property(begins_with_whole_step))
+    mutation.swap(d.LogReader, "begins_with_whole_step", property(begins_with_whole_step))
 
 
 @mutant("2")
-def routing_begins_anew_in_each_life(planting: Planting) -> None:
+def routing_begins_anew_in_each_life(mutation: Mutation) -> None:
     """Routing is a function of the output positions alone."""
     turns: dict[OutputPort, int] = {}
 
@@ -289,4 +289,4 @@ def routing_begins_anew_in_each_life(planting: Planting) -> None:
         start = turns[self] = turns.get(self, 0) + len(rows)
         return [rows[(target - start) % width :: width] for target in range(width)]
 
-    planting.swap(OutputPort, "_rebalanced", rebalanced)
+    mutation.swap(OutputPort, "_rebalanced", rebalanced)

@@ -16,7 +16,7 @@ from typing import Final
 from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos.real.toxiproxy_server import CACHE_VARIABLE
 
-FILE_VARIABLE: Final = "CLONOS_FALSE_CLOCK"
+FILE_VARIABLE: Final = "CLONOS_CLOCK_SHIM"
 COMPILE_TIMEOUT_S: Final = 60.0
 NANOSECONDS_PER_MS: Final = 1_000_000
 SOURCE: Final = r"""
@@ -35,7 +35,7 @@ static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void begin(void) {
     real_clock_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    const char *path = getenv("CLONOS_FALSE_CLOCK");
+    const char *path = getenv("CLONOS_CLOCK_SHIM");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0) return;
     void *page = mmap(0, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
@@ -74,7 +74,7 @@ time_t time(time_t *seconds) {
 """
 
 
-class FalseClockMissing(EnvironmentFault):
+class ClockShimMissing(EnvironmentFault):
     """The shim cannot be made."""
 
     reason: str
@@ -89,23 +89,23 @@ class FalseClockMissing(EnvironmentFault):
 def _shim() -> Path:
     """The library, compiled once for each version of its source."""
     cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache") / "clonos"
-    library = cache / f"false-clock-{hashlib.sha256(SOURCE.encode()).hexdigest()[:12]}.so"
+    library = cache / f"clock-shim-{hashlib.sha256(SOURCE.encode()).hexdigest()[:12]}.so"
     if library.is_file():
         return library
     compiler = shutil.which("cc")
     if compiler is None:
-        raise FalseClockMissing("there is none")
+        raise ClockShimMissing("there is none")
     cache.mkdir(parents=True, exist_ok=True)
     new = library.with_suffix(f".{os.getpid()}")
     command = [compiler, "-shared", "-fPIC", "-O2", "-x", "c", "-", "-o", str(new), "-ldl"]
     compiled = subprocess.run(command, input=SOURCE, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     if compiled.returncode:
-        raise FalseClockMissing(" ".join(compiled.stderr.split())[-200:])
+        raise ClockShimMissing(" ".join(compiled.stderr.split())[-200:])
     os.replace(new, library)
     return library
 
 
-class FalseClock:
+class ClockShim:
     """A clock that processes with its ``environment`` read."""
 
     def __init__(self, folder: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from clonos.status import Status
-from clonos_chaos.real.log_tail import last_words
-from clonos_chaos.real.runner_driver import Spec
+from clonos_chaos.real.log_tail import last_line
+from clonos_chaos.real.runner_driver import DriverSpec
 
 END_TIMEOUT_S: Final = 20.0
 READ_BYTES: Final = 1 << 20
@@ -25,10 +25,10 @@ def child_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path}
 
 
-class Driven:
+class DriverProcess:
     """One life of the driver. ``lines`` gives what it has said since, without waiting."""
 
-    def __init__(self, spec: Spec, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, spec: DriverSpec, folder: Path, environment: dict[str, str]) -> None:
         file = folder / f"spec-{'resume' if spec.resume else 'start'}.json"
         file.write_bytes(msgspec.json.encode(spec))
         self._log = folder / "driver.log"
@@ -75,7 +75,7 @@ class Driven:
         """Its last words, once it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
-        return last_words(self._log)
+        return last_line(self._log)
 
     def stop(self) -> None:
         """Ends the job with a final checkpoint."""

@@ -20,42 +20,42 @@ import msgspec
 
 from clonos.io.process.fault_points import FaultPointReached
 
-TOLD_BYTES_MAX = 4_096
+MESSAGE_BYTES_MAX = 4_096
 
 Where = Callable[[FaultPointReached], bool]
 
 
-class Trap:
+class Breakpoint:
     """Laid at one point. ``wait`` gives who was caught; whoever comes later passes."""
 
     def __init__(self, point: str, where: Where, nth: int) -> None:
         self.point, self._where, self._left = point, where, nth
-        self._is_sprung = threading.Event()
-        self._caught: FaultPointReached | None = None
+        self._was_hit = threading.Event()
+        self._hit: FaultPointReached | None = None
         self._connection: socket.socket | None = None
 
     def offer(self, reached: FaultPointReached, connection: socket.socket) -> bool:
         """Whether it takes the one who has come, and keeps the connection. Called by the ambush's thread."""
-        if self._caught is not None or reached.point != self.point or not self._where(reached):
+        if self._hit is not None or reached.point != self.point or not self._where(reached):
             return False
         self._left -= 1
         if self._left:
             return False
-        self._caught, self._connection = reached, connection
-        self._is_sprung.set()
+        self._hit, self._connection = reached, connection
+        self._was_hit.set()
         return True
 
     @property
-    def caught(self) -> FaultPointReached | None:
+    def hit(self) -> FaultPointReached | None:
         """Who was caught, if somebody was."""
-        return self._caught
+        return self._hit
 
     def wait(self, timeout_s: float) -> FaultPointReached:
         """Who was caught. TimeoutError: nobody has come by."""
-        if not self._is_sprung.wait(timeout_s):
+        if not self._was_hit.wait(timeout_s):
             raise TimeoutError(f"nobody has reached {self.point!r} within {timeout_s} s")
-        assert self._caught is not None, self.point
-        return self._caught
+        assert self._hit is not None, self.point
+        return self._hit
 
     def release(self) -> None:
         """Lets it go on. May be called again."""
@@ -65,18 +65,18 @@ class Trap:
 
     def kill(self, timeout_s: float) -> FaultPointReached:
         """Waits for somebody, and kills the process, which has not gone a step further."""
-        caught = self.wait(timeout_s)
-        os.kill(caught.pid, signal.SIGKILL)
+        hit = self.wait(timeout_s)
+        os.kill(hit.pid, signal.SIGKILL)
         self.release()
-        return caught
+        return hit
 
 
-class Ambush:
+class FaultPointServer:
     """One thread that hears who reaches what."""
 
     def __init__(self) -> None:
-        self._traps: list[Trap] = []
-        self._slow: dict[str, tuple[frozenset[int], float]] = {}  # by point: processes (none: all), seconds
+        self._breakpoints: list[Breakpoint] = []
+        self._slow_points: dict[str, tuple[frozenset[int], float]] = {}  # by point: processes (none: all), seconds
         self._late: list[tuple[float, socket.socket]] = []  # held until then
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -89,18 +89,18 @@ class Ambush:
         self._thread = threading.Thread(target=self._listen, name="ambush", daemon=True)
         self._thread.start()
 
-    def lay(self, point: str, task: str = "", *, nth: int = 1, where: Where = lambda _: True) -> Trap:
+    def set_breakpoint(self, point: str, task: str = "", *, nth: int = 1, where: Where = lambda _: True) -> Breakpoint:
         """A trap for the ``nth`` who reaches the point from now on, in this task (any, when it is empty)."""
-        trap = Trap(point, lambda reached: task in ("", reached.task) and where(reached), nth)
+        pause_point = Breakpoint(point, lambda reached: task in ("", reached.task) and where(reached), nth)
         with self._lock:
-            self._traps.append(trap)
-        return trap
+            self._breakpoints.append(pause_point)
+        return pause_point
 
     def slow(self, points: Collection[str], pids: Collection[int], seconds: float) -> None:
         """From now on these processes (none: all) wait so long at each of these points; 0 ends that."""
         with self._lock:
             for point in points:
-                self._slow[point] = (frozenset(pids), seconds)
+                self._slow_points[point] = (frozenset(pids), seconds)
 
     def close(self) -> None:
         """Lets everybody go on, and ends."""
@@ -118,15 +118,15 @@ class Ambush:
     def _listen(self) -> None:
         try:
             while True:
-                ready = [key.fileobj for key, _ in self._selector.select(self._let_go())]
+                ready = [key.fileobj for key, _ in self._selector.select(self._release_late())]
                 if self._woken in ready:
                     return
                 for connection in ready:
                     assert isinstance(connection, socket.socket), connection
                     self._serve(connection)
         finally:
-            for trap in self._traps:
-                trap.release()
+            for pause_point in self._breakpoints:
+                pause_point.release()
             for _, connection in self._late:
                 connection.close()
             for key in list(self._selector.get_map().values()):
@@ -140,14 +140,14 @@ class Ambush:
             return
         # What is told fits one packet on this machine; a process that dies here tells nothing.
         try:
-            told = ready.recv(TOLD_BYTES_MAX)
+            data = ready.recv(MESSAGE_BYTES_MAX)
         except ConnectionError:
-            told = b""
+            data = b""
         self._selector.unregister(ready)
-        if not told or not self._is_taken(told, ready):
+        if not data or not self._is_held(data, ready):
             ready.close()
 
-    def _let_go(self) -> float | None:
+    def _release_late(self) -> float | None:
         """Those whose time is over; seconds until the next one's is."""
         now_s = time.monotonic()
         for until_s, connection in self._late:
@@ -156,15 +156,15 @@ class Ambush:
         self._late = [late for late in self._late if late[0] > now_s]
         return min((until_s - now_s for until_s, _ in self._late), default=None)
 
-    def _is_taken(self, told: bytes, connection: socket.socket) -> bool:
+    def _is_held(self, data: bytes, connection: socket.socket) -> bool:
         try:
-            reached = msgspec.json.decode(told, type=FaultPointReached)
+            reached = msgspec.json.decode(data, type=FaultPointReached)
         except msgspec.MsgspecError:  # somebody else: a process that knew this port as that of a peer which is gone
             return False
         with self._lock:
-            if any(trap.offer(reached, connection) for trap in self._traps):
+            if any(pause_point.offer(reached, connection) for pause_point in self._breakpoints):
                 return True
-            pids, seconds = self._slow.get(reached.point, (frozenset(), 0.0))
+            pids, seconds = self._slow_points.get(reached.point, (frozenset(), 0.0))
         if seconds and (not pids or reached.pid in pids):
             self._late.append((time.monotonic() + seconds, connection))
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def last_words(log: Path) -> str:
+def last_line(log: Path) -> str:
     """The last line that is not empty; of a traceback, what was raised."""
     written = log.read_text("utf-8", "replace").splitlines()
     return next((line.strip() for line in reversed(written) if line.strip()), "nothing")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos_chaos.real.log_tail import last_words
+from clonos_chaos.real.log_tail import last_line
 
 HOSTS: Final = 2
 CORES: Final = 6
@@ -76,10 +76,10 @@ class Hosts:
     def cut(self, pids: Collection[int]) -> list[str]:
         """Takes down the links of the hosts in which these processes live; answers their addresses."""
         inodes = {_namespace_of(Path(f"/proc/{pid}/ns/net")) for pid in pids}
-        struck = [host for host in self._hosts if _namespace_of(Path("/run/netns", host.namespace)) in inodes]
-        for host in struck:
+        affected = [host for host in self._hosts if _namespace_of(Path("/run/netns", host.namespace)) in inodes]
+        for host in affected:
             _ip("link", "set", host.link, "down")
-        return [host.address for host in struck]
+        return [host.address for host in affected]
 
     def heal(self) -> None:
         """All links are up."""
@@ -157,8 +157,8 @@ class Hosts:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while words not in log.read_text("utf-8", "replace"):
             if time.monotonic() > deadline_s:
-                told = f"the last it wrote was: {last_words(log)}"
-                raise EnvironmentFault(f"Spark's {name} did not start within {START_TIMEOUT_S:g} s; {told}")
+                reason = f"the last it wrote was: {last_line(log)}"
+                raise EnvironmentFault(f"Spark's {name} did not start within {START_TIMEOUT_S:g} s; {reason}")
             time.sleep(0.05)
 
 

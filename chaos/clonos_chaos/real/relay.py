@@ -79,8 +79,8 @@ class Relay:
         self.port = int(self._control.getsockname()[1])
         self._selector = selectors.DefaultSelector()
         self._streams: dict[socket.socket, _Stream] = {}
-        self._told, self._tell = socket.socketpair()
-        self._selector.register(self._told, selectors.EVENT_READ, None)
+        self._woken, self._wake = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._selector.register(self._control, selectors.EVENT_READ, self._open_way)
         self._thread = threading.Thread(target=self._run, name="corrupting relay", daemon=True)
         self._thread.start()
@@ -98,13 +98,13 @@ class Relay:
 
     def close(self) -> None:
         """Ends the thread and all connections."""
-        self._tell.send(b"x")
+        self._wake.send(b"x")
         self._thread.join()
         for key in list(self._selector.get_map().values()):
             assert isinstance(key.fileobj, socket.socket), key
             key.fileobj.close()
         self._selector.close()
-        self._tell.close()
+        self._wake.close()
 
     # ------------------------------------------------------------------ the thread
 

@@ -14,17 +14,17 @@ import psutil
 from clonos.core.model.progress import TaskCounter
 from clonos.io.local.local_folder import default_root
 from clonos.status import Status
-from clonos_chaos.scenario.run_record import task_kept_bytes
+from clonos_chaos.scenario.run_record import task_retained_bytes
 from clonos_chaos.scenario.scenario_gate import Gate
 
-CALM_S: Final = 0.5
+QUIESCENT_S: Final = 0.5
 """Input goes on for so long when everything is over."""
 
 CHECKPOINTS: Final = 2
 """The first one may have begun before input rested."""
 
 REST_S_MAX: Final = 60.0
-LOOKS_APART_S_MAX: Final = 1.0
+LOOK_INTERVAL_S_MAX: Final = 1.0
 WAIT_S_MAX: Final = 30.0
 """For a fault whose moment does not come, when all input was read."""
 
@@ -36,7 +36,7 @@ FILES_OF_PEER_MAX: Final = 10
 """What a process may have open: connections are made when they are first needed, two to a peer."""
 
 
-class Stage(Enum):
+class CoursePhase(Enum):
     """Where a run is."""
 
     STARTING = auto()
@@ -61,15 +61,15 @@ class Course:
     gate: Gate
     records: int
     per_second: float
-    kept_bytes_max: int
-    stage: Stage = Stage.STARTING
+    retained_bytes_max: int
+    phase: CoursePhase = CoursePhase.STARTING
     remainder: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._looked_s = self._calm_s = self._rest_s = 0.0
+        self._looked_s = self._quiescent_s = self._rest_s = 0.0
         self._due = 0.0
         self._waited_s = 0.0  # with all input read, for a fault whose moment does not come
-        self._kept_before = 0
+        self._retained_before = 0
         self._checkpoint = 0
         self._activity: object = None
         self._before: dict[int, Holdings] = {}
@@ -81,23 +81,23 @@ class Course:
 
     def look(self, now_s: float, status: Status, is_live: bool, is_over: bool) -> None:
         """``is_over``: no fault is still to come or goes on."""
-        if self.stage is Stage.STARTING and is_live:
-            self.stage, self._looked_s, self._kept_before = Stage.FEEDING, now_s, kept_bytes(status)
-        elif self.stage is Stage.FEEDING:
+        if self.phase is CoursePhase.STARTING and is_live:
+            self.phase, self._looked_s, self._retained_before = CoursePhase.FEEDING, now_s, retained_bytes(status)
+        elif self.phase is CoursePhase.FEEDING:
             self._feed(now_s, is_live and is_over)
-        elif self.stage is Stage.RESTING:
+        elif self.phase is CoursePhase.RESTING:
             self._rest(now_s, status)
 
-    def _feed(self, now_s: float, is_calm: bool) -> None:
+    def _feed(self, now_s: float, is_quiescent: bool) -> None:
         """Nothing is let in while nobody looks, which is when the driver is dead."""
-        elapsed_s, self._looked_s = min(LOOKS_APART_S_MAX, now_s - self._looked_s), now_s
+        elapsed_s, self._looked_s = min(LOOK_INTERVAL_S_MAX, now_s - self._looked_s), now_s
         self._due += elapsed_s * self.per_second
         self.gate.open_to(min(self.records, int(self._due)))
         if self._due >= self.records:
             self._waited_s += elapsed_s
-        self._calm_s = (self._calm_s or now_s) if is_calm else 0.0
-        if (self._calm_s and now_s - self._calm_s >= CALM_S) or self._waited_s > WAIT_S_MAX:
-            self.stage, self._rest_s, self._activity = Stage.RESTING, now_s, None
+        self._quiescent_s = (self._quiescent_s or now_s) if is_quiescent else 0.0
+        if (self._quiescent_s and now_s - self._quiescent_s >= QUIESCENT_S) or self._waited_s > WAIT_S_MAX:
+            self.phase, self._rest_s, self._activity = CoursePhase.RESTING, now_s, None
 
     def _rest(self, now_s: float, status: Status) -> None:
         activity = [(task.name, task.incarnation, task.counters.get(TaskCounter.RECORDS_IN)) for task in status.tasks]
@@ -112,15 +112,15 @@ class Course:
         if status.checkpoint < self._checkpoint + CHECKPOINTS:
             too_much.append(f"no {CHECKPOINTS} checkpoints within {REST_S_MAX:g} s without input")
         self.remainder = too_much
-        self.stage = Stage.ENDING
+        self.phase = CoursePhase.ENDING
         self.gate.end()
 
     def _too_much(self, status: Status) -> list[str]:
         found = []
-        kept, most = kept_bytes(status), self._kept_before + self.kept_bytes_max
-        if kept > most:
-            by_task = {task.name: task_kept_bytes(task.counters) for task in status.tasks}
-            found.append(f"{kept} bytes in logs, {self._kept_before} at the start: {by_task}")
+        retained, most = retained_bytes(status), self._retained_before + self.retained_bytes_max
+        if retained > most:
+            by_task = {task.name: task_retained_bytes(task.counters) for task in status.tasks}
+            found.append(f"{retained} bytes in logs, {self._retained_before} at the start: {by_task}")
         for slot in status.slots:
             spilled = list((default_root() / f"{slot.slot:016x}" / "spill").glob("*.segment"))
             if any(not path.is_symlink() for path in spilled):
@@ -133,9 +133,9 @@ class Course:
         return found
 
 
-def kept_bytes(status: Status) -> int:
+def retained_bytes(status: Status) -> int:
     """Of all tasks."""
-    return sum(task_kept_bytes(task.counters) for task in status.tasks)
+    return sum(task_retained_bytes(task.counters) for task in status.tasks)
 
 
 def holdings(status: Status) -> dict[int, Holdings]:

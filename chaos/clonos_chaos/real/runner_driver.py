@@ -42,7 +42,7 @@ LOOK_EVERY_S: Final = 0.05
 GONE_WITHIN_S: Final = 10.0
 
 
-class Spec(msgspec.Struct, frozen=True):
+class DriverSpec(msgspec.Struct, frozen=True):
     """What the driver is to run. The ports are those of Toxiproxy's API and of the relay; 0: without. ``loot``: where
     slots that are to be attacked leave their keys; empty: none is attacked."""
 
@@ -81,14 +81,14 @@ def _open_place(
 
 
 class Reporter:
-    """Writes lines. ``hear`` is called in the coordinator's thread, as are questions."""
+    """Writes lines. ``on_progress`` is called in the coordinator's thread, as are questions."""
 
     def __init__(self, launched: Callable[[], Launched], output: TextIO) -> None:
         self._launched = launched
         self._output = output
         self._alarms: list[dict[str, Any]] = []
 
-    def hear(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Alarms only; all else is in the status."""
         if isinstance(progress, Alarm):
             self._alarms.append({"text": progress.text, **dict(progress.fields)})
@@ -97,14 +97,14 @@ class Reporter:
         """The job as it is now."""
         launched = self._launched()
         status = launched.driver.ask(partial(draw, launched.job_id, False, ()))
-        standbys, kept = launched.driver.ask(_helpers)
+        standbys, with_keepers = launched.driver.ask(_helpers)
         generation = launched.driver.ask(lambda coordinator: coordinator.generation)
         alarms, self._alarms = self._alarms, []
         self.write(
             {
                 "status": status,
                 "standbys": standbys,
-                "kept": kept,
+                "with_keepers": with_keepers,
                 "generation": generation,
                 "alarms": alarms,
             }
@@ -140,7 +140,7 @@ def _shape(launched: Launched) -> dict[str, Any]:
     }
 
 
-def _drive(spec: Spec, output: TextIO) -> None:
+def _drive(spec: DriverSpec, output: TextIO) -> None:
     job = make_job(spec.job, Path(spec.folder), spec.url, spec.job_options)
     settings = settle_alone(job.options | spec.options | {"resume": spec.resume})
     rewriters: list[AddressRewriter] = []
@@ -152,7 +152,7 @@ def _drive(spec: Spec, output: TextIO) -> None:
         rewriters.append(Thief(spec.loot))
     made: list[Launched] = []
     reporter = Reporter(lambda: made[0], output)
-    launched = launch(job, settings, None, reporter.hear, partial(_open_place, tuple(rewriters)))
+    launched = launch(job, settings, None, reporter.on_progress, partial(_open_place, tuple(rewriters)))
     made.append(launched)
     try:
         reporter.write({"shape": _shape(launched)})
@@ -181,7 +181,7 @@ def _left_behind(has_jvm: bool) -> list[str]:
     here = threading.current_thread()
     threads = [f"thread {one.name} of the driver" for one in threading.enumerate() if one is not here]
     if has_jvm:  # its executors take their time; py4j gives its own threads no names
-        return [told for told in threads if "thread Thread-" not in told]
+        return [thread for thread in threads if "thread Thread-" not in thread]
     process = psutil.Process()
     sockets = [f"socket {found.laddr} of the driver" for found in process.net_connections(kind="all")]
     children = [f"process {child.pid}, a child of the driver" for child in process.children(recursive=True)]
@@ -191,7 +191,7 @@ def _left_behind(has_jvm: bool) -> list[str]:
 def main() -> None:
     """``python -m clonos_chaos.real.runner_driver SPEC FD``."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    spec = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Spec)
+    spec = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=DriverSpec)
     with os.fdopen(int(sys.argv[2]), "w", encoding="utf-8") as output:
         try:
             _drive(spec, output)

@@ -16,12 +16,12 @@ from clonos.io.local.local_folder import default_root
 from clonos.io.process.fault_points import FaultPoint
 from clonos.status import SlotState, Status
 from clonos_chaos.attacks.attackers import Attack
-from clonos_chaos.real.clock_shim import FalseClock
-from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.clock_shim import ClockShim
+from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.toxics import Toxiproxy
-from clonos_chaos.scenario.scenario import NETWORK, SERVICE, FaultKind, InjectedFault, Pattern
+from clonos_chaos.scenario.scenario import NETWORK, SERVICE, FaultKind, FaultSpec, Pattern
 from clonos_chaos.scenario.scenario_service import ServiceProcess
 
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
@@ -38,8 +38,8 @@ class Tools:
 
     folder: Path
     service: ServiceProcess
-    ambush: Ambush | None = None
-    clock: FalseClock | None = None
+    fault_point_server: FaultPointServer | None = None
+    clock: ClockShim | None = None
     hosts: Hosts | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
@@ -52,8 +52,8 @@ class Tools:
 
     def close(self) -> None:
         """Ends all of them."""
-        if self.ambush is not None:
-            self.ambush.close()
+        if self.fault_point_server is not None:
+            self.fault_point_server.close()
         self.service.close()
         if self.toxiproxy is not None:
             self.toxiproxy.close()
@@ -65,19 +65,19 @@ class Tools:
 class Lasting:
     """How to end a fault that was put on, and what to do meanwhile.
 
-    ``struck``: what it has struck so far, counted as ``counts`` says. A fault that strikes nothing has tried nothing.
+    ``effect_count``: what it has struck so far, counted as ``counts`` says. A fault that strikes nothing has tried nothing.
     """
 
     end: Callable[[], None]
     renew: Callable[[], None] = lambda: None
     detail: str = ""
     counts: str = ""
-    struck: Callable[[], int] = lambda: 0
-    told: Callable[[], str] = lambda: ""  # more about it, once it has ended
+    effect_count: Callable[[], int] = lambda: 0
+    detail_at_end: Callable[[], str] = lambda: ""  # more about it, once it has ended
 
 
-def strike(
-    fault: InjectedFault, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
+def inject(
+    fault: FaultSpec, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
 ) -> Lasting | None:
     """Puts a fault on the processes of tasks and on the slots ``others``; answers how to end one that lasts."""
     slots = _slots_of(status, tasks, others)
@@ -109,46 +109,54 @@ def strike(
             return _attack(fault, status, tools, driver_pid)
         case FaultKind.DISK_FULL:
             disk = _FullDisk([slot.slot for slot in slots])
-            return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", struck=disk.refused)
+            return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", effect_count=disk.refused)
         case FaultKind.DISK_FAILING:
             return _limit_files(everybody)
         case FaultKind.DISK_SLOW:
-            ambush = tools.ambush
-            assert ambush is not None, "a scenario with a slow disk arms the points"
-            ambush.slow(WRITING_POINTS, everybody, fault.latency_ms / 1000)
-            return Lasting(lambda: ambush.slow(WRITING_POINTS, (), 0.0))
+            fault_point_server = tools.fault_point_server
+            assert fault_point_server is not None, "a scenario with a slow disk arms the points"
+            fault_point_server.slow(WRITING_POINTS, everybody, fault.latency_ms / 1000)
+            return Lasting(lambda: fault_point_server.slow(WRITING_POINTS, (), 0.0))
     if fault.kind in SERVICE:
         return _fail_service(fault, tools.service)
     return _trouble_network(fault, slots, tools)
 
 
-def _attack(fault: InjectedFault, status: Status, tools: Tools, driver_pid: int) -> Lasting:
+def _attack(fault: FaultSpec, status: Status, tools: Tools, driver_pid: int) -> Lasting:
     attack = Attack(fault, status, driver_pid, tools.channels, tools.loot, tools.folder)
     counts = f"strikes with {', '.join(attack.weapons)}, of each"
-    return Lasting(attack.end, detail="of strikes", counts=counts, struck=attack.struck, told=attack.told)
+    return Lasting(
+        attack.end,
+        detail="of strikes",
+        counts=counts,
+        effect_count=attack.effect_count,
+        detail_at_end=attack.detail_at_end,
+    )
 
 
-def _fail_service(fault: InjectedFault, service: ServiceProcess) -> Lasting:
+def _fail_service(fault: FaultSpec, service: ServiceProcess) -> Lasting:
     word = fault.kind.removeprefix("service_")
     late = f" {fault.latency_ms}" if fault.kind is FaultKind.SERVICE_SLOW else ""
-    service.tell(f"{word}{late} {fault.victim}".rstrip())
-    return Lasting(lambda: service.tell(f"answer {fault.victim}".rstrip()))
+    service.command(f"{word}{late} {fault.victim}".rstrip())
+    return Lasting(lambda: service.command(f"answer {fault.victim}".rstrip()))
 
 
-def _trouble_network(fault: InjectedFault, slots: Collection[SlotState], tools: Tools) -> Lasting:
+def _trouble_network(fault: FaultSpec, slots: Collection[SlotState], tools: Tools) -> Lasting:
     pids, numbers = [slot.pid for slot in slots], [slot.slot for slot in slots]
     if fault.kind is FaultKind.CORRUPT:
         relay = tools.relay
         assert relay is not None, "a scenario with corruption has a relay"
         before = relay.flipped
         relay.corrupt(pids, numbers, fault.every_bytes)
-        return Lasting(relay.heal, counts="bits flipped", struck=lambda: relay.flipped - before)
+        return Lasting(relay.heal, counts="bits flipped", effect_count=lambda: relay.flipped - before)
     assert fault.kind in NETWORK, fault.kind
     toxiproxy = tools.toxiproxy
     assert toxiproxy is not None, "a scenario with network faults has Toxiproxy"
     proxies = toxiproxy.begin(fault, pids, numbers)
     detail, counts = f"{proxies} connections", f"connections with {fault.kind}"
-    return Lasting(lambda: toxiproxy.end(fault, pids, numbers), detail=detail, counts=counts, struck=lambda: proxies)
+    return Lasting(
+        lambda: toxiproxy.end(fault, pids, numbers), detail=detail, counts=counts, effect_count=lambda: proxies
+    )
 
 
 def _limit_files(pids: Collection[int]) -> Lasting:

@@ -19,20 +19,20 @@ from clonos.core.model.errors import JobError
 from clonos.io.local.local_folder import default_root, sweep
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
-from clonos_chaos.real.clock_shim import FalseClock
-from clonos_chaos.real.driver_process import Driven, child_environment, status_of
-from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.clock_shim import ClockShim
+from clonos_chaos.real.driver_process import DriverProcess, child_environment, status_of
+from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.runner_course import Course
-from clonos_chaos.real.runner_driver import Spec
-from clonos_chaos.real.runner_faults import Lasting, Tools, strike
+from clonos_chaos.real.runner_driver import DriverSpec
+from clonos_chaos.real.runner_faults import Lasting, Tools, inject
 from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_gone
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
-from clonos_chaos.real.triggers import PATIENCE_S, Look, Moments, Planned, is_live
-from clonos_chaos.scenario.run_record import Check, RunRecord, Strike, judge
-from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, FaultKind, InjectedFault, Pattern, Scenario
+from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault, is_live
+from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
+from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
 from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
@@ -60,14 +60,14 @@ DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
 class Ongoing:
     """A fault that lasts: longer than it was told to, where it strikes things and none has come by yet."""
 
-    fault: InjectedFault
-    strike: Strike
+    fault: FaultSpec
+    injection: Injection
     lasting: Lasting
     ends_s: float
 
     def is_over(self, now_s: float) -> bool:
         """Whether it has to end."""
-        return now_s >= self.ends_s + (0.0 if self.lasting.struck() or not self.lasting.counts else PATIENCE_S)
+        return now_s >= self.ends_s + (0.0 if self.lasting.effect_count() or not self.lasting.counts else PATIENCE_S)
 
 
 @dataclass
@@ -84,18 +84,18 @@ class ProcessRun:
         self.record = RunRecord(self.scenario, self.seed, "spark" if self.slots == "spark" else "processes")
         self._rng = Random(self.seed)
         self._memory = MemoryWatch()
-        self._planned = [Planned.of(fault) for fault in self.scenario.faults]
+        self._planned = [PlannedFault.of(fault) for fault in self.scenario.faults]
         self._ongoing: list[Ongoing] = []
         self._shape: Shape | None = None
         self._status: Status | None = None
         self._standbys: dict[str, list[int]] = {}
-        self._kept: set[str] = set()
+        self._with_keepers: set[str] = set()
         self._live_since_s = 0.0
         self._slots_usual = 0  # when all tasks were live for the first time
         self._processes: dict[int, psutil.Process | None] = {}  # of each slot; a later one may have its pid
         self._known: dict[str, tuple[int, int]] = {}
         self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
-        self._struck: dict[str, float] = {}  # until when tasks may get a new life
+        self._may_restart_until_s: dict[str, float] = {}  # until when tasks may get a new life
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._is_over = self._is_stopping = False
         self._course = self._make_course() if self.scenario.job in SHIPPED else None
@@ -103,7 +103,7 @@ class ProcessRun:
 
     def _make_course(self) -> Course:
         records, per_second = pace_of(self.scenario.job_options)
-        return Course(Gate(self.folder), records, per_second, self.scenario.limits.kept_bytes)
+        return Course(Gate(self.folder), records, per_second, self.scenario.limits.retained_bytes)
 
     # ------------------------------------------------------------------ the whole
 
@@ -111,16 +111,16 @@ class ProcessRun:
         """Runs and judges."""
         with ExitStack() as stack:
             self._tools = self._open_tools(stack)
-            self._moments = Moments(self._tools.ambush)
+            self._triggers = FaultTriggers(self._tools.fault_point_server)
             self._spec = self._make_spec()
-            self._driven = self._start_driver(self._spec)
-            stack.callback(lambda: self._driven.close())
+            self._driver = self._start_driver(self._spec)
+            stack.callback(lambda: self._driver.close())
             self.record.began_ns = wall_ns()
             self._watch()
             self._end_lasting(lambda _: True)
         self.record.ended_ns = wall_ns()
         self.record.recoveries = list(self._recoveries.values())
-        self.record.unstruck = sum(planned.left > 0 for planned in self._planned)
+        self.record.not_injected = sum(planned.left > 0 for planned in self._planned)
         self._see_processes_end()
         self.record.checks += self._memory.checks(self.scenario.limits)
         self._ask_oracle()
@@ -136,8 +136,8 @@ class ProcessRun:
             self.folder,
             ServiceProcess(self.folder / "calls.jsonl", child_environment(), address),
             hosts=hosts,
-            ambush=Ambush() if scenario.needs_fault_points else None,
-            clock=FalseClock(self.folder) if scenario.needs_false_clock else None,
+            fault_point_server=FaultPointServer() if scenario.needs_fault_points else None,
+            clock=ClockShim(self.folder) if scenario.needs_clock_shim else None,
             relay=Relay(Random(self.seed)) if scenario.needs_relay else None,
         )
         stack.callback(tools.close)
@@ -152,16 +152,16 @@ class ProcessRun:
         stack.callback(hosts.close)
         return hosts
 
-    def _make_spec(self) -> Spec:
+    def _make_spec(self) -> DriverSpec:
         tools = self._tools
         options = {**DEFAULT_OPTIONS, "store": str(self.folder / "store"), "slots": self.slots}
         if self.slots == "process":
             options["domains"] = 0
         if tools.hosts is not None:
             options["master"] = tools.hosts.master
-        if tools.ambush is not None:
-            options["fault_points"] = tools.ambush.address
-        return Spec(
+        if tools.fault_point_server is not None:
+            options["fault_points"] = tools.fault_point_server.address
+        return DriverSpec(
             job=self.scenario.job,
             folder=str(self.folder),
             url=tools.service.url,
@@ -172,26 +172,26 @@ class ProcessRun:
             loot=str(tools.loot) if self.scenario.needs_attackers else "",
         )
 
-    def _start_driver(self, spec: Spec) -> Driven:
+    def _start_driver(self, spec: DriverSpec) -> DriverProcess:
         clock, hosts = self._tools.clock, self._tools.hosts
         environment = clock.environment if clock is not None else {}
-        return Driven(spec, self.folder, environment | (hosts.driver_environment if hosts is not None else {}))
+        return DriverProcess(spec, self.folder, environment | (hosts.driver_environment if hosts is not None else {}))
 
     def _watch(self) -> None:
         deadline_s = time.monotonic() + self.scenario.limits.seconds
         while not self._is_over:
-            select.select([self._driven], [], [], LOOK_EVERY_S)
-            for line in self._driven.lines():
+            select.select([self._driver], [], [], LOOK_EVERY_S)
+            for line in self._driver.lines():
                 self._take(line)
-            if self._driven.is_at_end and not self._is_over:
+            if self._driver.is_at_end and not self._is_over:
                 self.record.failure = (
-                    f"the driver has ended without a word; the last it wrote was: {self._driven.last()}"
+                    f"the driver has ended without a word; the last it wrote was: {self._driver.last()}"
                 )
                 return
             now_s = time.monotonic()
             if now_s > deadline_s:
-                stage = f", at {self._course.stage.name.lower()}" if self._course is not None else ""
-                self.record.failure = f"it has not ended within {self.scenario.limits.seconds:g} s{stage}"
+                phase = f", at {self._course.phase.name.lower()}" if self._course is not None else ""
+                self.record.failure = f"it has not ended within {self.scenario.limits.seconds:g} s{phase}"
                 return
             self._end_lasting(lambda ongoing, now_s=now_s: ongoing.is_over(now_s))  # type: ignore[misc]
             for ongoing in self._ongoing:
@@ -205,18 +205,22 @@ class ProcessRun:
             return
         if self._live_since_s and self._shape is not None:
             for planned in self._planned:
-                if planned.left and self._moments.is_due(planned, self._look(now_s, status, self._shape)):
-                    self._strike(planned, status, self._shape)
+                if planned.left and self._triggers.is_due(planned, self._look(now_s, status, self._shape)):
+                    self._inject(planned, status, self._shape)
         if self._status is None:  # the driver was killed just now
             return
-        is_calm = is_live(status) and not any(self._killed.get(task.name) == task.incarnation for task in status.tasks)
+        is_quiescent = is_live(status) and not any(
+            self._killed.get(task.name) == task.incarnation for task in status.tasks
+        )
         waits = self._is_stopping or any(one.left and one.fault.at.seconds is None for one in self._planned)
-        if is_calm and 0 < self.scenario.limits.stop_after < now_s - self._live_since_s and not waits:
+        if is_quiescent and 0 < self.scenario.limits.stop_after < now_s - self._live_since_s and not waits:
             self._is_stopping = True
             self._planned.clear()
-            self._driven.stop()
+            self._driver.stop()
         if self._course is not None:
-            self._course.look(now_s, status, is_calm, not (self._ongoing or any(one.left for one in self._planned)))
+            self._course.look(
+                now_s, status, is_quiescent, not (self._ongoing or any(one.left for one in self._planned))
+            )
 
     def _look(self, now_s: float, status: Status, shape: Shape) -> Look:
         return Look(
@@ -225,7 +229,7 @@ class ProcessRun:
             status=status,
             shape=shape,
             standbys=int(self._spec.options["standbys"]),
-            kept=self._kept,
+            with_keepers=self._with_keepers,
             killed=self._killed,
             is_disturbed=bool(self._ongoing),
             records=self._records_read(status),
@@ -250,13 +254,13 @@ class ProcessRun:
                 self.record.generations.add(line["generation"])
             self._see(status_of(line))
             self._standbys = line["standbys"]
-            self._kept = set(line["kept"])
+            self._with_keepers = set(line["with_keepers"])
 
     def _see(self, status: Status) -> None:
         self._status = status
         self.record.add_sample(status, wall_ns())
         if self.scenario.needs_attackers:
-            self._memory.look([self._driven.pid, *(slot.pid for slot in status.slots if slot.pid)])
+            self._memory.look([self._driver.pid, *(slot.pid for slot in status.slots if slot.pid)])
         for slot in status.slots:
             if slot.slot not in self._processes:
                 self._processes[slot.slot] = process_of(slot.pid)
@@ -269,10 +273,10 @@ class ProcessRun:
             now = (task.pid, task.incarnation)
             before = self._known.get(task.name)
             if before is not None and now != before and task.pid:
-                if self._struck.get(task.name, 0.0) < time.monotonic():
+                if self._may_restart_until_s.get(task.name, 0.0) < time.monotonic():
                     self.record.disturbed.append(f"{task.name} {before} -> {now}")
                 else:
-                    self._struck[task.name] = time.monotonic() + AGAIN_WITHIN_S
+                    self._may_restart_until_s[task.name] = time.monotonic() + AGAIN_WITHIN_S
             if task.pid:
                 self._known[task.name] = now
 
@@ -284,7 +288,7 @@ class ProcessRun:
 
     # ------------------------------------------------------------------ striking
 
-    def _strike(self, planned: Planned, status: Status, shape: Shape) -> None:
+    def _inject(self, planned: PlannedFault, status: Status, shape: Shape) -> None:
         if self._course is not None:
             self._course.note_holdings(status)
         fault = planned.fault
@@ -306,54 +310,56 @@ class ProcessRun:
         if fault.pattern is Pattern.STANDBY:
             homes = {task.name for task in status.tasks if task.slot in others}
             tasks = sorted(homes - {planned.victim})  # those that have their home where the standby was
-        befallen = tasks_of(shape, fault.victim) if fault.kind is FaultKind.USER_ERROR else tasks
-        struck = _befallen(fault, status, befallen, others)
-        told = Strike(fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in struck})
-        self._struck |= dict.fromkeys(struck, inf)
+        targets = tasks_of(shape, fault.victim) if fault.kind is FaultKind.USER_ERROR else tasks
+        affected = _affected(fault, status, targets, others)
+        injection = Injection(
+            fault.kind, tasks, wall_ns(), incarnations={name: by_name[name].incarnation for name in affected}
+        )
+        self._may_restart_until_s |= dict.fromkeys(affected, inf)
         if fault.kind in (FaultKind.KILL_WORKER, FaultKind.KILL_DOMAIN):
-            self._killed.update(told.incarnations)
-        told.detail = f"at {fault.at}" if fault.at.point else ""
+            self._killed.update(injection.incarnations)
+        injection.detail = f"at {fault.at}" if fault.at.point else ""
         if fault.kind is FaultKind.ATTACK:
             self._memory.begin()
-        lasting = strike(fault, status, tasks, others, self._tools, self._driven.pid)
+        lasting = inject(fault, status, tasks, others, self._tools, self._driver.pid)
         if lasting is not None:
-            told.detail = f"for {fault.lasts_ms} ms {lasting.detail} {told.detail}".rstrip()
-            self._ongoing.append(Ongoing(fault, told, lasting, time.monotonic() + fault.lasts_ms / 1000))
-        self.record.strikes.append(told)
-        self._let_go(planned)
+            injection.detail = f"for {fault.lasts_ms} ms {lasting.detail} {injection.detail}".rstrip()
+            self._ongoing.append(Ongoing(fault, injection, lasting, time.monotonic() + fault.lasts_ms / 1000))
+        self.record.injections.append(injection)
+        self._release(planned)
 
-    def _let_go(self, planned: Planned) -> None:
+    def _release(self, planned: PlannedFault) -> None:
         """Who was caught goes on, if it still can."""
-        if planned.trap is not None:
-            planned.trap.release()
-            planned.trap = None
+        if planned.breakpoint is not None:
+            planned.breakpoint.release()
+            planned.breakpoint = None
 
     def _end_lasting(self, is_over: Callable[[Ongoing], bool]) -> None:
         for ongoing in [one for one in self._ongoing if is_over(one)]:
             self._ongoing.remove(ongoing)
             ongoing.lasting.end()
-            ongoing.strike.until_ns = wall_ns()
-            ongoing.strike.detail = f"{ongoing.strike.detail} {ongoing.lasting.told()}".rstrip()
-            counts, struck = ongoing.lasting.counts, ongoing.lasting.struck()
+            ongoing.injection.until_ns = wall_ns()
+            ongoing.injection.detail = f"{ongoing.injection.detail} {ongoing.lasting.detail_at_end()}".rstrip()
+            counts, effects = ongoing.lasting.counts, ongoing.lasting.effect_count()
             if counts and not self.scenario.limits.stop_after:
-                self.record.checks.append(Check(counts, "at least 1", str(struck), struck > 0))
+                self.record.checks.append(Check(counts, "at least 1", str(effects), effects > 0))
 
-    def _kill_driver(self, planned: Planned) -> None:
+    def _kill_driver(self, planned: PlannedFault) -> None:
         """Its slots end with it; another one resumes, in a new generation, with new lives for all."""
         planned.left -= 1
-        told = Strike(planned.fault.kind, [], wall_ns(), detail="and resume")
-        self.record.strikes.append(told)
-        self._driven.kill()
-        self._let_go(planned)
-        self._driven.lines()
-        self._driven.close()
+        injection = Injection(planned.fault.kind, [], wall_ns(), detail="and resume")
+        self.record.injections.append(injection)
+        self._driver.kill()
+        self._release(planned)
+        self._driver.lines()
+        self._driver.close()
         wait_until_gone(self._processes.values(), GONE_WITHIN_S)
         self._known.clear()
-        self._struck.clear()
+        self._may_restart_until_s.clear()
         self._killed.clear()
         self._live_since_s = 0.0
         self._status = None
-        self._driven = self._start_driver(msgspec.structs.replace(self._spec, resume=True))
+        self._driver = self._start_driver(msgspec.structs.replace(self._spec, resume=True))
 
     # ------------------------------------------------------------------ the end
 
@@ -384,7 +390,7 @@ class ProcessRun:
             record.notes.append('no oracle has looked at the output: name one with oracle = "module:function"')
 
 
-def _befallen(fault: InjectedFault, status: Status, tasks: list[str], others: list[int]) -> list[str]:
+def _affected(fault: FaultSpec, status: Status, tasks: list[str], others: list[int]) -> list[str]:
     """All tasks that may get a new life by it: who shares a process or a domain with those named."""
     slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
     domains = {slot.domain for slot in status.slots if slot.slot in slots}

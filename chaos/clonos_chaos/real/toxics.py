@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos_chaos.real.log_tail import last_words
-from clonos_chaos.scenario.scenario import FaultKind, InjectedFault
+from clonos_chaos.real.log_tail import last_line
+from clonos_chaos.scenario.scenario import FaultKind, FaultSpec
 
 START_TIMEOUT_S: Final = 10.0
 API_TIMEOUT_S: Final = 5.0
@@ -77,10 +77,10 @@ class Toxiproxy:
         while not self._client.running():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.close()
-                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; the last it wrote was: {last_words(log)}")
+                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; the last it wrote was: {last_line(log)}")
             time.sleep(0.02)
 
-    def begin(self, fault: InjectedFault, pids: Collection[int], slots: Collection[int]) -> int:
+    def begin(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> int:
         """Puts a fault on what these processes send and, unless half open, on what is sent to them.
 
         Answers on how many proxies.
@@ -90,7 +90,7 @@ class Toxiproxy:
             _BEGIN[fault.kind](proxy, fault)
         return len(proxies)
 
-    def end(self, fault: InjectedFault, pids: Collection[int], slots: Collection[int]) -> None:
+    def end(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> None:
         """Takes it off again."""
         for proxy in self._proxies(fault, pids, slots):
             if fault.kind is FaultKind.CUT:
@@ -100,7 +100,7 @@ class Toxiproxy:
                 if proxy.get_toxic(f"{TOXIC}_{stream}"):
                     proxy.destroy_toxic(f"{TOXIC}_{stream}")
 
-    def _proxies(self, fault: InjectedFault, pids: Collection[int], slots: Collection[int]) -> list[Any]:
+    def _proxies(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> list[Any]:
         found = []
         for name, proxy in sorted(self._client.proxies().items()):
             sender, peer, _ = name.split(".")
@@ -116,18 +116,18 @@ class Toxiproxy:
 
 
 def _toxic(
-    type_: str, attributes: Callable[[InjectedFault], dict[str, int]], is_both_ways: bool
-) -> Callable[[Any, InjectedFault], None]:
+    type_: str, attributes: Callable[[FaultSpec], dict[str, int]], is_both_ways: bool
+) -> Callable[[Any, FaultSpec], None]:
     """``upstream`` is what the sender sends; answers of TCP itself are not Toxiproxy's."""
 
-    def begin(proxy: Any, fault: InjectedFault) -> None:
+    def begin(proxy: Any, fault: FaultSpec) -> None:
         for stream in ("upstream", "downstream") if is_both_ways else ("upstream",):
             proxy.add_toxic(name=f"{TOXIC}_{stream}", type=type_, stream=stream, attributes=attributes(fault))
 
     return begin
 
 
-_BEGIN: Final[dict[FaultKind, Callable[[Any, InjectedFault], None]]] = {
+_BEGIN: Final[dict[FaultKind, Callable[[Any, FaultSpec], None]]] = {
     FaultKind.CUT: lambda proxy, _: proxy.disable(),
     FaultKind.HALF_OPEN: _toxic("timeout", lambda _: {"timeout": 0}, False),
     FaultKind.RESET: _toxic("reset_peer", lambda _: {"timeout": 0}, True),

@@ -10,13 +10,13 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached
 from clonos.status import Status
-from clonos_chaos.real.fault_point_server import Ambush, Trap
+from clonos_chaos.real.fault_point_server import Breakpoint, FaultPointServer
 from clonos_chaos.scenario.scenario import (
     FAULT_POINTS,
     STATUS_POINTS,
     FaultKind,
-    InjectedFault,
-    Moment,
+    FaultSpec,
+    FaultTrigger,
     Pattern,
     is_fault_point,
 )
@@ -30,17 +30,17 @@ OF_THE_DRIVER: Final = (FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN, 
 
 
 @dataclass(slots=True)
-class Planned:
+class PlannedFault:
     """A fault that is still to come, or is being repeated. ``asked_s``: when its moment was first there."""
 
-    fault: InjectedFault
+    fault: FaultSpec
     left: int
     victim: str = ""
     asked_s: float = 0.0
-    trap: Trap | None = None
+    breakpoint: Breakpoint | None = None
 
     @staticmethod
-    def of(fault: InjectedFault) -> Planned:
+    def of(fault: FaultSpec) -> PlannedFault:
         """One that has not begun. JobError: no real process has such a point."""
         point = fault.at.point
         is_here = point in STATUS_POINTS or point in FAULT_POINTS or is_of_message(point)
@@ -54,14 +54,14 @@ class Planned:
                 f"the point {point!r} {where};"
                 f" real processes have: {', '.join((*STATUS_POINTS, *FAULT_POINTS))}, <message> delivered."
             )
-        return Planned(fault, fault.count if fault.pattern is Pattern.IN_A_ROW else 1)
+        return PlannedFault(fault, fault.count if fault.pattern is Pattern.IN_A_ROW else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """The job at one instant. ``live_since_s`` 0: not all tasks have been live yet.
 
-    ``kept``: tasks that have keepers. ``killed``: incarnations whose death may not be known yet.
+    ``with_keepers``: tasks that have keepers. ``killed``: incarnations whose death may not be known yet.
     """
 
     now_s: float
@@ -69,21 +69,21 @@ class Look:
     status: Status
     shape: Shape
     standbys: int
-    kept: Collection[str]
+    with_keepers: Collection[str]
     killed: Mapping[str, int]
     is_disturbed: bool  # by a fault that lasts
     records: int
     slots_usual: int = 0
 
-    def is_calm_for(self, fault: InjectedFault) -> bool:
+    def may_inject(self, fault: FaultSpec) -> bool:
         """Whether what a fault waits for is there."""
-        has_slots = not fault.settled or len(self.status.slots) >= self.slots_usual
-        return has_slots and (self.is_calm or not fault.calm)
+        has_slots = not fault.all_slots or len(self.status.slots) >= self.slots_usual
+        return has_slots and (self.is_quiescent or not fault.quiescent)
 
     @property
-    def is_calm(self) -> bool:
+    def is_quiescent(self) -> bool:
         """Every task is live and its standbys and keepers could take over; no fault goes on."""
-        return is_whole(self.status, self.standbys, self.kept) and not self.is_disturbed
+        return is_whole(self.status, self.standbys, self.with_keepers) and not self.is_disturbed
 
     @property
     def has_unnoticed(self) -> bool:
@@ -98,47 +98,47 @@ def is_live(status: Status) -> bool:
     return bool(phases) and phases <= SETTLED_PHASES and all(one.is_over for one in latest.values())
 
 
-def is_whole(status: Status, standbys: int, kept: Collection[str]) -> bool:
+def is_whole(status: Status, standbys: int, with_keepers: Collection[str]) -> bool:
     """Live, and every task's standbys and keepers could take over."""
     has_standbys = not standbys or all(task.standbys for task in status.tasks)
-    return is_live(status) and has_standbys and all(task.keepers for task in status.tasks if task.name in kept)
+    return is_live(status) and has_standbys and all(task.keepers for task in status.tasks if task.name in with_keepers)
 
 
-class Moments:
-    """Says of each fault whether it is due. ``ambush``: None when no process waits anywhere."""
+class FaultTriggers:
+    """Says of each fault whether it is due. ``fault_point_server``: None when no process waits anywhere."""
 
-    def __init__(self, ambush: Ambush | None) -> None:
-        self._ambush = ambush
+    def __init__(self, fault_point_server: FaultPointServer | None) -> None:
+        self._fault_point_server = fault_point_server
         self._look: Look | None = None
 
-    def is_due(self, planned: Planned, look: Look) -> bool:
+    def is_due(self, planned: PlannedFault, look: Look) -> bool:
         """Whether it strikes now."""
         self._look = look
         fault = planned.fault
         if is_fault_point(fault.at.point):
-            return self._is_caught(planned, look)
+            return self._is_hit(planned, look)
         if not planned.asked_s:
-            if not _is_moment(fault.at, look):
+            if not _has_fired(fault.at, look):
                 return False
             planned.asked_s = look.now_s
         if look.has_unnoticed:
             return False
-        if fault.at.point == "recovering" or fault.kind is FaultKind.KILL_DRIVER or look.is_calm_for(fault):
+        if fault.at.point == "recovering" or fault.kind is FaultKind.KILL_DRIVER or look.may_inject(fault):
             return True
         return look.now_s - planned.asked_s > PATIENCE_S and is_live(look.status)
 
-    def _is_caught(self, planned: Planned, look: Look) -> bool:
-        if planned.trap is not None:
-            return planned.trap.caught is not None
+    def _is_hit(self, planned: PlannedFault, look: Look) -> bool:
+        if planned.breakpoint is not None:
+            return planned.breakpoint.hit is not None
         planned.asked_s = planned.asked_s or look.now_s
         is_patient = look.now_s - planned.asked_s < PATIENCE_S or not is_live(look.status)
         fault = planned.fault
-        if (fault.calm or fault.settled) and is_patient and (look.has_unnoticed or not look.is_calm_for(fault)):
+        if (fault.quiescent or fault.all_slots) and is_patient and (look.has_unnoticed or not look.may_inject(fault)):
             return False
-        planned.trap = self._lay(planned, look.shape)
+        planned.breakpoint = self._set_breakpoint(planned, look.shape)
         return False
 
-    def _lay(self, planned: Planned, shape: Shape) -> Trap:
+    def _set_breakpoint(self, planned: PlannedFault, shape: Shape) -> Breakpoint:
         at = planned.fault.at
         step = at.task or planned.fault.victim
         names = set(tasks_of(shape, step))
@@ -149,8 +149,8 @@ class Moments:
                 planned.victim = found
             return bool(found) or at.point in OF_THE_DRIVER
 
-        assert self._ambush is not None, "a scenario with fault points has an ambush"
-        return self._ambush.lay(at.point, nth=at.nth, where=where)
+        assert self._fault_point_server is not None, "a scenario with fault points has an ambush"
+        return self._fault_point_server.set_breakpoint(at.point, nth=at.nth, where=where)
 
     def _task_of(self, reached: FaultPointReached, names: Collection[str]) -> str:
         """The one of these tasks that has reached a point; a point of a whole slot counts for its task."""
@@ -160,7 +160,7 @@ class Moments:
         return there[0] if there else ""
 
 
-def _is_moment(at: Moment, look: Look) -> bool:
+def _has_fired(at: FaultTrigger, look: Look) -> bool:
     status = look.status
     if at.seconds is not None:
         return look.now_s - look.live_since_s >= at.seconds

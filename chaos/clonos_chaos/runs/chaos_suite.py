@@ -25,8 +25,8 @@ from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario import Scenario
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, read_scenarios
 from clonos_chaos.swarm.environments import Swarm
-from clonos_chaos.swarm.failing_seed import told_of_seed
-from clonos_chaos.swarm.seeds import Tally, swarm
+from clonos_chaos.swarm.failing_seed import seed_report
+from clonos_chaos.swarm.seeds import SwarmResult, swarm
 
 RUNS_FILE: Final = "runs.jsonl"
 SUMMARY_FILE: Final = "summary.md"
@@ -44,7 +44,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SuiteOptions:
     """What the command line asked for. ``files``: of scenarios, by name; empty: all."""
 
     folder: Path
@@ -73,7 +73,7 @@ class SuiteTask:
         return self.scenario.name, self.where, self.seed
 
 
-def tasks_of(wanted: Wanted) -> list[SuiteTask]:
+def tasks_of(wanted: SuiteOptions) -> list[SuiteTask]:
     """All runs, in order: on processes, in the simulated world, on Spark."""
     found = []
     for where in (Where.PROCESSES, Where.SIMULATED, Where.SPARK):
@@ -92,8 +92,10 @@ def _is_of(scenario: Scenario, where: Where) -> bool:
     return is_of_spark == (where is Where.SPARK)
 
 
-def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[RunRecord], None]) -> bool:
-    """Runs all; whether nothing was bad. ``say`` shows progress, ``tell`` a run that was bad."""
+def run_chaos_suite(
+    wanted: SuiteOptions, on_progress: Callable[[str], None], on_record: Callable[[RunRecord], None]
+) -> bool:
+    """Runs all; whether nothing was bad. ``on_progress`` shows progress, ``on_record`` a run that was bad."""
     file = wanted.folder / RUNS_FILE
     make_writable(file)
     if file.exists() and not wanted.is_resumed:  # it may have taken hours
@@ -114,15 +116,17 @@ def run_everything(wanted: Wanted, say: Callable[[str], None], tell: Callable[[R
     for number, task in enumerate(tasks, 1):
         if task.key in done:
             continue
-        line = _run(task, tell)
+        line = _run(task, on_record)
         add(line)
         why = f": {line['reason']}" if line["reason"] else ""
-        say(f"[{number}/{len(tasks)}] {line['verdict']}: {line['name']}, {line['world']}, {line['seconds']} s{why}")
-    _run_worlds(wanted, lines, add, say)
+        on_progress(
+            f"[{number}/{len(tasks)}] {line['verdict']}: {line['name']}, {line['world']}, {line['seconds']} s{why}"
+        )
+    _run_worlds(wanted, lines, add, on_progress)
     return not any(line["verdict"] == BAD for line in lines)
 
 
-def _run(task: SuiteTask, tell: Callable[[RunRecord], None]) -> Line:
+def _run(task: SuiteTask, on_record: Callable[[RunRecord], None]) -> Line:
     began_ns = wall_ns()
     line: Line = {
         "file": task.file,
@@ -147,7 +151,7 @@ def _run(task: SuiteTask, tell: Callable[[RunRecord], None]) -> Line:
         line |= {"reason": f"{type(error).__name__}: {error}"}
     else:
         if not record.is_good:
-            tell(record)
+            on_record(record)
         bad = [f"{check.name}: {check.found} (wanted: {check.wanted})" for check in record.checks if not check.is_good]
         findings = record.findings
         line |= {
@@ -178,29 +182,31 @@ def _check_spark() -> None:
         raise _NoSpark(f"it needs Spark, which needs Java: it was not run ({fault})") from fault
 
 
-def _run_worlds(wanted: Wanted, lines: list[Line], add: Callable[[Line], None], say: Callable[[str], None]) -> None:
+def _run_worlds(
+    wanted: SuiteOptions, lines: list[Line], add: Callable[[Line], None], on_progress: Callable[[str], None]
+) -> None:
     """A line for each portion, so that a stopped run goes on behind it."""
     kind = Swarm("", is_mixed=True)
     known = [line for line in lines if line["file"] == WORLDS]
     first = max((line["last"] + 1 for line in known), default=wanted.first_seed)
     shown = sum(len(line["failed"]) for line in known)
     seed, last = first, wanted.first_seed + wanted.worlds
-    portion, began_ns = Tally(), wall_ns()
+    portion, began_ns = SwarmResult(), wall_ns()
     for tally in swarm(range(first, last), kind, wanted.processes):
         portion.add(tally)
-        for failed, story in tally.failures:
+        for failed, report in tally.failures:
             shown += 1
-            what = told_of_seed(failed, kind, story) if shown <= SEEDS_SHOWN_MAX else ""
-            say(f"FAILED: {what or f'clonos chaos seeds {kind.arguments(failed)}'}")
+            what = seed_report(failed, kind, report) if shown <= SEEDS_SHOWN_MAX else ""
+            on_progress(f"FAILED: {what or f'clonos chaos seeds {kind.arguments(failed)}'}")
         if portion.worlds >= WORLDS_A_LINE or seed + portion.worlds == last:
             add(_of_tally(portion, seed, began_ns))
             seed += portion.worlds
             rate = 1e9 * (seed - first) / (wall_ns() - began_ns)
-            say(f"[{seed - wanted.first_seed}/{wanted.worlds} worlds] {portion.line()}, {rate:.1f} worlds/s")
-            portion = Tally()
+            on_progress(f"[{seed - wanted.first_seed}/{wanted.worlds} worlds] {portion.line()}, {rate:.1f} worlds/s")
+            portion = SwarmResult()
 
 
-def _of_tally(tally: Tally, first: int, began_ns: int) -> Line:
+def _of_tally(tally: SwarmResult, first: int, began_ns: int) -> Line:
     return {
         "at": _instant(began_ns),
         "file": WORLDS,

@@ -13,7 +13,7 @@ from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
 
 SEEDS_USUAL = 1_000
-STRIKES_TOLD_MAX = 12
+INJECTIONS_SHOWN_MAX = 12
 GOOD = 0
 BAD = 1
 
@@ -42,12 +42,12 @@ def run(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="clonos chaos run", description=f"Scenarios are in {SHIPPED_FOLDER}.")
     parser.add_argument("scenario", metavar="SCENARIO", help="a file, or the name of a shipped one")
     world = parser.add_mutually_exclusive_group()
-    for where, told in (
+    for where, help_text in (
         (Where.PROCESSES, "on real processes, no JVM (default)"),
         (Where.SPARK, "on Spark executors"),
         (Where.SIMULATED, "in the simulated world"),
     ):
-        world.add_argument(f"--{where}", dest="where", action="store_const", const=where, help=told)
+        world.add_argument(f"--{where}", dest="where", action="store_const", const=where, help=help_text)
     parser.add_argument("--seed", type=int, default=1, help="chooses the victims (default: 1)")
     parser.add_argument("--repeat", type=AT_LEAST_ONE, default=1, metavar="K", help="so often, each with the next seed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was found to this file")
@@ -62,11 +62,11 @@ def run(arguments: Sequence[str]) -> int:
     options = ScenarioRunOptions(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
     verdicts: list[bool] = []
 
-    def tell(record: RunRecord) -> None:
+    def on_record(record: RunRecord) -> None:
         verdicts.append(record.is_good)
-        _tell(record)
+        _print_record(record)
 
-    is_good = run_scenarios(scenarios, options, tell)
+    is_good = run_scenarios(scenarios, options, on_record)
     if len(verdicts) > 1:
         print(f"{sum(verdicts)} of {len(verdicts)} runs came to what they should")
     return GOOD if is_good else BAD
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def everything(arguments: Sequence[str]) -> int:
     """``clonos chaos all``: 0 when no run was bad."""
-    from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, Wanted, run_everything
+    from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
 
     parser = argparse.ArgumentParser(prog="clonos chaos all")
     parser.add_argument("--worlds", type=_above(0), default=100_000, metavar="N", help="simulated (default: 100000)")
@@ -91,7 +91,7 @@ def everything(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     for name in {*parsed.only, *parsed.without} - {"none"}:
         find_scenario(name)
-    wanted = Wanted(
+    wanted = SuiteOptions(
         folder=parsed.report,
         worlds=parsed.worlds,
         first_seed=parsed.first,
@@ -102,7 +102,7 @@ def everything(arguments: Sequence[str]) -> int:
         in_worlds=tuple(map(Where, parsed.where)),
         is_resumed=parsed.resume,
     )
-    is_good = run_everything(wanted, partial(print, flush=True), _tell)
+    is_good = run_chaos_suite(wanted, partial(print, flush=True), _print_record)
     print((parsed.report / SUMMARY_FILE).read_text("utf-8"))
     return GOOD if is_good else BAD
 
@@ -128,11 +128,11 @@ def soak(arguments: Sequence[str]) -> int:
     where = Where.SPARK if parsed.spark else Where.PROCESSES
     options = ScenarioRunOptions(where, parsed.seed, 1, parsed.json, parsed.html, parsed.png, parsed.keep)
 
-    def tell(record: RunRecord) -> None:
+    def on_record(record: RunRecord) -> None:
         record.notes += figures(record)
-        _tell(record)
+        _print_record(record)
 
-    return GOOD if run_scenarios([scenario_of(wanted)], options, tell) else BAD
+    return GOOD if run_scenarios([scenario_of(wanted)], options, on_record) else BAD
 
 
 def seeds(arguments: Sequence[str]) -> int:
@@ -173,15 +173,15 @@ def _numbers(parser: argparse.ArgumentParser, text: str | None) -> tuple[int, ..
         parser.error(f"--only-faults takes numbers such as 3,7 or none, not {text!r}")
 
 
-def _tell(record: RunRecord) -> None:
+def _print_record(record: RunRecord) -> None:
     seconds = (record.ended_ns - record.began_ns) / 1e9
     word = "good" if record.is_good else "BAD"
     print(f"{word}: {record.scenario.name}, seed {record.seed}, {record.world}, {seconds:.1f} s")
-    if len(record.strikes) > STRIKES_TOLD_MAX:
-        print(f"  {len(record.strikes)} faults, the last of them:")
-    for strike in record.strikes[-STRIKES_TOLD_MAX:]:
-        at_s = (strike.at_ns - record.began_ns) / 1e9
-        print(f"  {at_s:6.2f} s  {strike.kind} {', '.join(strike.tasks)} {strike.detail}".rstrip())
+    if len(record.injections) > INJECTIONS_SHOWN_MAX:
+        print(f"  {len(record.injections)} faults, the last of them:")
+    for injection in record.injections[-INJECTIONS_SHOWN_MAX:]:
+        at_s = (injection.at_ns - record.began_ns) / 1e9
+        print(f"  {at_s:6.2f} s  {injection.kind} {', '.join(injection.tasks)} {injection.detail}".rstrip())
     for check in record.checks:
         print(f"  {'ok ' if check.is_good else 'BAD'} {check.name}: {check.found} (wanted: {check.wanted})")
     if record.findings is not None:

@@ -25,14 +25,14 @@ INSTANT, ANSWER = 3, 5
 """Of an entry of a row's story."""
 
 
-class Spectator:
+class Observer:
     """Fills the record of a run in ``world``."""
 
     def __init__(self, world: World, record: RunRecord) -> None:
         self.world, self.record = world, record
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._known: dict[str, int] = {}  # incarnations
-        self._struck: set[str] = set()  # tasks that may get another life
+        self._may_restart: set[str] = set()  # tasks that may get another life
         self._next_ns = 0
         self._step = world.clock.step
         world.clock.step = self._step_and_look  # type: ignore[method-assign]
@@ -57,18 +57,18 @@ class Spectator:
             self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
         for task in status.tasks:
             before = self._known.get(task.name, task.incarnation)
-            if before != task.incarnation and task.name not in self._struck:
+            if before != task.incarnation and task.name not in self._may_restart:
                 self.record.disturbed.append(f"{task.name} {before} -> {task.incarnation}")
             self._known[task.name] = task.incarnation
 
-    def strikes(self, slots: list[SimSlot]) -> dict[str, int]:
+    def injections(self, slots: list[SimSlot]) -> dict[str, int]:
         """The tasks that live there, with their incarnations: they may get another life."""
         placements = self.world.oracle.view.placements
-        struck = {slot.id for slot in slots}
+        affected = {slot.id for slot in slots}
         found: dict[str, int] = {
-            self.world.plan.task_name(p.task): p.incarnation for p in placements if p.slot in struck
+            self.world.plan.task_name(p.task): p.incarnation for p in placements if p.slot in affected
         }
-        self._struck |= found.keys()
+        self._may_restart |= found.keys()
         return found
 
     def sum_up(self) -> None:
@@ -89,7 +89,7 @@ def findings_of(world: World) -> Findings:
     rows = [row for committed in world.committed.values() for row in committed]
     counted = Counter(row[0] for row in rows)
     expected, copies = world.job.expected(), world.job.copies
-    visible = {entry[ANSWER] for _, story, *_ in rows for entry in story}
+    visible = {entry[ANSWER] for _, lineage, *_ in rows for entry in lineage}
     asked: dict[Any, list[SimAsked]] = {}
     for call in world.job.service.answers:
         asked.setdefault((call.question, call.generation), []).append(call)
@@ -104,5 +104,5 @@ def findings_of(world: World) -> Findings:
         calls_repeated=sum(len(calls) - 1 for calls in again),
         calls_needless=sum(not visible.isdisjoint({call.answer for call in calls[:-1]}) for calls in again),
         keys_changed=sum(len({call.key for call in calls}) > 1 for calls in again),
-        rows=sorted((story[-1][INSTANT] - epoch_ns, story[0][INSTANT] - epoch_ns) for _, story, *_ in rows),
+        rows=sorted((lineage[-1][INSTANT] - epoch_ns, lineage[0][INSTANT] - epoch_ns) for _, lineage, *_ in rows),
     )

@@ -87,7 +87,7 @@ def _run(record: RunRecord, number: int) -> str:
         f"{draw(record, number) if record.samples else ''}"
         f'<div class="tables"><div><h3>What was demanded</h3>{_checks(record)}</div>'
         f"<div><h3>What the oracle found</h3>{_findings(record.findings)}</div></div>"
-        f"<h3>What was done</h3>{_strikes(record)}{_remarks(record)}</section>"
+        f"<h3>What was done</h3>{_injections(record)}{_remarks(record)}</section>"
     )
 
 
@@ -110,15 +110,15 @@ def _findings(findings: Findings | None) -> str:
     return _table(("what", "#count", "meaning"), rows)
 
 
-def _strikes(record: RunRecord) -> str:
+def _injections(record: RunRecord) -> str:
     rows = []
-    for strike in record.strikes:
+    for injection in record.injections:
         rows.append(
             (
-                f"{(strike.at_ns - record.began_ns) / 1e9:.2f}",
-                escape(strike.kind),
-                escape(", ".join(strike.tasks)),
-                escape(strike.detail),
+                f"{(injection.at_ns - record.began_ns) / 1e9:.2f}",
+                escape(injection.kind),
+                escape(", ".join(injection.tasks)),
+                escape(injection.detail),
             )
         )
     return _table(("#s after the start", "fault", "tasks", ""), rows, "fitting")

@@ -59,7 +59,7 @@ def write_png(file: Path, record: RunRecord) -> None:
 
 def _figure(record: RunRecord) -> Figure:
     rows = record.findings.rows if record.findings is not None else []
-    first_ns = min([rows[0][0] if rows else record.ended_ns, *(s.at_ns for s in record.strikes)])
+    first_ns = min([rows[0][0] if rows else record.ended_ns, *(s.at_ns for s in record.injections)])
     start_ns = max(record.began_ns, first_ns - 500_000_000)
     bars = _bars(record, start_ns)
     bin_ms = max(BIN_MS_MIN, (record.ended_ns - start_ns) // 1_000_000 // BINS_MAX)
@@ -68,10 +68,10 @@ def _figure(record: RunRecord) -> Figure:
     axes = figure.subplots(4, 1, sharex=True, gridspec_kw={"height_ratios": heights})
     _throughput(axes[0], rows, start_ns, bin_ms)
     _latency(axes[1], rows, start_ns, bin_ms)
-    _kept(axes[2], record, start_ns)
+    _retained(axes[2], record, start_ns)
     (_recoveries if len(bars) <= BARS_MAX else _many_recoveries)(axes[3], bars)
     for axis in axes:
-        _mark_faults(axis, record, start_ns, names=axis is axes[0] and len(record.strikes) <= NAMES_MAX)
+        _mark_faults(axis, record, start_ns, names=axis is axes[0] and len(record.injections) <= NAMES_MAX)
         axis.grid(axis="y", color=FAINT, linewidth=0.5)
         axis.set_axisbelow(True)
     axes[3].set_xlabel("seconds")
@@ -98,8 +98,8 @@ def _seconds(at_ns: int, start_ns: int) -> float:
 def _throughput(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: int) -> None:
     """Records that reached the sinks' door, in bins."""
     counts: dict[int, int] = {}
-    for told_ns, _ in rows:
-        place = (told_ns - start_ns) // (bin_ms * 1_000_000)
+    for sink_ns, _ in rows:
+        place = (sink_ns - start_ns) // (bin_ms * 1_000_000)
         counts[place] = counts.get(place, 0) + 1
     if counts:
         places = range(min(counts), max(counts) + 2)
@@ -114,8 +114,8 @@ def _throughput(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_m
 def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: int) -> None:
     """From reading a record until it reached the sinks: median and worst of each bin."""
     bins: dict[int, list[float]] = {}
-    for told_ns, read_ns in rows:
-        bins.setdefault((told_ns - start_ns) // (bin_ms * 1_000_000), []).append((told_ns - read_ns) / 1e6)
+    for sink_ns, read_ns in rows:
+        bins.setdefault((sink_ns - start_ns) // (bin_ms * 1_000_000), []).append((sink_ns - read_ns) / 1e6)
     places = sorted(bins)
     seconds = [(place + 0.5) * bin_ms / 1000 for place in places]
     worst = [max(bins[place]) for place in places]
@@ -131,11 +131,11 @@ def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: 
     axis.set_ylim(bottom=0)
 
 
-def _kept(axis: Any, record: RunRecord, start_ns: int) -> None:
+def _retained(axis: Any, record: RunRecord, start_ns: int) -> None:
     """Logs, replicas and in-flight data; checkpoints take them away."""
     samples = [sample for sample in record.samples if sample.at_ns >= start_ns]
     seconds = [_seconds(sample.at_ns, start_ns) for sample in samples]
-    axis.plot(seconds, [sample.bytes_kept / 1024 for sample in samples], color="#7353ba", linewidth=1.2)
+    axis.plot(seconds, [sample.retained_bytes / 1024 for sample in samples], color="#7353ba", linewidth=1.2)
     completed = [_seconds(b.at_ns, start_ns) for a, b in pairwise(samples) if b.checkpoint > a.checkpoint]
     axis.plot(completed, [0.0] * len(completed), "|", color="#2a9d6f", markersize=9, clip_on=False)
     axis.set_ylabel("KiB kept")
@@ -145,8 +145,8 @@ def _kept(axis: Any, record: RunRecord, start_ns: int) -> None:
 
 def _bars(record: RunRecord, start_ns: int) -> list[tuple[str, list[float]]]:
     found = []
-    for strike, recovery in record.recoveries_of_strikes():
-        instants = [_seconds(strike.at_ns, start_ns)]
+    for injection, recovery in record.recoveries_by_injection():
+        instants = [_seconds(injection.at_ns, start_ns)]
         for milestone in MILESTONES:
             reached = recovery.reached.get(milestone)
             instants.append(instants[-1] if reached is None else max(instants[-1], _seconds(reached, start_ns)))
@@ -178,14 +178,14 @@ def _many_recoveries(axis: Any, bars: list[tuple[str, list[float]]]) -> None:
 
 
 def _mark_faults(axis: Any, record: RunRecord, start_ns: int, names: bool) -> None:
-    for number, strike in enumerate(record.strikes):
-        at = _seconds(strike.at_ns, start_ns)
-        if strike.until_ns:
-            axis.axvspan(at, _seconds(strike.until_ns, start_ns), color=FAULT, alpha=0.09, linewidth=0)
-        width = 1.1 if len(record.strikes) <= NAMES_MAX else 0.4
+    for number, injection in enumerate(record.injections):
+        at = _seconds(injection.at_ns, start_ns)
+        if injection.until_ns:
+            axis.axvspan(at, _seconds(injection.until_ns, start_ns), color=FAULT, alpha=0.09, linewidth=0)
+        width = 1.1 if len(record.injections) <= NAMES_MAX else 0.4
         axis.axvline(at, color=FAULT, linewidth=width, linestyle=(0, (4, 2)))
         if names:
-            text = f" {strike.kind} {strike.tasks[0] if len(strike.tasks) == 1 else ''}".rstrip()
+            text = f" {injection.kind} {injection.tasks[0] if len(injection.tasks) == 1 else ''}".rstrip()
             axis.text(
                 at,
                 1.0 - 0.11 * (number % 4),

@@ -42,7 +42,7 @@ class ScenarioRunOptions:
 
 
 def run_scenarios(
-    scenarios: Sequence[Scenario], options: ScenarioRunOptions, tell: Callable[[RunRecord], None]
+    scenarios: Sequence[Scenario], options: ScenarioRunOptions, on_record: Callable[[RunRecord], None]
 ) -> bool:
     """Each as often as wished, each time with the next seed; answers whether all were good.
 
@@ -60,7 +60,7 @@ def run_scenarios(
             for number in range(options.repeat):
                 record = run_once(scenario, options.where, options.seed + number, options.keep)
                 records.append(record)
-                tell(record)
+                on_record(record)
                 if options.json_file is not None:
                     lines = ",\n".join(json.dumps(one.data()) for one in records)
                     options.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")

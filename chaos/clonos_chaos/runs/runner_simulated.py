@@ -17,15 +17,15 @@ from clonos.core.model.plan import Partitioning
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
-from clonos_chaos.runs.observer import Spectator
+from clonos_chaos.runs.observer import Observer
 from clonos_chaos.runs.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
-from clonos_chaos.scenario.run_record import Check, RunRecord, Strike, judge
+from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
 from clonos_chaos.scenario.scenario import (
     OF_HELPERS,
     STATUS_POINTS,
     TASKLESS,
     FaultKind,
-    InjectedFault,
+    FaultSpec,
     Pattern,
     Scenario,
     ScenarioOutcome,
@@ -34,18 +34,18 @@ from clonos_chaos.scenario.scenario import (
 from clonos_chaos.scenario.scenario_job import pace_of
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
 from clonos_chaos.sim.sim_slot import SimSlot
-from clonos_chaos.sim.targeted_faults import POINTS, Aim, PointReached, is_of_message
+from clonos_chaos.sim.targeted_faults import POINTS, PointReached, TargetedFault, is_of_message
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldFailed
 
 TWIN_OF: Final = "described"
 ASKING: Final = Work(calls=True, draws=True, reads_clock=True, ports=(0, 1))
 WINDOWS: Final = Work(draws=True, windows_ns=20 * MILLISECOND_NS, ports=(0,))
-TELLING: Final = Work(reads_clock=True, ports=(0,), is_sink=True)
+SINK: Final = Work(reads_clock=True, ports=(0,), is_sink=True)
 DOWN_MS: Final = 50
 """How long a job is without a coordinator when the driver dies."""
 
-TWINS: Final = {"tell": "sink", "files": "sink", "table": "sink"}
+TWINS: Final = {"merge": "sink", "files": "sink", "table": "sink"}
 """Steps of the shipped job that bear another name here."""
 
 POINTS_HERE: Final[dict[str, FaultPoint]] = {
@@ -55,21 +55,21 @@ POINTS_HERE: Final[dict[str, FaultPoint]] = {
 }
 """Points of real processes by what they are called here; all others have one name."""
 
-Do = Callable[[World, list[SimSlot], InjectedFault], None]
+Do = Callable[[World, list[SimSlot], FaultSpec], None]
 
 
-def _each(act: Callable[[World, SimSlot, InjectedFault], None]) -> Do:
-    def do(world: World, slots: list[SimSlot], fault: InjectedFault) -> None:
+def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Do:
+    def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
             act(world, slot, fault)
 
     return do
 
 
-def _towards_all(act: Callable[[World, SimSlot, SimSlot, InjectedFault], None]) -> Do:
+def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Do:
     """For the connections of each slot with all others."""
 
-    def do(world: World, slots: list[SimSlot], fault: InjectedFault) -> None:
+    def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
             for other in world.living():
                 if other is not slot:
@@ -78,12 +78,12 @@ def _towards_all(act: Callable[[World, SimSlot, SimSlot, InjectedFault], None]) 
     return do
 
 
-def _kill_all(world: World, _slots: list[SimSlot], _fault: InjectedFault) -> None:
+def _kill_all(world: World, _slots: list[SimSlot], _fault: FaultSpec) -> None:
     world.faults.kill_together(world.living())
     world.restart_coordinator(DOWN_MS)
 
 
-def _slow_down(world: World, _slots: list[SimSlot], fault: InjectedFault) -> None:
+def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
     """All connections: the simulated network has one delay."""
     usual_ns = world.network.delay_ns_max
 
@@ -141,13 +141,13 @@ class _Simulated:
         self.rng = Random(f"victims of {seed}")
         self.record = RunRecord(scenario, seed, "simulated")
         self.total, self.per_second = pace_of(scenario.job_options)
-        self.aims = [self._aim(fault) for fault in scenario.faults]
+        self.targeted_faults = [self._targeted_fault(fault) for fault in scenario.faults]
         options_of(scenario)
         self.record.notes += filter(None, [passed_over(scenario)])
 
     def _open(self) -> None:
         options, settings = options_of(self.scenario)
-        self.world = World(self.record.seed, "described", options, settings, self._job, self.aims)
+        self.world = World(self.record.seed, "described", options, settings, self._job, self.targeted_faults)
         plan = self.world.plan
         edges = [(c.sender, c.receiver) for task in plan.tasks for c in plan.outputs[task] if c.receiver is not None]
         named = tuple((plan.task_name(sender), plan.task_name(receiver)) for sender, receiver in edges)
@@ -159,13 +159,13 @@ class _Simulated:
         job.plan = with_hot_standbys(self.scenario, job.plan)
         return job
 
-    def _aim(self, fault: InjectedFault) -> Aim:
+    def _targeted_fault(self, fault: FaultSpec) -> TargetedFault:
         """Where and when it strikes: a point by its name, records as calls that were answered."""
         at = fault.at
         times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
 
-        def strike(_world: World, reached: PointReached) -> None:
-            self._strike(fault, reached)
+        def injection(_world: World, reached: PointReached) -> None:
+            self._inject(fault, reached)
 
         if at.point:
             point = POINTS_HERE.get(at.point, at.point)
@@ -185,16 +185,16 @@ class _Simulated:
             def there(world: World, reached: PointReached) -> bool:
                 return reached.task is None or reached.name_in(world) in watched
 
-            return Aim(point, strike, there, nth=nth, times=times)
+            return TargetedFault(point, injection, there, nth=nth, times=times)
         records = at.records if at.records is not None else int((at.seconds or 0.0) * self.per_second)
         wanted = min(records, self.total - SHARE) // SHARE
 
         def where(world: World, _reached: PointReached) -> bool:
             return len(world.job.service.answers) >= wanted
 
-        return Aim("called", strike, where, times=times)
+        return TargetedFault("called", injection, where, times=times)
 
-    def _strike(self, fault: InjectedFault, reached: PointReached) -> None:
+    def _inject(self, fault: FaultSpec, reached: PointReached) -> None:
         world = self.world
         if world.ending is not None:
             return
@@ -210,9 +210,9 @@ class _Simulated:
             slots = own | {slot.id: slot for slot in helpers if not slot.is_dead}
         domains = {slot.domain for slot in slots.values()} if fault.kind is FaultKind.KILL_DOMAIN else set()
         is_of_all = fault.kind is FaultKind.KILL_DRIVER
-        struck = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
-        incarnations = self.spectator.strikes(struck)
-        self.record.strikes.append(Strike(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
+        affected = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
+        incarnations = self.observer.injections(affected)
+        self.record.injections.append(Injection(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
         DOINGS[fault.kind](world, list(slots.values()), fault)
 
     def _task(self, name: str) -> TaskId:
@@ -221,7 +221,7 @@ class _Simulated:
     def run(self) -> RunRecord:
         """Runs the world to its end and judges."""
         self._open()
-        self.spectator = Spectator(self.world, self.record)
+        self.observer = Observer(self.world, self.record)
         record, wanted = self.record, self.scenario.expected.outcome
         try:
             outcome = self.world.run()
@@ -232,13 +232,13 @@ class _Simulated:
             record.checkpoints = max(self.world.chain, default=0)
             record.notes.append(f"{outcome.delivered} messages, {outcome.views} views, digest {outcome.digest}")
         record.ended_ns = self.world.clock.now_ns
-        self.spectator.sum_up()
-        strikes = sum(fault.count if fault.pattern is Pattern.IN_A_ROW else 1 for fault in self.scenario.faults)
-        record.unstruck = max(0, strikes - len(record.strikes))
+        self.observer.sum_up()
+        injections = sum(fault.count if fault.pattern is Pattern.IN_A_ROW else 1 for fault in self.scenario.faults)
+        record.not_injected = max(0, injections - len(record.injections))
         judge(record)
         if wanted is not ScenarioOutcome.FAILS and not record.failure:
-            told = "lost, duplicated, contradicted, out of order, replicas, calls, alarms"
-            record.checks.append(Check("the world's oracle", "no complaint", f"no complaint ({told})", True))
+            checked = "lost, duplicated, contradicted, out of order, replicas, calls, alarms"
+            record.checks.append(Check("the world's oracle", "no complaint", f"no complaint ({checked})", True))
         return record
 
 
@@ -249,7 +249,7 @@ def _build(job: FuzzJob) -> None:
     read = job.add("read", Work(reads_clock=True, ports=(0,)))
     ask = job.add("ask", ASKING, 2)
     window = job.add("window", WINDOWS, 2)
-    sink = job.add_sink(TELLING)
+    sink = job.add_sink(SINK)
     job.connect(read, ask)
     job.connect(ask, window, Partitioning.HASH, 0)
     job.connect(ask, sink, Partitioning.HASH, 1)

@@ -9,7 +9,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from clonos_chaos.scenario.run_record import RunRecord
-from clonos_chaos.scenario.scenario import FaultKind, InjectedFault, Moment, Scenario, ScenarioLimits
+from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger, Scenario, ScenarioLimits
 from clonos_chaos.scenario.scenario_job import SHIPPED
 
 PER_SECOND: Final = 30.0
@@ -66,21 +66,21 @@ def scenario_of(soak: Soak) -> Scenario:
     )
 
 
-def _faults(soak: Soak, seconds: float) -> Iterator[InjectedFault]:
+def _faults(soak: Soak, seconds: float) -> Iterator[FaultSpec]:
     troubles = cycle(TROUBLES)
     at_s = START_S
     while at_s < seconds:
-        yield InjectedFault(FaultKind.KILL_WORKER, Moment(seconds=at_s))
+        yield FaultSpec(FaultKind.KILL_WORKER, FaultTrigger(seconds=at_s))
         if soak.has_network_faults:
-            yield InjectedFault(at=Moment(seconds=at_s + soak.kill_every_s / 2), **next(troubles))  # type: ignore[arg-type]
+            yield FaultSpec(at=FaultTrigger(seconds=at_s + soak.kill_every_s / 2), **next(troubles))  # type: ignore[arg-type]
         at_s += soak.kill_every_s
 
 
 def figures(record: RunRecord) -> list[str]:
     """The run in a few lines."""
     times_ms = sorted(time for time in record.recovery_ms().values() if time >= 0)
-    kills = sum(strike.kind == FaultKind.KILL_WORKER for strike in record.strikes)
-    lines = [f"{kills} kills, {len(record.strikes) - kills} network faults, {record.checkpoints} checkpoints"]
+    kills = sum(injection.kind == FaultKind.KILL_WORKER for injection in record.injections)
+    lines = [f"{kills} kills, {len(record.injections) - kills} network faults, {record.checkpoints} checkpoints"]
     if len(times_ms) > 1:
         slow_ms = quantiles(times_ms, n=20)[-1]
         lines.append(

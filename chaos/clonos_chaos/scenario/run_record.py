@@ -21,16 +21,16 @@ BIN_NS = 100_000_000
 """Of the curves in ``--json``."""
 
 
-KEPT_COUNTERS = (TaskCounter.LOG_MEMORY_BYTES, TaskCounter.INFLIGHT_MEMORY_BYTES, TaskCounter.INFLIGHT_DISK_BYTES)
+RETAINED_COUNTERS = (TaskCounter.LOG_MEMORY_BYTES, TaskCounter.INFLIGHT_MEMORY_BYTES, TaskCounter.INFLIGHT_DISK_BYTES)
 
 
-def task_kept_bytes(counters: Mapping[str, int]) -> int:
+def task_retained_bytes(counters: Mapping[str, int]) -> int:
     """Causal logs and in-flight logs of a task in memory and on disk."""
-    return sum(counters.get(name, 0) for name in KEPT_COUNTERS)
+    return sum(counters.get(name, 0) for name in RETAINED_COUNTERS)
 
 
 @dataclass(slots=True)
-class Strike:
+class Injection:
     """A fault that was put on. ``until_ns`` 0: it does not last, or not ended. ``incarnations``: of those struck."""
 
     kind: str
@@ -43,12 +43,12 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The job at one instant. ``bytes_kept``: causal logs and in-flight logs in memory and on disk."""
+    """The job at one instant. ``retained_bytes``: causal logs and in-flight logs in memory and on disk."""
 
     at_ns: int
     live: int
     checkpoint: int
-    bytes_kept: int
+    retained_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RunRecord:
     began_ns: int = 0
     ended_ns: int = 0
     failure: str = "the job did not end"
-    strikes: list[Strike] = field(default_factory=list)
+    injections: list[Injection] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     recoveries: list[RecoveryState] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
@@ -80,7 +80,7 @@ class RunRecord:
     disturbed: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
     remainder: list[str] | None = None  # what the last checkpoint should have taken away; None: nobody has looked
-    unstruck: int = 0  # faults whose moment never came
+    not_injected: int = 0  # faults whose moment never came
     findings: Findings | None = None
     notes: list[str] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
@@ -99,12 +99,12 @@ class RunRecord:
     def add_sample(self, status: Status, at_ns: int, every_ns: int = 0) -> None:
         """One look at the job; a long run keeps fewer, unless ``every_ns`` says how many."""
         self.checkpoints = max(self.checkpoints, status.checkpoint)
-        kept = sum(task_kept_bytes(task.counters) for task in status.tasks)
-        apart_ns = every_ns or self.scenario.limits.seconds * 1e9 / SAMPLES_MAX
-        if self.samples and at_ns - self.samples[-1].at_ns < apart_ns:
+        retained = sum(task_retained_bytes(task.counters) for task in status.tasks)
+        interval_ns = every_ns or self.scenario.limits.seconds * 1e9 / SAMPLES_MAX
+        if self.samples and at_ns - self.samples[-1].at_ns < interval_ns:
             return
         live = sum(task.phase in SETTLED_PHASES for task in status.tasks)
-        self.samples.append(Sample(at_ns, live, status.checkpoint, kept))
+        self.samples.append(Sample(at_ns, live, status.checkpoint, retained))
 
     @property
     def may_have_changed_keys(self) -> bool:
@@ -129,30 +129,32 @@ class RunRecord:
         """
         found: dict[str, float] = {}
         followers = {(one.task, one.failed_incarnation): one for one in self.recoveries}
-        for strike, recovery in self.recoveries_of_strikes():
+        for injection, recovery in self.recoveries_by_injection():
             last = recovery
             while not last.is_over and (last.task, last.incarnation) in followers:
                 last = followers[last.task, last.incarnation]
             caught_ns = last.reached.get("caught_up")
             if caught_ns is not None or len(self.generations) < 2:
-                time_ms = -1.0 if caught_ns is None else round((caught_ns - strike.at_ns) / 1e6, 1)
+                time_ms = -1.0 if caught_ns is None else round((caught_ns - injection.at_ns) / 1e6, 1)
                 found[f"{recovery.task} {recovery.failed_incarnation:x}"] = time_ms
         return found
 
-    def recoveries_of_strikes(self) -> Iterator[tuple[Strike, RecoveryState]]:
+    def recoveries_by_injection(self) -> Iterator[tuple[Injection, RecoveryState]]:
         """Each recovery with the strike that caused it: the last one before it that struck the task's life."""
         for recovery in self.recoveries:
             noticed_ns = recovery.reached.get("detected", self.ended_ns)
-            befell = [s for s in self.strikes if s.incarnations.get(recovery.task) == recovery.failed_incarnation]
-            causes = [strike for strike in befell if strike.at_ns <= noticed_ns] or befell[:1]
+            candidates = [
+                s for s in self.injections if s.incarnations.get(recovery.task) == recovery.failed_incarnation
+            ]
+            causes = [injection for injection in candidates if injection.at_ns <= noticed_ns] or candidates[:1]
             if causes:
                 yield causes[-1], recovery
 
     def curves(self) -> list[list[float]]:
         """For each tenth of a second with output: its begin in ms, records, median and worst latency in ms."""
         bins: dict[int, list[float]] = {}
-        for told_ns, read_ns in self.findings.rows if self.findings is not None else ():
-            bins.setdefault((told_ns - self.began_ns) // BIN_NS, []).append((told_ns - read_ns) / 1e6)
+        for sink_ns, read_ns in self.findings.rows if self.findings is not None else ():
+            bins.setdefault((sink_ns - self.began_ns) // BIN_NS, []).append((sink_ns - read_ns) / 1e6)
         return [
             [place * BIN_NS // 1_000_000, len(found), round(median(found), 1), round(max(found), 1)]
             for place, found in sorted(bins.items())
@@ -173,16 +175,16 @@ class RunRecord:
             "failure": self.failure,
             "checks": [asdict(check) for check in self.checks],
             "oracle": findings,
-            "strikes": [{**asdict(s), "at_ms": round((s.at_ns - self.began_ns) / 1e6, 1)} for s in self.strikes],
+            "injections": [{**asdict(s), "at_ms": round((s.at_ns - self.began_ns) / 1e6, 1)} for s in self.injections],
             "recovery_ms": self.recovery_ms(),
             "recoveries": [
                 {
                     "task": recovery.task,
                     "cause": recovery.cause,
-                    "struck_at_ms": round((strike.at_ns - self.began_ns) / 1e6, 1),
+                    "injected_at_ms": round((injection.at_ns - self.began_ns) / 1e6, 1),
                     "reached_ms": {name: round((at - self.began_ns) / 1e6, 1) for name, at in recovery.reached.items()},
                 }
-                for strike, recovery in self.recoveries_of_strikes()
+                for injection, recovery in self.recoveries_by_injection()
             ],
             "curves": self.curves(),
             "checkpoints": self.checkpoints,
@@ -190,7 +192,7 @@ class RunRecord:
             "alarms": self.alarms,
             "notes": self.notes,
             "samples": [
-                [round((s.at_ns - self.began_ns) / 1e6), s.live, s.checkpoint, s.bytes_kept] for s in self.samples
+                [round((s.at_ns - self.began_ns) / 1e6), s.live, s.checkpoint, s.retained_bytes] for s in self.samples
             ],
         }
 
@@ -207,7 +209,7 @@ def judge(record: RunRecord) -> None:
     demand(
         "the job", "fails" if shall_fail else "ends", record.failure or "has ended", bool(record.failure) == shall_fail
     )
-    demand("faults", f"{len(scenario.faults)} struck", f"{record.unstruck} never came", not record.unstruck)
+    demand("faults", f"{len(scenario.faults)} struck", f"{record.not_injected} never came", not record.not_injected)
     if shall_fail:
         return
     if record.findings is not None:
@@ -236,7 +238,7 @@ def judge(record: RunRecord) -> None:
     demand("slowest recovery", f"at most {limits.recovery_ms} ms", found, is_in_time)
     if record.findings is not None and scenario.job == "ordered":
         record.notes.append(
-            f"{len(record.strikes)} deaths: the outside saw a second call {record.findings.calls_repeated} times;"
+            f"{len(record.injections)} deaths: the outside saw a second call {record.findings.calls_repeated} times;"
             f" {record.findings.calls_in_doubt} times user code was told that nobody knows"
         )
     if record.remainder is not None:

@@ -155,7 +155,7 @@ def is_fault_point(point: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class FaultTrigger:
     """When: ``seconds`` after every task was live, after ``records`` read, or at a ``point`` for the ``nth`` time.
 
     ``task``: the step at which the point is watched; empty: the victim, or any task where there is none.
@@ -174,16 +174,16 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class InjectedFault:
+class FaultSpec:
     """One fault. ``victim``: a step by name, empty for any. What else is given depends on the kind: ``KEYS_OF``."""
 
     kind: FaultKind
-    at: Moment
+    at: FaultTrigger
     victim: str = ""
     pattern: Pattern = Pattern.ONE
     count: int = 2  # of at_once and in_a_row
-    calm: bool = True  # waits until every task is live and has its standbys and keepers
-    settled: bool = (
+    quiescent: bool = True  # waits until every task is live and has its standbys and keepers
+    all_slots: bool = (
         False  # waits, too, until as many processes as at the start are there: the victim is alone in its own
     )
     lasts_ms: int = 1_000
@@ -208,7 +208,7 @@ class ScenarioLimits:
     disturbed: int = 0  # healthy tasks that lose their process or incarnation
     calls_repeated: int | None = None  # questions that the service was asked again
     stop_after: float = 0.0  # seconds after which a job without an end is stopped, once it is live; 0: never
-    kept_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
+    retained_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
     memory_peak_bytes: int = 300_000_000  # by which a process may grow while it is attacked
     memory_left_bytes: int = 100_000_000  # and what of it may stay
 
@@ -233,7 +233,7 @@ class Scenario:
     oracle: str = ""  # "module:function" of the user's own job
     options: Mapping[str, Any] = field(default_factory=dict)
     job_options: Mapping[str, Any] = field(default_factory=dict)
-    faults: tuple[InjectedFault, ...] = ()
+    faults: tuple[FaultSpec, ...] = ()
     limits: ScenarioLimits = ScenarioLimits()
     expected: Expected = Expected()
 
@@ -263,7 +263,7 @@ class Scenario:
         return any(fault.kind is FaultKind.PARTITION for fault in self.faults)
 
     @property
-    def needs_false_clock(self) -> bool:
+    def needs_clock_shim(self) -> bool:
         """Whether the wall clock is set."""
         return any(fault.kind is FaultKind.CLOCK_STEP for fault in self.faults)
 

@@ -31,8 +31,8 @@ from clonos_chaos.scenario.scenario import (
     KEYS_OF,
     Expected,
     FaultKind,
-    InjectedFault,
-    Moment,
+    FaultSpec,
+    FaultTrigger,
     Scenario,
     ScenarioLimits,
 )
@@ -185,7 +185,7 @@ def _unbundled(reader: _Reader, case: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[str, Any]) -> InjectedFault:
+def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[str, Any]) -> FaultSpec:
     filled = _unbundled(reader, case)
     for key in filled:
         if key in table:
@@ -193,19 +193,19 @@ def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[
     table = {**table, **filled}
     if "kind" not in table:
         raise reader.refused(f"{where}.kind", "is missing", f"The kinds are: {', '.join(FaultKind)}.")
-    moment = table.pop("at", None)
-    if moment is None:
+    trigger = table.pop("at", None)
+    if trigger is None:
         raise reader.refused(
             f"{where}.at", "is missing", "When: { seconds = 1.5 }, { records = 100 } or { point = ... }."
         )
-    at = reader.fill(Moment, f"{where}.at", moment)
-    said = sum((at.seconds is not None, at.records is not None, bool(at.point)))
-    if said != 1:
-        raise reader.refused(f"{where}.at", f"says {said} moments", "Exactly one of seconds, records, point.")
+    at = reader.fill(FaultTrigger, f"{where}.at", trigger)
+    count = sum((at.seconds is not None, at.records is not None, bool(at.point)))
+    if count != 1:
+        raise reader.refused(f"{where}.at", f"says {count} moments", "Exactly one of seconds, records, point.")
     for key in ("nth", "task"):
-        if key in moment and not at.point:
+        if key in trigger and not at.point:
             raise reader.refused(f"{where}.at.{key}", "is given without a point", "It belongs to { point = ... }.")
-    fault: InjectedFault = reader.fill(InjectedFault, where, table, {"at": at})
+    fault: FaultSpec = reader.fill(FaultSpec, where, table, {"at": at})
     if "count" in table and fault.pattern not in COUNTED:
         raise reader.refused(f"{where}.count", f"means nothing for {fault.pattern}", "It is of at_once and in_a_row.")
     for key in table:

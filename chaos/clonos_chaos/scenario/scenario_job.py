@@ -28,15 +28,15 @@ from clonos_services import random as causal_random
 KEYS: Final = 8
 RECORDS: Final = 1_500
 PER_SECOND: Final = 200.0
-STEPS: Final = ("read", "ask", "window", "tell", "table")
+STEPS: Final = ("read", "ask", "window", "merge", "table")
 """All of them can be a fault's victim."""
 
 ASKED_EVERY: Final = 8
 """Steps other than ``ask`` ask about one in so many records of a key, each about others."""
 
 COLUMNS: Final = (
-    *("source", "offset", "path", "key", "seen", "luck", "answer", "read_ns", "window", "at_ns", "number"),
-    *("by_read", "by_window", "by_tell", "by_table"),
+    *("source", "offset", "path", "key", "seen", "draw", "answer", "read_ns", "window", "at_ns", "number"),
+    *("by_read", "by_window", "by_merge", "by_table"),
 )
 CALL_TIMEOUT_S: Final = 0.4
 NO_ANSWER: Final = -1
@@ -47,7 +47,7 @@ NOT_ASKED: Final = 0
 Row = dict[str, Any]
 
 
-class Stumbled(RuntimeError):
+class InjectedError(RuntimeError):
     """What user code raises when a fault wants it to."""
 
 
@@ -67,9 +67,9 @@ class ScenarioSteps:
         """A call, a draw and a count for a record."""
         answer = self._ask("ask", row)
         count = (seen or 0) + 1
-        return count, {**row, "seen": count, "luck": causal_random.getrandbits(40), "answer": answer}
+        return count, {**row, "seen": count, "draw": causal_random.getrandbits(40), "answer": answer}
 
-    def taken_apart(self, window: WindowResult[int, list[Row]]) -> list[Row]:
+    def records_of(self, window: WindowResult[int, list[Row]]) -> list[Row]:
         """The records of a window, each with its window."""
         start = window.start.isoformat()
         return [
@@ -77,11 +77,11 @@ class ScenarioSteps:
             for row in window.value
         ]
 
-    def tell(self, _everything: int, number: int | None, row: Row) -> tuple[int, Row]:
+    def merge(self, _everything: int, number: int | None, row: Row) -> tuple[int, Row]:
         """What goes to both sinks, numbered."""
         count = (number or 0) + 1
-        by_tell = self.ask_some("tell", row)
-        return count, {**row, "at_ns": clock.time_ns(), "number": count, "by_tell": by_tell, "by_table": NOT_ASKED}
+        by_merge = self.ask_some("merge", row)
+        return count, {**row, "at_ns": clock.time_ns(), "number": count, "by_merge": by_merge, "by_table": NOT_ASKED}
 
     def sign(self, row: Row) -> Row:
         """What goes into the table."""
@@ -91,12 +91,12 @@ class ScenarioSteps:
         """Asks about one record in some; the others only pass."""
         if row["offset"] // KEYS % ASKED_EVERY == STEPS.index(step):
             return self._ask(step, row)
-        self._stumble(step, row)
+        self._raise_if_injected(step, row)
         return NOT_ASKED
 
     def _ask(self, step: str, row: Row) -> int:
         """A service that fails or is silent is an answer too."""
-        self._stumble(step, row)
+        self._raise_if_injected(step, row)
         question = {name: str(row.get(name, "")) for name in ("path", "source", "offset")} | {"step": step}
         try:
             reply = http.get(self.url, params=question, timeout=CALL_TIMEOUT_S, retries=0)
@@ -104,20 +104,20 @@ class ScenarioSteps:
         except http.HttpError:
             return NO_ANSWER
 
-    def _stumble(self, step: str, row: Row) -> None:
+    def _raise_if_injected(self, step: str, row: Row) -> None:
         """Raises when a file says so: once, or at one record in each life. No service: what user code does wrong."""
         word = Path(self.folder, f"raise-{step}")
         if not word.exists():
             return
         if word.read_text("utf-8") == "once":
             word.unlink()
-            raise Stumbled(f"{step} raises once, as it was told to, at {row['source']}, {row['offset']}")
+            raise InjectedError(f"{step} raises once, as it was told to, at {row['source']}, {row['offset']}")
         place = Path(self.folder, f"raised-{step}")
         here = f"{row['source']} {row['offset']}"
         if not place.exists():
             place.write_text(here, "utf-8")
         if place.read_text("utf-8") == here:
-            raise Stumbled(f"{step} raises whenever it sees this record, as it was told to: {here}")
+            raise InjectedError(f"{step} raises whenever it sees this record, as it was told to: {here}")
 
 
 def key_of(row: Row) -> int:
@@ -140,10 +140,10 @@ def described(
     rows = job.source(Gated(folder), parallelism=1, name="read").map(steps.stamp, parallelism=1)
     asked = rows.key_by(key_of).stateful_map(steps.ask, name="ask")
     windowed = asked.key_by(key_of).window(Tumbling(window)).aggregate(list, list.append, name="window")
-    both = asked.map(directly).union(windowed.flat_map(steps.taken_apart))
-    told = both.key_by(lambda _row: 0).stateful_map(steps.tell, name="tell", parallelism=1)
-    told.sink(files.jsonl(str(folder / "output")), name="files", parallelism=1)
-    signed = told.rebalance().map(steps.sign, name="table", parallelism=1)
+    both = asked.map(directly).union(windowed.flat_map(steps.records_of))
+    merged = both.key_by(lambda _row: 0).stateful_map(steps.merge, name="merge", parallelism=1)
+    merged.sink(files.jsonl(str(folder / "output")), name="files", parallelism=1)
+    signed = merged.rebalance().map(steps.sign, name="table", parallelism=1)
     signed.sink(sqlite(str(folder / "table.sqlite"), "rows", columns=COLUMNS), name="rows", parallelism=1)
     return job
 

@@ -16,14 +16,14 @@ from typing import Any
 
 EXAMPLES_MAX = 5
 PATHS = ("direct", "window")
-DRAWN = ("key", "seen", "luck", "answer", "read_ns", "by_read")
-TOLD = ("window", "at_ns", "number", "by_window", "by_tell")
+DRAWN = ("key", "seen", "draw", "answer", "read_ns", "by_read")
+MERGED = ("window", "at_ns", "number", "by_window", "by_merge")
 ANSWERS = {"by_read": ("read", ""), "answer": ("ask", ""), "by_window": ("window", "")}
 """Columns with what the service has said, by step and path of the question."""
 
-BY_PATH = {"by_tell": "tell", "by_table": "table"}
+BY_PATH = {"by_merge": "merge", "by_table": "table"}
 NOT_ASKED, NO_ANSWER = 0, -1
-KEYS_MAY_CHANGE = {"read": ("ask", "window", "order", "tell", "table"), "window": ("tell", "table")}
+KEYS_MAY_CHANGE = {"read": ("ask", "window", "order", "merge", "table"), "window": ("merge", "table")}
 """Steps whose calls nobody may have heard the causes of, where another life makes them behind another checkpoint: the
 source's own, and what fires when the clock says so. With each the steps behind it, of which the same holds if they are
 lost together with it."""
@@ -103,7 +103,7 @@ def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: It
     findings = Findings(records=len(expected))
     answers = _read_log(findings, log)
     drawn: dict[tuple[int, int], Row] = {}
-    told: dict[tuple[int, int, str], Row] = {}
+    merged: dict[tuple[int, int, str], Row] = {}
     shown: dict[Question, int] = {}
     for sink, rows in outputs.items():
         _count(findings, sink, rows, expected)
@@ -111,11 +111,11 @@ def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: It
         for row in rows:
             place = (row["source"], row["offset"])
             _compare(findings, drawn, place, {name: row[name] for name in DRAWN})
-            _compare(findings, told, (*place, row["path"]), {name: row[name] for name in TOLD})
+            _compare(findings, merged, (*place, row["path"]), {name: row[name] for name in MERGED})
             shown.update(_answers_in(row))
     _check_answers(findings, shown, answers)
     _check_counts(findings, drawn)
-    findings.rows = sorted((row["at_ns"], drawn[place[:2]]["read_ns"]) for place, row in told.items())
+    findings.rows = sorted((row["at_ns"], drawn[place[:2]]["read_ns"]) for place, row in merged.items())
     return findings
 
 

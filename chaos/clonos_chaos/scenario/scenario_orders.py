@@ -68,7 +68,7 @@ def ordered(folder: Path, url: str, *, mode: str, records: int = 0, per_second: 
     job, orders = Job("ordered", parallelism=1), Orders(url, mode)
     read = job.source(Gated(folder), name="read").rebalance()
     placed = read.map(orders.order, name="order", effects=mode != "plain")
-    placed.rebalance().map(_as_it_is, name="tell").sink(files.jsonl(str(folder / "output")), name="files")
+    placed.rebalance().map(_as_it_is, name="pass_on").sink(files.jsonl(str(folder / "output")), name="files")
     return job
 
 

@@ -41,7 +41,7 @@ class ScenarioService:
         self.is_down = False
         self.connections: set[ServiceConnection] = set()
         self._modes: dict[str, tuple[str, float]] = {}  # by step
-        self._said: dict[str, tuple[int, int]] = {}  # status and answer by key
+        self._answers: dict[str, tuple[int, int]] = {}  # status and answer by key
         self._log_fd = log_fd
         self._draw = random.SystemRandom().getrandbits  # noqa: TID251 it plays the outside world, which has no seed
 
@@ -51,16 +51,16 @@ class ScenarioService:
         status = {"answer": 200, "slow": 200, "error": 500}.get(mode, 0)
         answer = self._draw(ANSWER_BITS) + 1 if status == 200 else -status
         line = {**question, "answer": answer, "status": status, "at_ns": time.time_ns()}  # noqa: TID251
-        self._said[question["key"]] = (status, answer)
+        self._answers[question["key"]] = (status, answer)
         os.write(self._log_fd, json.dumps(line).encode() + b"\n")
         if late_s:
             asyncio.get_running_loop().call_later(late_s, connection.reply, status, {"answer": answer})
         elif status:
             connection.reply(status, {"answer": answer})
 
-    def tell_of(self, connection: ServiceConnection, key: str) -> None:
+    def answer_by_key(self, connection: ServiceConnection, key: str) -> None:
         """What was said under a key."""
-        status, answer = self._said.get(key, (404, 0))
+        status, answer = self._answers.get(key, (404, 0))
         connection.reply(status, {"answer": answer})
 
     def obey(self, words: list[str]) -> None:
@@ -105,7 +105,7 @@ class ServiceConnection(asyncio.Protocol):
             asked = parse_qs(urlsplit(request.split(" ")[1]).query)
             self._waiting_count += 1
             if "by_key" in asked:
-                self._service.tell_of(self, asked["by_key"][0])
+                self._service.answer_by_key(self, asked["by_key"][0])
                 continue
             question = {
                 "step": asked["step"][0],
@@ -140,7 +140,7 @@ async def _serve(log_fd: int, address: str) -> None:
     server = await loop.create_server(lambda: ServiceConnection(service), address, 0, backlog=256)
     over = asyncio.Event()
 
-    def hear() -> None:
+    def on_input() -> None:
         line = sys.stdin.buffer.raw.readline() if hasattr(sys.stdin.buffer, "raw") else b""
         if not line:
             loop.remove_reader(sys.stdin.fileno())
@@ -148,7 +148,7 @@ async def _serve(log_fd: int, address: str) -> None:
         else:
             service.obey(line.decode("ascii").split())
 
-    loop.add_reader(sys.stdin.fileno(), hear)
+    loop.add_reader(sys.stdin.fileno(), on_input)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await over.wait()
@@ -181,7 +181,7 @@ class ServiceProcess:
             raise EnvironmentFault(f"the scenario's HTTP service did not start: exit code {self._process.wait()}.")
         self.url = f"http://{address}:{int(port)}/ask"
 
-    def tell(self, words: str) -> None:
+    def command(self, words: str) -> None:
         """What it shall do from now on."""
         assert self._process.stdin is not None, "it was opened as a pipe"
         self._process.stdin.write(f"{words}\n".encode("ascii"))

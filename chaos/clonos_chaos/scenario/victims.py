@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.scenario.scenario import InjectedFault, Pattern
+from clonos_chaos.scenario.scenario import FaultSpec, Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def tasks_of(shape: Shape, step: str) -> list[str]:
     return found
 
 
-def choose(fault: InjectedFault, shape: Shape, rng: Random, first: str = "") -> list[str]:
+def choose(fault: FaultSpec, shape: Shape, rng: Random, first: str = "") -> list[str]:
     """The tasks that are struck together; the first one is the victim (``first``, where that is already known)."""
     victims = tasks_of(shape, fault.victim)
     victim = first or rng.choice(victims)
@@ -58,7 +58,7 @@ def choose(fault: InjectedFault, shape: Shape, rng: Random, first: str = "") -> 
             return [victim, *others]
 
 
-def _one(rng: Random, fault: InjectedFault, tasks: Sequence[str]) -> str:
+def _one(rng: Random, fault: FaultSpec, tasks: Sequence[str]) -> str:
     if not tasks:
         raise JobError(f"the pattern {fault.pattern} finds no second task beside {fault.victim or 'any victim'!r}.")
     return rng.choice(tasks)

@@ -24,7 +24,7 @@ JOB_ID = "fuzz"
 """What simulated jobs are called to their outsides."""
 
 
-class SimOutside:
+class SimExternalSystem:
     """Numbered output of one immediate sink task, kept in one atom with the next number."""
 
     withdraws = False

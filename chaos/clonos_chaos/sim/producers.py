@@ -53,7 +53,7 @@ class ProducerConnection:
             self.host.run(self.host.slot.on_producer_failed, self.task, self.incarnation, error)
 
 
-class SimPusher:
+class SimProducer:
     """Sends the lines of some offsets. ``_sent``: those that are kept or on their way, in the order of the journal."""
 
     def __init__(self, task: TaskId, offsets: list[int], rng: Random, goes_back: bool) -> None:
@@ -100,10 +100,10 @@ class SimPusher:
         if offset_bytes < self._reported_bytes:
             self.set_back.append(offset_bytes)
         self._reported_bytes = offset_bytes
-        kept = ends.index(offset_bytes)
+        retained = ends.index(offset_bytes)
         if self.goes_back:
-            self._next -= len(self._sent) - kept
-        del self._sent[kept:]
+            self._next -= len(self._sent) - retained
+        del self._sent[retained:]
 
     @staticmethod
     def _line(offset: int) -> bytes:
@@ -132,7 +132,7 @@ class SimPusher:
 
     # ------------------------------------------------------------------ the end
 
-    def kept(self) -> list[int]:
+    def retained(self) -> list[int]:
         """What the job must have had, once it has ended."""
         return self._sent
 
@@ -159,21 +159,21 @@ class SimIntakes:
         self.host = host
         self._connections: dict[tuple[TaskId, Incarnation], ProducerConnection] = {}
 
-    def _pusher(self, task: TaskId) -> SimPusher:
-        pusher: SimPusher = self.host.world.job.pushers[task]
-        return pusher
+    def _producer(self, task: TaskId) -> SimProducer:
+        producer: SimProducer = self.host.world.job.producers[task]
+        return producer
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
         opened = self._connections[task, incarnation] = ProducerConnection(self.host, task, incarnation)
-        self._pusher(task).connect(opened, offset_bytes)
+        self._producer(task).connect(opened, offset_bytes)
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
         self._connections[task, incarnation].is_held = held
 
     def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
         connection = self._connections.get((task, incarnation))
-        if connection is not None and connection is self._pusher(task).connection and connection.is_open:
-            self._pusher(task).acknowledge(offset_bytes)
+        if connection is not None and connection is self._producer(task).connection and connection.is_open:
+            self._producer(task).acknowledge(offset_bytes)
             self.host.world.reach(FaultPoint.ACKNOWLEDGED, task)
 
     def close(self, task: TaskId, incarnation: Incarnation) -> None:

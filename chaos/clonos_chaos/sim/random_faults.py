@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.wire.messages import Message
-from clonos_chaos.sim.targeted_faults import DRAWN, Aim, PointReached, task_of, word_of
+from clonos.core.wire.replication_messages import AppendAck
+from clonos_chaos.sim.targeted_faults import DRAWN, PointReached, TargetedFault, delivered, task_of, word_of
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ FaultRng = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Struck:
+class DrawnFault:
     """A drawn fault that has struck, and the luck that it had for its choices."""
 
     kind: str
@@ -38,13 +39,13 @@ class Struck:
     rng: FaultRng
 
 
-OUTSIDE_IS_SLOW_NS = 10 * MILLISECOND_NS
+EXTERNAL_IS_SLOW_NS = 10 * MILLISECOND_NS
 """From there on what has left for an outside may meet a successor that has registered meanwhile."""
 
 KILL_WITH_KEEPERS = "kill_with_keepers"
 """Not among those that are drawn: what it loses is gone, so the job rolls back."""
 
-HESITATE = "hesitate"
+SHORT_PAUSE = "hesitate"
 """Not drawn unless a world asks for it: a process stands still for less than its lease, which is no failure."""
 
 
@@ -56,9 +57,9 @@ class Faults:
         self.world = world
         self.rng = rng
         self.only = only
-        self.struck: dict[int, Struck] = {}
+        self.injected: dict[int, DrawnFault] = {}
         self.killed = 0
-        self.aims: list[Aim] = []
+        self.targeted_faults: list[TargetedFault] = []
         self.count = rng.choice(world.settings.fault_counts)
         self.span_ms = rng.choice(world.settings.fault_span_ms)
         self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, strike)
@@ -69,18 +70,18 @@ class Faults:
         for number in range(self.count):
             kind = self.rng.choice(self.world.settings.fault_kinds)
             is_wanted = self.only is None or number in self.only
-            strike = partial(self._strike_drawn, number, kind)
+            inject = partial(self._inject_drawn, number, kind)
             if self.rng.random() < 0.5:
                 point, nth = self.rng.choice(DRAWN), self.rng.randint(1, 12)
-                aim = Aim(point, lambda _, reached, strike=strike: strike(reached.task), nth=nth)  # type: ignore[misc]
-                self.aims += [aim] * is_wanted
+                targeted = TargetedFault(point, lambda _, reached, inject=inject: inject(reached.task), nth=nth)  # type: ignore[misc]
+                self.targeted_faults += [targeted] * is_wanted
             else:
                 delay_ns = int(self.rng.random() * self.span_ms * MILLISECOND_NS)
-                self._timed += [(delay_ns, strike)] * is_wanted
+                self._timed += [(delay_ns, inject)] * is_wanted
         self._suspect_a_writer()
         self._lose_a_writer()
-        if self.aims:
-            self.watched = {aim.point for aim in self.aims}
+        if self.targeted_faults:
+            self.watched = {targeted.point for targeted in self.targeted_faults}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
                 self.world.network.watch = self._watch
 
@@ -91,14 +92,14 @@ class Faults:
         """
         world, number = self.world, self.count
         rng = Random(f"suspected writer of {world.seed}")
-        is_slow = bool(world.outsides) and world.settings.outside_ns_max > OUTSIDE_IS_SLOW_NS
+        is_slow = bool(world.outsides) and world.settings.outside_ns_max > EXTERNAL_IS_SLOW_NS
         is_drawn = is_slow and number > 0 and "false_suspicion" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
-            strike = partial(self._strike_drawn, number, "false_suspicion")
-            self.aims.append(
-                Aim(
-                    "append_ack delivered",
-                    lambda _, reached: strike(reached.task),
+            inject = partial(self._inject_drawn, number, "false_suspicion")
+            self.targeted_faults.append(
+                TargetedFault(
+                    delivered(AppendAck),
+                    lambda _, reached: inject(reached.task),
                     lambda _, reached: reached.task in world.outsides,
                     nth=rng.randint(1, 6),
                 )
@@ -111,17 +112,19 @@ class Faults:
         """
         world, number = self.world, self.count + 1
         rng = Random(f"lost writer of {world.seed}")
-        has_tables = any(outside.withdraws for outside in world.outsides.values())
+        has_tables = any(external.withdraws for external in world.outsides.values())
         is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
-            strike = partial(self._strike_drawn, number, KILL_WITH_KEEPERS)
+            inject = partial(self._inject_drawn, number, KILL_WITH_KEEPERS)
             nth = rng.randint(2, 12)
-            self.aims.append(Aim("outside written", lambda _, reached: strike(reached.task), nth=nth))
+            self.targeted_faults.append(
+                TargetedFault("outside written", lambda _, reached: inject(reached.task), nth=nth)
+            )
 
     def first_view(self) -> None:
         """The job runs."""
-        for delay_ns, strike in self._timed:
-            self.world.clock.after(delay_ns, strike)
+        for delay_ns, inject in self._timed:
+            self.world.clock.after(delay_ns, inject)
 
     # ------------------------------------------------------------------ points
 
@@ -135,11 +138,11 @@ class Faults:
         """Aims that are met strike at the next instant, so in nobody's midst. True: the message is lost."""
         is_lost = False
         if reached.point in self.watched:
-            for aim in self.aims:
-                if aim.point == reached.point and aim.satisfies(self.world, reached):
-                    is_lost = is_lost or aim.is_loss
+            for targeted in self.targeted_faults:
+                if targeted.point == reached.point and targeted.satisfies(self.world, reached):
+                    is_lost = is_lost or targeted.is_loss
                     self._count(f"aimed at {reached.point}")
-                    self.world.clock.at(self.world.clock.now_ns, aim.strike, self.world, reached)
+                    self.world.clock.at(self.world.clock.now_ns, targeted.action, self.world, reached)
         return is_lost
 
     def _count(self, what: str) -> None:
@@ -156,13 +159,13 @@ class Faults:
                 return named
         return self.rng.choice(living) if living else None
 
-    def _strike_drawn(self, number: int, kind: str, task: TaskId | None = None) -> None:
+    def _inject_drawn(self, number: int, kind: str, task: TaskId | None = None) -> None:
         if self.only is not None:
             self.rng.setstate(self.only[number])
-        self.struck[number] = Struck(kind, self.world.clock.now_ns, task, self.rng.getstate())
-        self.strike(kind, task)
+        self.injected[number] = DrawnFault(kind, self.world.clock.now_ns, task, self.rng.getstate())
+        self.inject(kind, task)
 
-    def strike(self, kind: str, task: TaskId | None = None) -> None:
+    def inject(self, kind: str, task: TaskId | None = None) -> None:
         """One fault."""
         slot = self._victim(task)
         if slot is None or self.world.ending is not None or not self.world.oracle.view.number:
@@ -182,7 +185,7 @@ class Faults:
             self._kill_neighbour(slot)
         elif kind == "pause":
             self.pause(slot, self.rng.choice((lease_ms // 3, lease_ms * 2)))
-        elif kind == HESITATE:
+        elif kind == SHORT_PAUSE:
             self.pause(slot, lease_ms // 3)
         elif kind == "cut" and others:
             self.cut(slot, self.rng.choice(others), self.rng.choice((1, 50, lease_ms * 2)))

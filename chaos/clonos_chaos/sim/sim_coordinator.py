@@ -50,7 +50,7 @@ class SimCoordinator:
         self.is_dead = False
         self.paused_until_ns = 0
         self.began_ns = world.clock.now_ns
-        self.heard_ns: dict[SlotId, int] = {}  # when a slot has said last what it hosts
+        self.status_received_ns: dict[SlotId, int] = {}  # when a slot has said last what it hosts
 
     def begin(self, slots_needed: int) -> None:
         """Claims its term in the store; a later one goes on from the last checkpoint there."""
@@ -89,7 +89,7 @@ class SimCoordinator:
     def _note_received(self, event: Received) -> None:
         message = event.message
         if isinstance(message, SlotStatus):
-            self.heard_ns[event.slot] = self.clock.now_ns
+            self.status_received_ns[event.slot] = self.clock.now_ns
         elif isinstance(message, Snapshotted):
             if self.is_current:
                 self.world.oracle.acknowledged(message)
@@ -163,7 +163,7 @@ class SimCoordinator:
             return
         self._make_durable(metadata)
         world.reach(FaultPoint.METADATA_WRITTEN)
-        self.clock.at(self.clock.now_ns, self._tell_durable, metadata)
+        self.clock.at(self.clock.now_ns, self._report_durable, metadata)
 
     def _make_durable(self, metadata: CheckpointMetadata) -> None:
         if metadata.checkpoint not in self.world.chain:
@@ -172,7 +172,7 @@ class SimCoordinator:
             self.world.note(f"checkpoint {metadata.checkpoint} is complete")
             self.world.oracle.completed(metadata)
 
-    def _tell_durable(self, metadata: CheckpointMetadata) -> None:
+    def _report_durable(self, metadata: CheckpointMetadata) -> None:
         self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
         self.world.reach(FaultPoint.COMPLETE)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DiskWeather:
+class DiskEnvironment:
     """How local disks are in a world."""
 
     delay_ns_max: int = 5 * MILLISECOND_NS  # of one write or load
@@ -22,9 +22,9 @@ class DiskWeather:
     load_failure: float = 0.0
 
     @staticmethod
-    def draw(rng: Random) -> DiskWeather:
+    def draw(rng: Random) -> DiskEnvironment:
         """Random weather."""
-        return DiskWeather(
+        return DiskEnvironment(
             delay_ns_max=rng.choice((MILLISECOND_NS // 10, 5 * MILLISECOND_NS, 100 * MILLISECOND_NS)),
             write_failure=rng.choice((0.0, 0.0, 0.1, 0.5)),
             load_failure=rng.choice((0.0, 0.0, 0.02)),
@@ -50,7 +50,7 @@ class SimSpill:
 
     def __init__(self, host: SimSlot) -> None:
         self.host, self.world, self.clock = host, host.world, host.world.clock
-        self.weather: DiskWeather = host.world.settings.disk
+        self.environment: DiskEnvironment = host.world.settings.disk
         self.segments: dict[int, list[bytes]] = {}
         self._free_ns = 0  # when the disk is done with what it was asked
 
@@ -63,7 +63,7 @@ class SimSpill:
 
     def _due_ns(self) -> int:
         start_ns = max(self._free_ns, self.clock.now_ns)
-        self._free_ns = start_ns + self.clock.between(10_000, self.weather.delay_ns_max)
+        self._free_ns = start_ns + self.clock.between(10_000, self.environment.delay_ns_max)
         return self._free_ns
 
     def _failure(self, segment: int) -> str:
@@ -74,7 +74,7 @@ class SimSpill:
 
     def _written(self, segment: int, payloads: list[bytes]) -> None:
         on_spilled = self.host.slot.on_spilled
-        if self._fails(self.weather.write_failure):
+        if self._fails(self.environment.write_failure):
             self._count("segment not written")
             self.host.run(on_spilled, segment, 0, self._failure(segment))
             return
@@ -91,7 +91,7 @@ class SimSpill:
         if payloads is None:
             return  # deleted meanwhile
         on_segment_loaded = self.host.slot.on_segment_loaded
-        if self._fails(self.weather.load_failure):
+        if self._fails(self.environment.load_failure):
             self._count("segment not loaded")
             self.host.run(on_segment_loaded, segment, None, self._failure(segment))
             return

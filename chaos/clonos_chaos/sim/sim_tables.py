@@ -1,6 +1,6 @@
 """Tables of the simulated world: the real table sinks on a database in memory, compared with what they must hold.
 
-What counts is known from ``SimOutside``; it is the model. In a world with tables a rollback leaves no output behind:
+What counts is known from ``SimExternalSystem``; it is the model. In a world with tables a rollback leaves no output behind:
 rows are withdrawn before anything new is written, and no alarm is due.
 """
 
@@ -21,14 +21,14 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value
 from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity
-from clonos_chaos.sim.external_systems import JOB_ID, SimFenced, SimOutside
+from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced
 
 TABLE, COLUMNS = "output", {"place": "TEXT", "row": "BLOB"}
 PLACES = 5
 """Keys of each task."""
 
 
-class OutsideKind(StrEnum):
+class ExternalKind(StrEnum):
     """What immediate sinks of a world write to."""
 
     ALARMING = "alarming"  # an outside that cannot withdraw
@@ -38,11 +38,11 @@ class OutsideKind(StrEnum):
     DBAPI_UPSERT = "dbapi upsert"
 
 
-def kind_of(seed: int, job: object | None) -> OutsideKind:
+def kind_of(seed: int, job: object | None) -> ExternalKind:
     """The kind that a given job asks for; without one, drawn from a separate random stream."""
     if job is not None:
-        return getattr(job, "outside_kind", OutsideKind.ALARMING)
-    return Random(f"outsides of {seed}").choice(tuple(OutsideKind))
+        return getattr(job, "external_kind", ExternalKind.ALARMING)
+    return Random(f"outsides of {seed}").choice(tuple(ExternalKind))
 
 
 class SharedConnection(sqlite3.Connection):
@@ -73,15 +73,15 @@ class Memory:
             self._connection.end()
 
 
-class Outsides(dict[TaskId, SimOutside]):
+class ExternalSystems(dict[TaskId, SimExternalSystem]):
     """What lives beyond a job's immediate sinks, by task."""
 
-    def __init__(self, plan: Plan, kind: OutsideKind) -> None:
+    def __init__(self, plan: Plan, kind: ExternalKind) -> None:
         writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
-        self._memory = Memory("DEFERRED" if kind in (OutsideKind.DBAPI, OutsideKind.DBAPI_UPSERT) else None)
-        sink = None if kind is OutsideKind.ALARMING else _sink(kind, self._memory)
+        self._memory = Memory("DEFERRED" if kind in (ExternalKind.DBAPI, ExternalKind.DBAPI_UPSERT) else None)
+        sink = None if kind is ExternalKind.ALARMING else _sink(kind, self._memory)
         super().__init__(
-            (task, SimOutside(name) if sink is None else SimTable(name, sink, self._memory))
+            (task, SimExternalSystem(name) if sink is None else SimTable(name, sink, self._memory))
             for task, name in ((task, plan.task_name(task)) for task in writers)
         )
 
@@ -90,16 +90,16 @@ class Outsides(dict[TaskId, SimOutside]):
         self._memory.end()
 
 
-def _sink(kind: OutsideKind, memory: Memory) -> TableSink:
-    key = "place" if kind in (OutsideKind.SQLITE_UPSERT, OutsideKind.DBAPI_UPSERT) else None
-    if kind in (OutsideKind.DBAPI, OutsideKind.DBAPI_UPSERT):
+def _sink(kind: ExternalKind, memory: Memory) -> TableSink:
+    key = "place" if kind in (ExternalKind.SQLITE_UPSERT, ExternalKind.DBAPI_UPSERT) else None
+    if kind in (ExternalKind.DBAPI, ExternalKind.DBAPI_UPSERT):
         return dbapi(memory.connect, TABLE, COLUMNS, upsert=key, paramstyle="named")
     sink = sqlite(":memory:", TABLE, COLUMNS, upsert=key)
     sink.connect = memory.connect
     return sink
 
 
-class SimTable(SimOutside):
+class SimTable(SimExternalSystem):
     """The rows of one task in a table that all tasks of the job share."""
 
     withdraws = True
@@ -159,9 +159,11 @@ class SimTable(SimOutside):
             found = self._found("SELECT place, row FROM output WHERE place LIKE :prefix", named)
             expected = list({place: (place, row) for place, row in rows}.values())
             is_right = sorted(found) == sorted(expected)
-            kept = self._found("SELECT number FROM clonos_previous WHERE task = :task ORDER BY number", named)
-            if [number for (number,) in kept] != list(range(self._forgotten, self.next_number)):
-                self._complain(f"keeps {kept} for withdrawals, not {self._forgotten} to {self.next_number}")
+            previous_numbers = self._found(
+                "SELECT number FROM clonos_previous WHERE task = :task ORDER BY number", named
+            )
+            if [number for (number,) in previous_numbers] != list(range(self._forgotten, self.next_number)):
+                self._complain(f"keeps {previous_numbers} for withdrawals, not {self._forgotten} to {self.next_number}")
         else:
             found = self._found(
                 "SELECT place, row FROM output WHERE clonos_task = :writer ORDER BY clonos_number", named

@@ -35,10 +35,10 @@ class SimTask:
         self._awaited = 0  # number of the wake-up that is waited for
         self._is_idle = False
         self._is_released = False
-        self._kept_bytes = -1
-        self._is_noted = False
-        self.approached: tuple[ChannelId | None, int] | None = None  # element that it told last, while it is cautious
-        self.noted: tuple[ChannelId | None, int] | None = None  # the one that the coordinator has said it knows
+        self._replicated_bytes = -1
+        self._is_acknowledged = False
+        self.announced: tuple[ChannelId | None, int] | None = None  # element that it told last, while it is cautious
+        self.acknowledged: tuple[ChannelId | None, int] | None = None  # the one that the coordinator has said it knows
 
     # ------------------------------------------------------------------ life
 
@@ -129,12 +129,12 @@ class SimTask:
 
     def replicated_to(self, end_bytes: int) -> None:
         """``await_replicated`` may return."""
-        self._kept_bytes = max(self._kept_bytes, end_bytes)
+        self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._stir()
 
     def note(self) -> None:
         """``announce_step`` may return."""
-        self._is_noted = True
+        self._is_acknowledged = True
         self._stir()
 
     # ------------------------------------------------------------------ TaskPort
@@ -177,16 +177,16 @@ class SimTask:
     def await_replicated(self, log_end_bytes: int) -> None:
         self._reach(FaultPoint.INTENT)
         self.host.later(self.host.slot.on_await_replicated, self.task, self.number, log_end_bytes)
-        while self._kept_bytes < log_end_bytes:
+        while self._replicated_bytes < log_end_bytes:
             self._idle(None)
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
-        self._is_noted = False
-        self.approached = (channel, first_seq)
+        self._is_acknowledged = False
+        self.announced = (channel, first_seq)
         self.host.later(self.host.slot.on_announce_step, self.task, self.number, channel, first_seq)
-        while not self._is_noted:
+        while not self._is_acknowledged:
             self._idle(None)
-        self.noted = self.approached
+        self.acknowledged = self.announced
 
     def open_journal(self) -> None:
         self.host.later(self.host.slot.on_open_journal, self.task, self.number)

@@ -15,6 +15,8 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.messages import Message
+from clonos.core.wire.recovery_messages import LogReply, LogRequest
+from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.io.process.fault_points import FaultPoint
 
 if TYPE_CHECKING:
@@ -24,13 +26,38 @@ _REAL_ONLY = (FaultPoint.ALIGNING, FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGU
 POINTS = tuple(point for point in FaultPoint if point not in _REAL_ONLY)
 """What a world announces, besides messages."""
 
+_WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args(Message)}
+
+
+def _word_of_batch(kind: ElementKind) -> str:
+    match kind:
+        case ElementKind.ROWS | ElementKind.COLUMNS:
+            return "batch"
+        case ElementKind.BARRIER:
+            return "barrier"
+        case ElementKind.END:
+            return "end"
+        case _:
+            assert_never(kind)
+
+
+def sent(message: type[Message]) -> str:
+    """Names the point at which a message has been sent."""
+    return f"{_WORDS[message]} sent"
+
+
+def delivered(message: type[Message]) -> str:
+    """Names the point at which a message has been delivered."""
+    return f"{_WORDS[message]} delivered"
+
+
 DRAWN: tuple[str, ...] = (
     *(FaultPoint.SNAPSHOT_WRITTEN, FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN),
     *(FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.INTENT, FaultPoint.OUTSIDE_WRITTEN, FaultPoint.VIEW_ISSUED),
-    *("batch delivered", "barrier delivered", "barrier sent", "end delivered", "log_reply delivered"),
-    *("standby_update delivered", "append_ack delivered", "append_log delivered"),
+    *("batch delivered", "barrier delivered", "barrier sent", "end delivered", delivered(LogReply)),
+    *(delivered(StandbyUpdate), delivered(AppendAck), delivered(AppendLog)),
     *(FaultPoint.ALIGNED, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.COMPLETE, FaultPoint.OUTSIDE_OPENED),
-    *("log_request delivered", FaultPoint.END_OF_STREAM),
+    *(delivered(LogRequest), FaultPoint.END_OF_STREAM),
 )
 
 
@@ -55,7 +82,7 @@ class PointReached(NamedTuple):
 
 
 Where = Callable[["World", PointReached], bool]
-Strike = Callable[["World", PointReached], None]
+FaultAction = Callable[["World", PointReached], None]
 
 
 def everywhere(_world: World, _reached: PointReached) -> bool:
@@ -64,52 +91,37 @@ def everywhere(_world: World, _reached: PointReached) -> bool:
 
 
 def loses(_world: World, _reached: PointReached) -> None:
-    """Nothing but the message, which is lost: see ``Aim.is_loss``."""
+    """Nothing but the message, which is lost: see ``TargetedFault.is_loss``."""
 
 
 @dataclass
-class Aim:
+class TargetedFault:
     """Strikes from the ``nth`` time on that ``point`` is reached where ``where`` says, ``times`` times.
 
     ``is_loss``: the message is lost (only for ``... sent``), before anything else happens.
     """
 
     point: str
-    strike: Strike
+    action: FaultAction
     where: Where = everywhere
     nth: int = 1
     times: int = 1
     is_loss: bool = False
     seen: int = 0
-    struck: int = 0
+    injected: int = 0
 
     def __post_init__(self) -> None:
         assert is_known(self.point), f"no world reaches the point {self.point!r}"
 
     def satisfies(self, world: World, reached: PointReached) -> bool:
         """Counts; whether it strikes now."""
-        if self.struck == self.times or not self.where(world, reached):
+        if self.injected == self.times or not self.where(world, reached):
             return False
         self.seen += 1
         if self.seen < self.nth:
             return False
-        self.struck += 1
+        self.injected += 1
         return True
-
-
-_WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args(Message)}
-
-
-def _word_of_batch(kind: ElementKind) -> str:
-    match kind:
-        case ElementKind.ROWS | ElementKind.COLUMNS:
-            return "batch"
-        case ElementKind.BARRIER:
-            return "barrier"
-        case ElementKind.END:
-            return "end"
-        case _:
-            assert_never(kind)
 
 
 def is_of_message(point: str) -> bool:

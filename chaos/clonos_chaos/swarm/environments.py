@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from clonos_chaos.sim.random_faults import KINDS, FaultRng
-from clonos_chaos.sim.sim_spill import DiskWeather
+from clonos_chaos.sim.sim_spill import DiskEnvironment
 from clonos_chaos.swarm.world import World, WorldSettings
 
 
@@ -44,7 +44,7 @@ def mixed_settings(seed: int) -> WorldSettings:
     mix = rng.sample(kinds, rng.choice((1, 2, 3, len(kinds))))
     return replace(
         WorldSettings.draw(rng),
-        disk=DiskWeather.draw(rng),
+        disk=DiskEnvironment.draw(rng),
         tasks_a_slot=rng.choice((1, 1, 2, 3)),
         spare_slots=rng.choice((0, 1, 2, 4)),
         domains=rng.choice((2, 3, 5, 20)),

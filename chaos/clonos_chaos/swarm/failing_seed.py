@@ -8,8 +8,8 @@ from functools import partial
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.event_log import excerpt_of, with_short_slots
 from clonos_chaos.swarm.shrinking import SECONDS_MAX, Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.swarm.story import story_of, with_short_slots
 from clonos_chaos.swarm.world import World
 
 GOOD = 0
@@ -35,7 +35,7 @@ def command_of(seed: int, swarm: Swarm, shrunk: Shrunk) -> str:
     return f"clonos chaos seeds {swarm.arguments(seed)} --only-faults {faults}{records}"
 
 
-def told(failure: Failure) -> str:
+def failure_report(failure: Failure) -> str:
     """What failed, in which weather, and the story of the tasks concerned."""
     world = failure.world
     kind = "" if type(failure.error).__name__ == "WorldFailed" else f"{type(failure.error).__name__}: "
@@ -45,20 +45,20 @@ def told(failure: Failure) -> str:
             (
                 f"seed {world.seed} ({world.job.name}): {kind}{failure.complaint}",
                 f"{world.options}\n{world.settings}\n{world.plan.vertices}",
-                story_of(world, failure.complaint),
+                excerpt_of(world, failure.complaint),
             )
         ),
     )
 
 
-def told_of_seed(seed: int, swarm: Swarm, known: str) -> str:
+def seed_report(seed: int, swarm: Swarm, known: str) -> str:
     """All that is printed of a failing seed. ``known``: its story, if it cannot be shown again."""
     shrunk = shrunk_seed(seed, swarm)
     if shrunk is None:
         return f"clonos chaos seeds {swarm.arguments(seed)}\nIt failed once, and not when it was run again.\n{known}"
-    struck = [f"fault {number}: {each.kind} at {each.at_ns // MILLISECOND_NS} ms" for number, each in shrunk.struck]
+    injected = [f"fault {number}: {each.kind} at {each.at_ns // MILLISECOND_NS} ms" for number, each in shrunk.injected]
     size = f"{len(shrunk.faults)} faults, {shrunk.failure.world.job.records} records, after {shrunk.tries} tries"
-    lines = [command_of(seed, swarm, shrunk), f"shrunk to {size}", *struck, told(shrunk.failure)]
+    lines = [command_of(seed, swarm, shrunk), f"shrunk to {size}", *injected, failure_report(shrunk.failure)]
     return "\n".join(lines)
 
 
@@ -68,5 +68,5 @@ def show_again(seed: int, swarm: Swarm, faults: tuple[int, ...] | None, records:
     if failure is None:
         print(f"seed {seed} shows no fault in this world")
         return GOOD
-    print(f"FAILED: {told(failure)}")
+    print(f"FAILED: {failure_report(failure)}")
     return BAD

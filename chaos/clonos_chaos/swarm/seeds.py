@@ -14,7 +14,7 @@ from statistics import median
 
 from clonos_chaos.sim.rare_situations import SITUATIONS
 from clonos_chaos.swarm.environments import Swarm
-from clonos_chaos.swarm.failing_seed import told_of_seed
+from clonos_chaos.swarm.failing_seed import seed_report
 from clonos_chaos.swarm.world import WorldFailed
 
 SEEDS_PER_PORTION = 10
@@ -25,7 +25,7 @@ PLAIN = Swarm()
 
 
 @dataclass
-class Tally:
+class SwarmResult:
     """What a number of worlds came to."""
 
     worlds: int = 0
@@ -36,7 +36,7 @@ class Tally:
     reached: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: SwarmResult) -> None:
         """Counts another tally in."""
         self.worlds += other.worlds
         self.rollbacks += other.rollbacks
@@ -63,9 +63,9 @@ class Tally:
         )
 
 
-def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> Tally:
+def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
     """Runs worlds one after another in this process."""
-    tally = Tally()
+    tally = SwarmResult()
     for seed in seeds:
         tally.worlds += 1
         began_s = time.process_time()
@@ -87,7 +87,7 @@ def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> Tally:
 
 def swarm(
     seeds: range, kind: Swarm = PLAIN, processes: int = 2, is_over: Callable[[], bool] = lambda: False
-) -> Iterator[Tally]:
+) -> Iterator[SwarmResult]:
     """Tallies of portions of the seeds, in order, from several processes. Once it is over, no portion is begun."""
     portions = (seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION))
     begun = takewhile(lambda _: not is_over(), portions)
@@ -95,7 +95,7 @@ def swarm(
         yield from (run_seeds(portion, kind) for portion in begun)
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        waiting: deque[Future[Tally]] = deque()
+        waiting: deque[Future[SwarmResult]] = deque()
         for portion in begun:
             waiting.append(pool.submit(run_seeds, portion, kind))
             if len(waiting) > processes * PORTIONS_AHEAD:
@@ -114,17 +114,17 @@ def run(
     failures_max: int = 3,
 ) -> int:
     """``clonos chaos seeds``: runs worlds, at most for so many minutes; shows failing ones, shrunk. The exit code."""
-    total = Tally()
+    total = SwarmResult()
     began = time.monotonic()
     shown, rate = 0, "0 worlds/s"
     for tally in swarm(seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60):
         total.add(tally)
         rate = f"{total.worlds / (time.monotonic() - began):.1f} worlds/s"
         print(f"\r{total.line()}, {rate} ", end="", file=sys.stderr, flush=True)
-        for seed, story in tally.failures:
+        for seed, report in tally.failures:
             if shown < failures_max:
                 shown += 1
-                print(f"\n\nFAILED: {told_of_seed(seed, kind, story)}", flush=True)
+                print(f"\n\nFAILED: {seed_report(seed, kind, report)}", flush=True)
         if shown >= failures_max:
             break
     print(file=sys.stderr)

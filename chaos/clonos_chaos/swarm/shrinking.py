@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.sim.random_faults import FaultRng, Struck
+from clonos_chaos.sim.random_faults import DrawnFault, FaultRng
 from clonos_chaos.swarm.world import World, WorldFailed
 
 TRIES_MAX: Final = 80
 SECONDS_MAX: Final = 30.0
-MANNER_WORDS_MAX: Final = 8
+SIGNATURE_WORDS_MAX: Final = 8
 
 MakeWorld = Callable[[Mapping[int, FaultRng] | None, int | None], World]
 """From the faults that may strike (None: all) and the most records (None: all) to a world that has not run."""
@@ -39,13 +39,13 @@ class Failure:
     error: Exception
 
     @property
-    def manner(self) -> str:
+    def signature(self) -> str:
         """What two worlds have in common that fail for one reason: the complaint without names and numbers."""
         text = self.complaint.partition("; ")[0]
         while (shorter := _BRACKETED.sub("", text)) != text:
             text = shorter
         words = _VARIABLE.sub("", text).split()
-        return " ".join([type(self.error).__name__, *words[:MANNER_WORDS_MAX]])
+        return " ".join([type(self.error).__name__, *words[:SIGNATURE_WORDS_MAX]])
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Shrunk:
     tries: int
 
     @property
-    def struck(self) -> list[tuple[int, Struck]]:
+    def injected(self) -> list[tuple[int, DrawnFault]]:
         """What strikes in it, in the order of time."""
-        return sorted(self.failure.world.faults.struck.items(), key=lambda item: item[1].at_ns)
+        return sorted(self.failure.world.faults.injected.items(), key=lambda item: item[1].at_ns)
 
 
 def failure_of(world: World) -> Failure | None:
@@ -76,7 +76,7 @@ def failure_of(world: World) -> Failure | None:
 
 def rng_of_faults(world: World) -> dict[int, FaultRng]:
     """Of a world that has run: the luck of each fault that has struck."""
-    return {number: struck.rng for number, struck in sorted(world.faults.struck.items())}
+    return {number: injected.rng for number, injected in sorted(world.faults.injected.items())}
 
 
 def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None) -> World:
@@ -88,12 +88,12 @@ def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None)
         return make(None, records)
     whole = make(None, None)
     failure_of(whole)
-    lucks = rng_of_faults(whole)
-    unknown = [number for number in faults if number not in lucks]
+    rngs = rng_of_faults(whole)
+    unknown = [number for number in faults if number not in rngs]
     if unknown:
-        there_are = ", ".join(map(str, sorted(lucks))) or "none"
+        there_are = ", ".join(map(str, sorted(rngs))) or "none"
         raise JobError(f"no fault {unknown[0]} strikes in the world of seed {whole.seed}; there are: {there_are}.")
-    return make({number: lucks[number] for number in faults}, records)
+    return make({number: rngs[number] for number in faults}, records)
 
 
 def shrink(make: MakeSmaller, whole: Failure, records: int | None, seconds_max: float = SECONDS_MAX) -> Shrunk:
@@ -104,9 +104,9 @@ def shrink(make: MakeSmaller, whole: Failure, records: int | None, seconds_max: 
 class _Shrinking:
     def __init__(self, make: MakeSmaller, whole: Failure, seconds_max: float) -> None:
         self._make = make
-        self._manner = whole.manner
+        self._signature = whole.signature
         self._smallest = whole
-        self._lucks = rng_of_faults(whole.world)
+        self._rngs = rng_of_faults(whole.world)
         self._tries = 0
         self._until_s = time.monotonic() + seconds_max
 
@@ -115,15 +115,15 @@ class _Shrinking:
         return self._tries < TRIES_MAX and time.monotonic() < self._until_s
 
     def run(self, records: int | None) -> Shrunk:
-        faults = self._fewer_faults(tuple(self._lucks))
+        faults = self._fewer_faults(tuple(self._rngs))
         fewer = None if records is None else self._fewer_records(faults, records)
         return Shrunk(self._smallest, faults, None if fewer == records else fewer, self._tries)
 
     def _fails(self, faults: tuple[int, ...], records: int | None) -> bool:
         self._tries += 1
-        world = self._make({number: self._lucks[number] for number in faults}, records)
+        world = self._make({number: self._rngs[number] for number in faults}, records)
         found = None if world is None else failure_of(world)
-        if found is None or found.manner != self._manner:
+        if found is None or found.signature != self._signature:
             return False
         self._smallest = found
         return True

@@ -32,9 +32,9 @@ from clonos_chaos.sim.network import DELAYS_NS, Network
 from clonos_chaos.sim.random_faults import KINDS, FaultRng, Faults
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.sim.sim_slot import SimSlot
-from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
-from clonos_chaos.sim.sim_tables import Outsides, kind_of
-from clonos_chaos.sim.targeted_faults import Aim, PointReached
+from clonos_chaos.sim.sim_spill import DiskEnvironment, draw_budgets
+from clonos_chaos.sim.sim_tables import ExternalSystems, kind_of
+from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS, Clockwork
 from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_options
 
@@ -48,21 +48,21 @@ AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
 
 _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] = {"api": ApiJob, "pushed": PushedJob}
 
-STORY_LINES_MAX = 400
+EVENT_LOG_LINES_MAX = 400
 AFTERLIFE_NS_MAX = 10 * SECOND_NS
 """Virtual time in which every process must have ended once the job has."""
 
 
 class WorldFailed(Exception):
-    """An oracle has found something. ``told``: the seed, what, and the story; ``complaint``: what."""
+    """An oracle has found something. ``report``: the seed, what, and the story; ``complaint``: what."""
 
-    def __init__(self, told: str, complaint: str) -> None:
-        super().__init__(told, complaint)
-        self.told = told
+    def __init__(self, report: str, complaint: str) -> None:
+        super().__init__(report, complaint)
+        self.report = report
         self.complaint = complaint
 
     def __str__(self) -> str:
-        return self.told
+        return self.report
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class WorldSettings:
     store_ns_max: int = 20 * MILLISECOND_NS
     outside_ns_max: int = 5 * MILLISECOND_NS
     store_failure: float = 0.0
-    disk: DiskWeather = DiskWeather()  # noqa: RUF009  it is frozen
+    disk: DiskEnvironment = DiskEnvironment()  # noqa: RUF009  it is frozen
     network_ns_max: int = 2 * MILLISECOND_NS
     control_loss: float = 0.0
     is_encoding: bool = False
@@ -128,17 +128,17 @@ class World:
         options: Options | None = None,
         settings: WorldSettings | None = None,
         job: Callable[[Random], AnyJob] | None = None,
-        aims: Sequence[Aim] | None = None,
+        targeted_faults: Sequence[TargetedFault] | None = None,
         records_max: int | None = None,
         only_faults: Mapping[int, FaultRng] | None = None,
     ) -> None:
-        """With ``aims``, nothing else goes wrong than what they say. ``records_max`` and ``only_faults`` make a world
+        """With ``targeted_faults``, nothing else goes wrong than what they say. ``records_max`` and ``only_faults`` make a world
         smaller than its seed says: of the drawn faults only these strike, each with the luck that is given for it."""
         self.seed = seed
         self.expects_failure = False  # where the job shall fail, its caller judges
         rng = Random(seed)
         budget_rng = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
-        self.settings = settings or replace(WorldSettings.draw(rng), disk=DiskWeather.draw(budget_rng))
+        self.settings = settings or replace(WorldSettings.draw(rng), disk=DiskEnvironment.draw(budget_rng))
         self.options = options or draw_calls_ahead(draw_budgets(draw_options(rng), budget_rng), seed)
         depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
@@ -153,7 +153,7 @@ class World:
         self.chain: dict[int, CheckpointMetadata] = {}
         self.store_term = 0  # the highest that was claimed
         self.slots: dict[SlotId, SimSlot] = {}
-        self.outsides = Outsides(self.plan, kind_of(seed, None if job is None else self.job))
+        self.outsides = ExternalSystems(self.plan, kind_of(seed, None if job is None else self.job))
         self.committed: dict[int, list[Any]] = {}
         self.committed_up_to = self._domain_turn = 0
         self.network = Network(
@@ -165,13 +165,13 @@ class World:
         )
         self.oracle = Oracle(self)
         self.faults = Faults(self, rng, only_faults)
-        if aims is not None:
-            self.faults.aims, self.faults.count = list(aims), 0
+        if targeted_faults is not None:
+            self.faults.targeted_faults, self.faults.count = list(targeted_faults), 0
         self.outcome = WorldOutcome(seed)
         self.crashes: list[BaseException] = []
         self.alarms: list[Alarm] = []  # of the coordinator
         self.warnings: list[tuple[str, dict[str, str | int]]] = []
-        self.story: deque[str] = deque(maxlen=STORY_LINES_MAX)
+        self.event_log: deque[str] = deque(maxlen=EVENT_LOG_LINES_MAX)
         self.ending: JobDone | JobFailed | None = None
         self._digest = blake2b(digest_size=8)
         needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
@@ -199,7 +199,7 @@ class World:
             step()
         if crashes:
             complaint = f"a task crashed: {crashes[0]!r}"
-            raise WorldFailed(self.tell(complaint), complaint) from crashes[0]
+            raise WorldFailed(self.report(complaint), complaint) from crashes[0]
         if not self.expects_failure:
             self.oracle.judge()
         self._see_processes_end()
@@ -227,7 +227,7 @@ class World:
 
     def _sum_up(self) -> str:
         """The digest of all that has happened."""
-        rows = [(task, outside.rows, outside.superseded) for task, outside in self.outsides.items()]
+        rows = [(task, external.rows, external.superseded) for task, external in self.outsides.items()]
         ends = (self.clock.events_run, self.network.delivered, self.job.service.answers, rows, self.committed)
         self._digest.update(repr(ends).encode())
         return self._digest.hexdigest()
@@ -330,7 +330,7 @@ class World:
     def note(self, line: str) -> None:
         """A line of the story; part of the digest."""
         line = f"{self.clock.now_ns / MILLISECOND_NS:10.3f} {line}"
-        self.story.append(line)
+        self.event_log.append(line)
         self._digest.update(line.encode())
 
     def reach(self, point: FaultPoint | DerivedPoint, task: TaskId | None = None) -> bool:
@@ -355,9 +355,9 @@ class World:
 
     def fail(self, complaint: str) -> None:
         """Ends the world with a complaint."""
-        raise WorldFailed(self.tell(complaint), complaint)
+        raise WorldFailed(self.report(complaint), complaint)
 
-    def tell(self, complaint: str) -> str:
+    def report(self, complaint: str) -> str:
         """Seed, job, complaint, and the end of the story."""
         head = f"seed {self.seed} ({self.job.name}): {complaint}\n{self.options}\n{self.settings}\n{self.plan.vertices}"
-        return head + "\n" + "\n".join(list(self.story)[-60:])
+        return head + "\n" + "\n".join(list(self.event_log)[-60:])

@@ -18,22 +18,22 @@ from clonos_chaos.user.user_world import Outputs
 Compare = bool | Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]]
 """Which sinks: all whose rows are alike in all runs, or none; or what of a row is alike."""
 
-CALM_WORLDS: Final = 6
-CALM_WORLDS_IN_DOUBT: Final = 20
+FAULT_FREE_WORLDS: Final = 6
+FAULT_FREE_WORLDS_MAX: Final = 20
 
-RunCalm = Callable[[int], Outputs]
+RunWithoutFaults = Callable[[int], Outputs]
 """The n-th run without failures."""
 
 
 class Comparison:
     """What runs without failures have in common."""
 
-    def __init__(self, job: str, compare: Compare, run_calm: RunCalm) -> None:
+    def __init__(self, job: str, compare: Compare, run_without_faults: RunWithoutFaults) -> None:
         __tracebackhide__ = True
         self._job = job
-        self._run_calm = run_calm
-        self._is_settled = False
-        self._first = run_calm(0)
+        self._run_without_faults = run_without_faults
+        self._is_confirmed = False
+        self._first = run_without_faults(0)
         unknown = sorted(set(compare) - set(self._first)) if isinstance(compare, Mapping) else []
         if unknown:
             raise JobError(f"{job} has no sink {unknown[0]!r}; compare= may name: {', '.join(self._first)}.")
@@ -41,8 +41,8 @@ class Comparison:
             sink: identify for sink in self._first if (identify := _identify(compare, sink)) is not None
         }
         self._is_demanded = callable(compare) or isinstance(compare, Mapping)
-        for number in range(1, CALM_WORLDS):
-            self._learn(run_calm(number))
+        for number in range(1, FAULT_FREE_WORLDS):
+            self._learn(run_without_faults(number))
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -58,13 +58,13 @@ class Comparison:
             for text in differences(sink, wanted[sink], outputs[sink], identify)
         ]
 
-    def settle(self) -> bool:
+    def confirm(self) -> bool:
         """A world differs: whether it is wrong, or runs without failures differ as much."""
         compared = self.sinks
-        if not self._is_settled:
-            self._is_settled = True
-            for number in range(CALM_WORLDS, CALM_WORLDS_IN_DOUBT):
-                self._learn(self._run_calm(number))
+        if not self._is_confirmed:
+            self._is_confirmed = True
+            for number in range(FAULT_FREE_WORLDS, FAULT_FREE_WORLDS_MAX):
+                self._learn(self._run_without_faults(number))
         return self.sinks == compared
 
     def _learn(self, outputs: Outputs) -> None:

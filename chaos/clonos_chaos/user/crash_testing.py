@@ -15,8 +15,8 @@ from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import StepFailed
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.event_log import excerpt_of, with_short_slots
 from clonos_chaos.swarm.shrinking import Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.swarm.story import story_of, with_short_slots
 from clonos_chaos.swarm.world import World, WorldFailed
 from clonos_chaos.user.comparing import Compare, Comparison
 from clonos_chaos.user.user_calls import HttpAnswer, Services, StandIns
@@ -35,10 +35,10 @@ class CrashTestFailed(JobError, AssertionError):
     complaint: str
     faults: tuple[int, ...]
     records: int | None
-    told: str
+    report: str
 
     def __str__(self) -> str:
-        return self.told
+        return self.report
 
 
 @dataclass
@@ -51,7 +51,7 @@ class CrashReport:
     checkpoints: int = 0
     incarnations: int = 0
     calls: int = 0
-    struck: Counter[str] = field(default_factory=Counter)
+    injected: Counter[str] = field(default_factory=Counter)
     compared: tuple[str, ...] = ()
 
     def add(self, world: UserWorld) -> None:
@@ -61,13 +61,13 @@ class CrashReport:
         self.checkpoints += world.outcome.checkpoints
         self.incarnations += sum(len(lives) for lives in world.oracle.lives.values())
         self.calls += len(world.watch.calls)
-        self.struck.update(struck.kind for struck in world.faults.struck.values())
+        self.injected.update(injected.kind for injected in world.faults.injected.values())
 
     def __str__(self) -> str:
-        struck = ", ".join(f"{kind} {count}" for kind, count in sorted(self.struck.items())) or "nothing"
+        injected = ", ".join(f"{kind} {count}" for kind, count in sorted(self.injected.items())) or "nothing"
         return (
             f"{self.job}: {self.worlds} worlds, {self.incarnations} incarnations, {self.rollbacks} rollbacks,"
-            f" {self.checkpoints} checkpoints, {self.calls} calls; struck by: {struck};"
+            f" {self.checkpoints} checkpoints, {self.calls} calls; struck by: {injected};"
             f" compared: {', '.join(self.compared) or 'nothing, runs differ'}"
         )
 
@@ -122,7 +122,7 @@ class _CrashTest:
     def run(self, seeds: list[int], faults: tuple[int, ...] | None, records: int | None) -> CrashReport:
         """All worlds, up to the first that fails. CrashTestFailed."""
         __tracebackhide__ = True
-        self._comparison = Comparison(self.report.job, self._compare, self._run_calm)
+        self._comparison = Comparison(self.report.job, self._compare, self._run_without_faults)
         for seed in seeds:
             make = partial(self._world, seed)
             if faults is not None or records is not None:
@@ -132,7 +132,7 @@ class _CrashTest:
             else:
                 world = make(None, None)
                 failure = failure_of(world)
-                if failure is not None and self._differs(world) and not self._comparison.settle():
+                if failure is not None and self._differs(world) and not self._comparison.confirm():
                     world = make(None, None)
                     failure = failure_of(world)
                 whole = self._ready(None).records
@@ -164,17 +164,17 @@ class _CrashTest:
             judging = replace(judging, compare=compare)
         return UserWorld(seed, self._ready(records), judging, only_faults)
 
-    def _run_calm(self, number: int) -> Outputs:
+    def _run_without_faults(self, number: int) -> Outputs:
         __tracebackhide__ = True
-        world = self._calm_world(number, None)
+        world = self._fault_free_world(number, None)
         failure = failure_of(world)
         if failure is not None:
             raise self._failed(Shrunk(failure, (), None, 0), []) from _cause_of(failure)
         return world.outputs()
 
-    def _calm_world(self, number: int, records: int | None) -> UserWorld:
+    def _fault_free_world(self, number: int, records: int | None) -> UserWorld:
         judging = replace(self._judging, compare=Judging.compare)
-        return UserWorld(-1 - number, self._ready(records), judging, is_calm=True)
+        return UserWorld(-1 - number, self._ready(records), judging, is_fault_free=True)
 
     def _smaller(self, seed: int, only_faults: Mapping[int, FaultRng] | None, records: int | None) -> World | None:
         """A world to shrink to: none where the check does not hold for so few records even if nothing fails."""
@@ -185,7 +185,7 @@ class _CrashTest:
     def _expected(self, records: int) -> Outputs | None:
         """What sinks get of so many records where nothing fails; None if even that goes wrong."""
         if records not in self._expected_of:
-            world = self._calm_world(0, records)
+            world = self._fault_free_world(0, records)
             self._expected_of[records] = None if failure_of(world) is not None else world.outputs()
         return self._expected_of[records]
 
@@ -212,13 +212,13 @@ class _CrashTest:
             size += "" if shrunk.records is None else f" and {_counted(shrunk.records, 'record')}"
             lines.append(f"the smallest world that fails so has {size} (found in {shrunk.tries} tries):")
             lines += [
-                f"  fault {number}: {struck.kind} at {struck.at_ns // MILLISECOND_NS} ms{_whom(failure, struck.task)}"
-                for number, struck in shrunk.struck
+                f"  fault {number}: {injected.kind} at {injected.at_ns // MILLISECOND_NS} ms{_whom(failure, injected.task)}"
+                for number, injected in shrunk.injected
             ]
             lines += ["see it again:", *(f"  {line}" for line in _again(seed, shrunk))]
-        lines += ["its story (virtual milliseconds):", story_of(failure.world, failure.complaint)]
-        told = with_short_slots(failure.world, "\n".join(lines))
-        return CrashTestFailed(name, seed, complaint, shrunk.faults, shrunk.records, told)
+        lines += ["its story (virtual milliseconds):", excerpt_of(failure.world, failure.complaint)]
+        report = with_short_slots(failure.world, "\n".join(lines))
+        return CrashTestFailed(name, seed, complaint, shrunk.faults, shrunk.records, report)
 
 
 def _users(world: World) -> UserWorld:
@@ -230,19 +230,19 @@ def _complaint_of(failure: Failure) -> str:
     """What is wrong; of what user code raised, the step and the record too."""
     crashes = failure.world.crashes
     if not crashes:
-        return failure.complaint if isinstance(failure.error, WorldFailed) else _told(failure.error)
+        return failure.complaint if isinstance(failure.error, WorldFailed) else _named_error(failure.error)
     if isinstance(crashes[0], StepFailed):
         at = crashes[0].at
         where = f" at the record {at.record}" if at.record else ""
-        return f"the step {at.step} raised{where}: {_told(crashes[0].__cause__ or crashes[0])}"
-    return _told(crashes[0])
+        return f"the step {at.step} raised{where}: {_named_error(crashes[0].__cause__ or crashes[0])}"
+    return _named_error(crashes[0])
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _told(error: BaseException) -> str:
+def _named_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -30,7 +30,7 @@ from clonos.job import Job
 from clonos.operators.chain import InputShape
 from clonos.operators.job_image import JobImage
 from clonos.operators.timestamps import from_instant
-from clonos_chaos.user.harness_life import Life, Surroundings
+from clonos_chaos.user.harness_life import HarnessContext, Life
 from clonos_chaos.user.harness_subprocess import case_of, replayed_elsewhere
 from clonos_chaos.user.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns
 from clonos_chaos.user.user_world import WatchedChain
@@ -115,7 +115,7 @@ class Harness:
         self._watch = CallWatch(lambda error: None)
         start_ns = START_NS if start is None else int(start.timestamp() * SECOND_NS)
         options = Options(step_records_first=step_records, step_records_max=step_records, calls_ahead_max=1)
-        self._around = Surroundings(plan, self._task, options, Random(seed), start_ns, self._new_chain)
+        self._around = HarnessContext(plan, self._task, options, Random(seed), start_ns, self._new_chain)
         self.outputs: list[Any] = []
         self._given: list[tuple[ElementKind, Any]] = []  # elements of the input since the start
         self._log = b""

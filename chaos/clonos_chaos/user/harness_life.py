@@ -20,7 +20,7 @@ from clonos.core.task.task import Task
 
 
 @dataclass
-class Surroundings:
+class HarnessContext:
     """What all lives of a task have in common. ``now_ns``: the clock, which only the harness moves."""
 
     plan: Plan
@@ -35,7 +35,7 @@ class Surroundings:
 class Life:
     """``TaskPort`` of one incarnation. Every wait of the task gives the control back to the harness."""
 
-    def __init__(self, around: Surroundings, activation: Activation, is_first: bool) -> None:
+    def __init__(self, around: HarnessContext, activation: Activation, is_first: bool) -> None:
         self.around = around
         self.emissions: list[Emission] = []
         self.error: Exception | None = None

@@ -19,7 +19,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
-from clonos_chaos.user.harness_life import Life, Surroundings
+from clonos_chaos.user.harness_life import HarnessContext, Life
 
 HASH_SEEDS = ("1", "2")
 
@@ -90,7 +90,7 @@ def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | No
     def new_chain() -> OperatorChain:
         return image.new_chain(case.vertex)
 
-    around = Surroundings(plan, task, options, Random(0), case.now_ns, new_chain)
+    around = HarnessContext(plan, task, options, Random(0), case.now_ns, new_chain)
     last = snapshots[-1] if snapshots else None
     activation = Activation(Incarnation(2), last, mirror, case.log, case.offset_bytes, 1, False, "harness")
     life = Life(around, activation, is_first=False)

@@ -153,10 +153,10 @@ class CallWatch:
     def _asked(self, asking: Asking, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
         life = self._lives[id(asking.recorder)]
         place, life.index = life.index, life.index + 1
-        heard = partial(self._heard, life, asking, place)
-        return heard(perform, False), None if in_doubt is None else heard(in_doubt, True)
+        recorded = partial(self._recorded, life, asking, place)
+        return recorded(perform, False), None if in_doubt is None else recorded(in_doubt, True)
 
-    def _heard(self, life: _Life, asking: Asking, place: int, act: Perform, is_in_doubt: bool) -> Perform:
+    def _recorded(self, life: _Life, asking: Asking, place: int, act: Perform, is_in_doubt: bool) -> Perform:
         def performed(key: str) -> object:
             about = (life.generation, life.id, place, asking.is_effect, is_in_doubt)
             self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
@@ -171,7 +171,7 @@ class CallWatch:
     def beside(self, recorder: Recorder, service: str, request: bytes, perform: Perform) -> Perform:
         """A call that is asked for beside the task: it is heard of when it is made."""
         asking = Asking(recorder, service, request, False)
-        return self._heard(self._lives[id(recorder)], asking, -1, perform, False)
+        return self._recorded(self._lives[id(recorder)], asking, -1, perform, False)
 
     def complaints(self, exposed: set[str]) -> list[str]:
         """What is wrong with the calls. ``exposed``: tasks that died with their keepers, whose announcements may be

@@ -13,7 +13,7 @@ from clonos.core.model.errors import JobError
 from clonos.io.process.pickling import pack
 from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, keyed_sink
 from clonos.operators.job_image import JobImage
-from clonos_chaos.user.user_sinks import KeptOutside, KeptRows, is_own
+from clonos_chaos.user.user_sinks import RecordedExternal, RecordedRows, is_own
 
 JobLike = JobGraph | Callable[[], JobGraph]
 """A job, or what makes one: called for each world anew."""
@@ -31,7 +31,7 @@ class Ready:
     image: JobImage
     packed: bytes
     settings: JobSettings
-    sinks: dict[str, KeptRows | KeptOutside]
+    sinks: dict[str, RecordedRows | RecordedExternal]
     records: int | None
 
 
@@ -84,16 +84,16 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
     graph = made(job)
     settings = settle_alone(getattr(graph, "options", {}))
     limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
-    sinks: dict[str, KeptRows | KeptOutside] = {}
+    sinks: dict[str, RecordedRows | RecordedExternal] = {}
 
     def watched(name: str, sink: AnySink) -> AnySink:
         own = sink if is_own(sink) else None
         if isinstance(sink, ImmediateSink):
-            kept: KeptRows | KeptOutside = KeptOutside(name, own, keyed_sink(sink))  # type: ignore[arg-type]
+            recorded: RecordedRows | RecordedExternal = RecordedExternal(name, own, keyed_sink(sink))  # type: ignore[arg-type]
         else:
-            kept = KeptRows(name, own)  # type: ignore[arg-type]
-        sinks[name] = kept
-        return kept
+            recorded = RecordedRows(name, own)  # type: ignore[arg-type]
+        sinks[name] = recorded
+        return recorded
 
     def changed(step: Step) -> Step:
         if step.sink is not None:

@@ -23,7 +23,7 @@ from clonos.operators.connector_contract import (
     WriterContext,
     forget,
 )
-from clonos_chaos.sim.external_systems import JOB_ID, SimFenced, SimOutside
+from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced
 
 
 def is_own(sink: object) -> bool:
@@ -31,7 +31,7 @@ def is_own(sink: object) -> bool:
     return type(sink).__module__.partition(".")[0] != "clonos"
 
 
-class KeptRows:
+class RecordedRows:
     """A transactional sink whose committed rows are kept, and given to a sink of the user's own, if there is one."""
 
     def __init__(self, name: str, own: TransactionalSink | None) -> None:
@@ -49,8 +49,8 @@ class KeptRows:
         if self.own is not None:
             self.own.prepare_output(job_id, resume, overwrite)
 
-    def writer(self) -> KeptRowsWriter:
-        return KeptRowsWriter(None if self.own is None else self.own.writer())
+    def writer(self) -> RecordedRowsWriter:
+        return RecordedRowsWriter(None if self.own is None else self.own.writer())
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         given = [cast("tuple[bytes, bytes | None]", decode_value(part)) for part in parts]
@@ -62,7 +62,7 @@ class KeptRows:
                 self.rows += decode_rows(rows)
 
 
-class KeptRowsWriter:
+class RecordedRowsWriter:
     """Keeps rows until the barrier."""
 
     def __init__(self, own: TransactionalWriter | None) -> None:
@@ -93,7 +93,7 @@ class KeptRowsWriter:
             self._own.close()
 
 
-class KeptOutside:
+class RecordedExternal:
     """Marks a sink as immediate; an outside of the world stands behind it, and that of the user's own, if any."""
 
     def __init__(self, name: str, own: ImmediateSink | None, keyed: KeyedSink | None = None) -> None:
@@ -107,7 +107,7 @@ class KeptOutside:
         raise AssertionError("the simulated slot writes to the world's outside")
 
 
-class OwnOutside(SimOutside):
+class UserExternalSystem(SimExternalSystem):
     """One task's output to an immediate sink of the user's own, beside what the world knows of it."""
 
     def __init__(self, task_name: str, sink: ImmediateSink) -> None:

@@ -20,18 +20,18 @@ from clonos.operators.chain_outputs import SeveralSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_chaos.sim.external_systems import JOB_ID
-from clonos_chaos.sim.producers import SimPusher
-from clonos_chaos.sim.random_faults import HESITATE, KINDS, FaultRng
-from clonos_chaos.sim.sim_spill import DiskWeather, draw_budgets
+from clonos_chaos.sim.producers import SimProducer
+from clonos_chaos.sim.random_faults import KINDS, SHORT_PAUSE, FaultRng
+from clonos_chaos.sim.sim_spill import DiskEnvironment, draw_budgets
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_options
 from clonos_chaos.swarm.world import World, WorldOutcome, WorldSettings
 from clonos_chaos.user.user_calls import Call, CallWatch, StandIns, WatchedSubmitting
 from clonos_chaos.user.user_graph import Ready
-from clonos_chaos.user.user_sinks import KeptRows, OwnOutside, held_wrongly
+from clonos_chaos.user.user_sinks import RecordedRows, UserExternalSystem, held_wrongly
 
 VIRTUAL_SECONDS_MAX: Final = 300
-HESITATIONS: Final = 8
+SHORT_PAUSES: Final = 8
 """In worlds without faults so often a process stands still for a while."""
 
 DEATHS: Final = ("kill", "kill", "kill", "kill_linked", "kill_domain", "false_suspicion", "pause")
@@ -126,7 +126,7 @@ class UserJob:
         self.service = _Calls(calls)
         self.records = job.records or 0
         self.copies = 1
-        self.pushers: dict[TaskId, SimPusher] = {}
+        self.producers: dict[TaskId, SimProducer] = {}
         self.chains_open = 0  # operators see to their resources themselves
         self._calls = calls
 
@@ -157,9 +157,9 @@ class UserWorld(World):
         job: Ready,
         judging: Judging,
         only_faults: Mapping[int, FaultRng] | None = None,
-        is_calm: bool = False,
+        is_fault_free: bool = False,
     ) -> None:
-        """``is_calm``: nothing fails; processes only stand still for a while."""
+        """``is_fault_free``: nothing fails; processes only stand still for a while."""
         rng = Random(f"test world {seed}")
         self.watch = CallWatch(lambda error: self.crashes.append(error))
         self.judging = judging
@@ -169,15 +169,15 @@ class UserWorld(World):
         super().__init__(
             seed,
             options=options,
-            settings=_settings(rng, is_calm),
+            settings=_settings(rng, is_fault_free),
             job=lambda _: UserJob(job, self.watch, options),
             only_faults=only_faults,
         )
         self._sinks = job.image.sinks
-        self._kept = job.sinks
-        for task, outside in self.outsides.items():
+        self._recorded = job.sinks
+        for task, external in self.outsides.items():
             own = getattr(self._sinks[self.plan.vertex_of[task]], "own", None)
-            self.outsides[task] = outside if own is None else OwnOutside(outside.task_name, own)
+            self.outsides[task] = external if own is None else UserExternalSystem(external.task_name, own)
         self.clock.at(VIRTUAL_SECONDS_MAX * SECOND_NS, self._last_too_long)
 
     def run(self) -> WorldOutcome:
@@ -190,12 +190,12 @@ class UserWorld(World):
                 stack.enter_context(_hidden_rng(self.seed))
                 return super().run()
         finally:
-            for outside in self.outsides.values():
-                if isinstance(outside, OwnOutside):
-                    outside.close()
+            for external in self.outsides.values():
+                if isinstance(external, UserExternalSystem):
+                    external.close()
 
-    def _transactional(self) -> list[KeptRows]:
-        return [sink for sink in self._kept.values() if isinstance(sink, KeptRows)]
+    def _transactional(self) -> list[RecordedRows]:
+        return [sink for sink in self._recorded.values() if isinstance(sink, RecordedRows)]
 
     def _last_too_long(self) -> None:
         if self.ending is None:
@@ -232,8 +232,8 @@ class UserWorld(World):
     def outputs(self) -> Outputs:
         """What has left the job so far."""
         rows: dict[str, list[Any]] = {}
-        for name, sink in self._kept.items():
-            if isinstance(sink, KeptRows):
+        for name, sink in self._recorded.items():
+            if isinstance(sink, RecordedRows):
                 rows[name] = list(sink.rows)
             else:
                 tasks = [task for task in self.outsides if self._sinks[self.plan.vertex_of[task]] is sink]
@@ -244,12 +244,12 @@ class UserWorld(World):
     def complaints(self) -> list[str]:
         self.oracle.look()
         exposed = {self.plan.task_name(task) for task in self.oracle.survival.effects_exposed}
-        found = [text for outside in self.outsides.values() for text in outside.complaints]
+        found = [text for external in self.outsides.values() for text in external.complaints]
         found += self.watch.complaints(exposed)
         outputs = self.outputs()
-        may_differ = any(outside.alarms_due for outside in self.outsides.values())
-        for name, sink in self._kept.items():
-            if sink.own is not None and not (may_differ and not isinstance(sink, KeptRows)):
+        may_differ = any(external.alarms_due for external in self.outsides.values())
+        for name, sink in self._recorded.items():
+            if sink.own is not None and not (may_differ and not isinstance(sink, RecordedRows)):
                 found += held_wrongly(name, sink.own, outputs[name])
         found += self.judging.compare(outputs)
         return found or self._checked(outputs)
@@ -297,18 +297,18 @@ def _options(job: Ready, rng: Random) -> Options:
     )
 
 
-def _settings(rng: Random, is_calm: bool) -> WorldSettings:
+def _settings(rng: Random, is_fault_free: bool) -> WorldSettings:
     """Slow steps and a quick store, so that there are checkpoints for a successor to begin from."""
     mix = rng.sample(sorted(set(KINDS)), rng.choice((1, 2, 4)))
     drawn = replace(
         WorldSettings.draw(rng),
-        disk=DiskWeather.draw(rng),
+        disk=DiskEnvironment.draw(rng),
         look_every=LOOK_EVERY,
         step_ns_max=rng.choice((5, 10, 20)) * MILLISECOND_NS,
         store_ns_max=rng.choice((1, 5, 20)) * MILLISECOND_NS,
         fault_span_ms=(50, 100, 200, 400),
     )
-    if is_calm:
-        return replace(drawn, fault_counts=(HESITATIONS,), fault_kinds=(HESITATE,))
+    if is_fault_free:
+        return replace(drawn, fault_counts=(SHORT_PAUSES,), fault_kinds=(SHORT_PAUSE,))
     kinds = rng.choice((KINDS, DEATHS, DEATHS, tuple(mix)))
     return replace(drawn, fault_counts=(1, 2, 2, 3, 4, 6, 8), fault_kinds=kinds)

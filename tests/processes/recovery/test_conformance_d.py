@@ -26,7 +26,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.operators.state.state_descriptors import ValueState
 from clonos.operators.steps.process import Context
-from clonos_chaos.real.fault_point_server import Ambush, Trap
+from clonos_chaos.real.fault_point_server import Breakpoint, FaultPointServer
 from clonos_services import random
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
@@ -102,8 +102,8 @@ class Strait:
 class Siege:
     """A running job and an ambush: strikes a task at a point, and waits until it has a successor that has caught up."""
 
-    def __init__(self, strait: Strait, job: RunningJob, ambush: Ambush) -> None:
-        self.strait, self.job, self.ambush = strait, job, ambush
+    def __init__(self, strait: Strait, job: RunningJob, fault_point_server: FaultPointServer) -> None:
+        self.strait, self.job, self.fault_point_server = strait, job, fault_point_server
 
     def task_of(self, name: str) -> TaskId:
         """The task of this name."""
@@ -123,9 +123,9 @@ class Siege:
 
     def strike(self, name: str, point: str) -> None:
         """Kills a task at a point that it reaches itself."""
-        trap = self.ambush.lay(point, name)
+        pause_point = self.fault_point_server.set_breakpoint(point, name)
         with self.renewing(name):
-            trap.kill(LIMIT_S)
+            pause_point.kill(LIMIT_S)
 
     def strike_during_alignment(self, name: str) -> None:
         """Kills a task while the process function waits for the barrier of a source; that one is held until then.
@@ -133,12 +133,12 @@ class Siege:
         In this order: of one barrier both are caught, or that source at the one behind it. Were both traps laid at
         once, that one could be caught at a barrier that the other has just passed: then all had long been aligning.
         """
-        next_to_last = self.ambush.lay("aligned", "right/0")
+        next_to_last = self.fault_point_server.set_breakpoint("aligned", "right/0")
         with self.renewing(name):
             next_to_last.wait(LIMIT_S)
-            late = self.ambush.lay("aligned", SOURCE)
+            late = self.fault_point_server.set_breakpoint("aligned", SOURCE)
             late.wait(LIMIT_S)
-            aligning = self.ambush.lay("aligning", PROCESS)
+            aligning = self.fault_point_server.set_breakpoint("aligning", PROCESS)
             next_to_last.release()
             aligning.wait(LIMIT_S)
             self.kill(name)
@@ -149,7 +149,9 @@ class Siege:
         """Kills a task when its checkpoint is complete, and its standby, or else its own slot, has not been told."""
         task = self.task_of(name)
         home, standby = self.job.driver.ask(lambda it: _slots_of(it, task))
-        untold = self.ambush.lay("completed delivered", where=lambda reached: reached.detail == f"{standby or home:x}")
+        untold = self.fault_point_server.set_breakpoint(
+            "completed delivered", where=lambda reached: reached.detail == f"{standby or home:x}"
+        )
         with self.renewing(name):
             untold.wait(LIMIT_S)
             before = self.job.incarnations()[task]
@@ -190,11 +192,11 @@ def besieged(folder: Path, options: Options) -> Iterator[Siege]:
     """Runs the job to its end after the block, which must be the end of its input, and checks what has come out."""
     strait = Strait(folder)
     with (
-        Ambush() as ambush,
-        running(strait.graph, folder, options, fault_points=ambush.address, slots_needed=SLOTS) as job,
+        FaultPointServer() as fault_point_server,
+        running(strait.graph, folder, options, fault_points=fault_point_server.address, slots_needed=SLOTS) as job,
     ):
         job.wait_for(lambda it: bool(it.phases) and set(it.phases.values()) == {"live"})
-        siege = Siege(strait, job, ambush)
+        siege = Siege(strait, job, fault_point_server)
         yield siege
         strait.end()
         assert isinstance(job.end(), JobDone)
@@ -237,7 +239,7 @@ def test_d19_each_kind_of_task_is_killed_at_each_point_of_a_checkpoint(tmp_path:
 
 def test_d19_a_view_waits_for_the_checkpoint_that_is_committing_when_a_task_dies(tmp_path: Path) -> None:
     with besieged(tmp_path, _options(1, checkpoint_every_ms=150)) as siege:
-        begun: Trap = siege.ambush.lay("metadata begun")
+        begun: Breakpoint = siege.fault_point_server.set_breakpoint("metadata begun")
         with siege.renewing(PROCESS):
             committing = int(begun.wait(LIMIT_S).detail)
             task, before = siege.task_of(PROCESS), siege.job.incarnations()

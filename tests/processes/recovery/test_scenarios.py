@@ -52,7 +52,7 @@ OF_THE_OUTSIDE = (
     + '[[faults]]\nkind = "disk_slow"\nvictim = "window"\nlasts = "400ms"\nat = { seconds = 1.6 }\n'
     + '[[faults]]\nkind = "disk_full"\nvictim = "ask"\nlasts = "600ms"\nat = { seconds = 2.0 }\n'
     + '[[faults]]\nkind = "kill_worker"\nvictim = "ask"\nat = { point = "spilling", nth = 5 }\n'
-    + '[[faults]]\nkind = "kill_worker"\nvictim = "read"\nat = { point = "aligning", task = "tell" }\n'
+    + '[[faults]]\nkind = "kill_worker"\nvictim = "read"\nat = { point = "aligning", task = "merge" }\n'
 )
 SPILLING = '[options]\ninflight_memory = "64KiB"\nspill_policy = "eager"\n'
 
@@ -70,13 +70,15 @@ def test_a_worker_killed_between_a_call_and_its_replication_leaves_the_output_ex
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "small.toml"
-    file.write_text(SMALL + 'kind = "kill_worker"\nvictim = "tell"\nat = { point = "called", nth = 2 }\n', "utf-8")
+    file.write_text(SMALL + 'kind = "kill_worker"\nvictim = "merge"\nat = { point = "called", nth = 2 }\n', "utf-8")
     code = run([str(file), "--json", str(tmp_path / "all.json"), "--html", str(tmp_path / "all.html")])
     assert code == 0, capsys.readouterr().out
     (found,) = json.loads((tmp_path / "all.json").read_text("utf-8"))
     assert (found["verdict"], found["oracle"]["lost"]) == ("good", 0)
     assert found["oracle"]["calls_repeated"] >= 1
-    assert [(strike["tasks"], strike["detail"]) for strike in found["strikes"]] == [(["tell/0"], "at called 2")]
+    assert [(injection["tasks"], injection["detail"]) for injection in found["injections"]] == [
+        (["merge/0"], "at called 2")
+    ]
     assert all(0 < time_ms < 10_000 for time_ms in found["recovery_ms"].values())
     page = (tmp_path / "all.html").read_text("utf-8")
     assert page.count("<svg") == 1
@@ -95,7 +97,7 @@ def test_a_service_that_hangs_flipped_bits_a_pause_a_failing_disk_and_an_error_c
     bits = (
         '[[faults]]\nkind = "corrupt"\nvictim = "window"\nat = { seconds = 0.6 }\nlasts = "300ms"\nevery_bytes = 500\n'
     )
-    pause = '[[faults]]\nkind = "pause"\nvictim = "tell"\nat = { seconds = 0.8 }\nlasts = "500ms"\n'
+    pause = '[[faults]]\nkind = "pause"\nvictim = "merge"\nat = { seconds = 0.8 }\nlasts = "500ms"\n'
     disk = '[[faults]]\nkind = "disk_failing"\nvictim = "ask"\nat = { seconds = 1.0 }\nlasts = "400ms"\n'
     error = '[[faults]]\nkind = "user_error"\nvictim = "window"\nat = { seconds = 1.2 }\n'
     record = _run(service + bits + pause + disk + error, tmp_path)
@@ -124,7 +126,12 @@ def test_a_service_that_fails_a_set_clock_full_and_slow_disks_and_kills_while_sp
     text = SMALL.replace("[options]\n", SPILLING) + OF_THE_OUTSIDE
     record = ProcessRun(parse_scenarios(text, "outside.toml")[0], 1, tmp_path).run()
     assert not _bad(record)
-    assert {strike.kind for strike in record.strikes} >= {"disk_full", "disk_slow", "clock_step", "service_down"}
+    assert {injection.kind for injection in record.injections} >= {
+        "disk_full",
+        "disk_slow",
+        "clock_step",
+        "service_down",
+    }
 
 
 def test_what_is_not_as_expected_is_told_in_the_verdict_and_on_the_page(tmp_path: Path) -> None:
@@ -176,7 +183,7 @@ def test_a_job_of_the_users_own_is_struck_stopped_and_judged_by_their_own_oracle
     (tmp_path / "numbers" / "all").write_text("\n".join(map(str, range(numbers))), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_job", raising=False)
-    fault = f'[[faults]]\nkind = "kill_worker"\ncalm = false\nat = {{ records = {numbers or 1} }}\n'  # all of them
+    fault = f'[[faults]]\nkind = "kill_worker"\nquiescent = false\nat = {{ records = {numbers or 1} }}\n'  # all of them
     text = f'name = "own"\njob = "own_job:make"\n{more}\n[limits]\nstop_after = 0.1\n{fault}'
     (scenario,) = parse_scenarios(text, "own.toml")
     folder = tmp_path / "run"

@@ -15,7 +15,7 @@ from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.store.object_files import LocalFiles
-from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.fault_point_server import FaultPointServer
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
 from tests.processes.recovery.test_slot_processes import is_calm, wait_for_checkpoint
@@ -55,17 +55,17 @@ def test_a_task_that_dies_while_all_of_its_state_is_stored_loses_nothing(tmp_pat
     graph.source(GatedNumbers(gate)).key_by(lambda n: n % KEYS).stateful_map(keep, name="lists").sink(output)
     options = Options(checkpoint_every_ms=100, standbys=0, snapshot_chain_max=2, snapshot_inline_bytes=1)
     with (
-        Ambush() as ambush,
-        running(graph, tmp_path, options, fault_points=ambush.address, domains=2, slots_needed=4) as job,
+        FaultPointServer() as fault_point_server,
+        running(graph, tmp_path, options, fault_points=fault_point_server.address, domains=2, slots_needed=4) as job,
     ):
         job.wait_for(is_calm)
-        trap = ambush.lay(point, "lists/0", nth=2)
+        pause_point = fault_point_server.set_breakpoint(point, "lists/0", nth=2)
         advance(job, gate, STEP)
-        trap.wait(LIMIT_S)
+        pause_point.wait(LIMIT_S)
         advance(job, gate, 2 * STEP)  # while it is held
         before = job.incarnations()[HELD]
         os.kill(job.pid_of(HELD), signal.SIGKILL)
-        trap.release()
+        pause_point.release()
         job.wait_for(lambda it: it.view is not None and it.view.placements[HELD].incarnation > before and is_calm(it))
         advance(job, gate, 3 * STEP)
         job.wait_for(lambda _: min(whole_states(tmp_path / "store")) > 1)  # the first one is not needed

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness.keyed_tally import KeyedTally
-from benchmarks.harness.tally import Part, WrongResult, measured
+from benchmarks.harness.keyed_result_counter import KeyedResultCounter
+from benchmarks.harness.result_counter import SinkResult, WrongResult, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, enriched
 
-READ = [Part(0, 1, 2, 1, {})]
+READ = [SinkResult(0, 1, 2, 1, {})]
 
 
-def _tallied(workload: KeyedWorkload, slice_records: int) -> list[Part]:
+def _tallied(workload: KeyedWorkload, slice_records: int) -> list[SinkResult]:
     """What sinks say that get the readers' slices in turn."""
     rows, _ = workload.expected(lambda key: key % 2)
-    tallies = [KeyedTally(expected) for expected in rows]
+    tallies = [KeyedResultCounter(expected) for expected in rows]
     kind = KINDS[workload.kind]
     states: dict[int, Any] = {}
     shares = [workload.share(reader) for reader in range(workload.readers)]
@@ -28,7 +28,7 @@ def _tallied(workload: KeyedWorkload, slice_records: int) -> list[Part]:
             for record in enriched(records) if kind.asks else records:
                 states[record[0]], result = kind.fold(record[0], states.get(record[0]), record)
                 tallies[record[0] % 2].add([result])
-    return [tally.part() for tally in tallies]
+    return [counter.part() for counter in tallies]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,10 +42,10 @@ def test_results_do_not_depend_on_how_readers_interleave(kind: str, tmp_path: Pa
 def test_a_wrong_last_result_of_one_key_is_no_measurement(tmp_path: Path) -> None:
     workload = KeyedWorkload(str(tmp_path), "bids", 1_000)
     rows, expected = workload.expected(lambda key: 0)
-    tally = KeyedTally(rows[0])
-    tally.add([(1, (1, 1, 1))] * 1_000)
+    counter = KeyedResultCounter(rows[0])
+    counter.add([(1, (1, 1, 1))] * 1_000)
     with pytest.raises(WrongResult, match="checksum"):
-        measured(workload, READ, [tally.part(), KeyedTally(0).part()], expected)
+        measured(workload, READ, [counter.part(), KeyedResultCounter(0).part()], expected)
 
 
 def test_every_key_of_a_large_state_is_written_before_any_is_written_again(tmp_path: Path) -> None:

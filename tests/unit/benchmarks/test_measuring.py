@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.ledger import LedgerFile, RolledBack, Torn, entries, ledger_of
+from benchmarks.harness.result_counter import ResultCounter, SinkResult, WrongResult, measured
 from benchmarks.harness.stage_clock import STAGES
-from benchmarks.harness.tally import Part, Tally, WrongResult, measured
+from benchmarks.harness.timestamp_sink import RolledBack, TimestampFile, Torn, entries, file_of
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import words
 from benchmarks.workloads.paced import Pace, PacedReader
@@ -25,7 +25,7 @@ def _workload(folder: Path) -> words.Workload:
     return words.Workload(str(folder), repeats=2, lines=1_000)
 
 
-def _counted(workload: words.Workload, tally: Tally) -> None:
+def _counted(workload: words.Workload, counter: ResultCounter) -> None:
     counts: Counter[str] = Counter()
     for reader in range(workload.readers):
         share = workload.share(reader)
@@ -36,7 +36,7 @@ def _counted(workload: words.Workload, tally: Tally) -> None:
             for word in " ".join(lines).split():
                 counts[word] += 1
                 rows.append((word, counts[word]))
-            tally.add(rows)
+            counter.add(rows)
 
 
 def test_ratios_are_those_of_pairs_and_the_file_has_the_median(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_ratios_are_those_of_pairs_and_the_file_has_the_median(tmp_path: Path) -
 
 def test_a_tally_reads_every_final_count_from_the_rows_that_it_has_kept(tmp_path: Path) -> None:
     workload = _workload(tmp_path)
-    tally = Tally(workload.words)
-    _counted(workload, tally)
-    part = tally.part()
+    counter = ResultCounter(workload.words)
+    _counted(workload, counter)
+    part = counter.part()
     assert part.finals == dict(workload.finals())
     assert measured(workload, [part], [part]).words == workload.words
 
@@ -64,24 +64,24 @@ def test_a_wrong_final_count_is_no_measurement(tmp_path: Path, change: int) -> N
     workload = _workload(tmp_path)
     finals = dict(workload.finals())
     word = next(iter(finals))
-    part = Part(workload.words, 1, 2, 1, finals | {word: finals[word] + change})
+    part = SinkResult(workload.words, 1, 2, 1, finals | {word: finals[word] + change})
     with pytest.raises(WrongResult, match=word):
         measured(workload, [part], [part])
 
 
 def test_a_row_too_many_is_no_measurement(tmp_path: Path) -> None:
     workload = _workload(tmp_path)
-    part = Part(workload.words + 1, 1, 2, 1, dict(workload.finals()))
+    part = SinkResult(workload.words + 1, 1, 2, 1, dict(workload.finals()))
     with pytest.raises(WrongResult, match="counts came out"):
         measured(workload, [part], [part])
 
 
 def test_a_ledger_takes_a_row_once_and_says_when_a_write_was_torn(tmp_path: Path) -> None:
-    path = ledger_of(tmp_path, "count/0")
-    first = LedgerFile(tmp_path)
+    path = file_of(tmp_path, "count/0")
+    first = TimestampFile(tmp_path)
     first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
     first.write(0, [("a", 1), ("@0.7", 1)])
-    second = LedgerFile(tmp_path)
+    second = TimestampFile(tmp_path)
     assert second.register(OutsideIdentity("job", "count/0", 1, 2), 0).next_number == 2
     assert second.write(1, [("@0.7", 1), ("b", 1)]) == 3
     with pytest.raises(OutsideFenced):
@@ -95,11 +95,11 @@ def test_a_ledger_takes_a_row_once_and_says_when_a_write_was_torn(tmp_path: Path
 
 
 def test_a_ledger_of_a_job_that_was_rolled_back_says_nothing(tmp_path: Path) -> None:
-    first = LedgerFile(tmp_path)
+    first = TimestampFile(tmp_path)
     first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
     first.close()
     with pytest.raises(RolledBack, match="count/0"):
-        LedgerFile(tmp_path).register(OutsideIdentity("job", "count/0", 2, 2), 0)
+        TimestampFile(tmp_path).register(OutsideIdentity("job", "count/0", 2, 2), 0)
 
 
 def test_a_paced_reader_gives_the_same_lines_from_a_mark_as_before(tmp_path: Path) -> None:

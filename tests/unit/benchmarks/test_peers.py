@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.ab_session import Session
-from benchmarks.harness.tally import Measured
+from benchmarks.harness.result_counter import Measured
 from benchmarks.measures import throughput
 from benchmarks.peers import running
 from benchmarks.workloads import words

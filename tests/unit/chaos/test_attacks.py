@@ -15,7 +15,7 @@ from clonos.core.wire.control_messages import Logged, SlotStatus, Suspicion, War
 from clonos.core.wire.messages import Message
 from clonos.io.net.curve import KeyPair
 from clonos_chaos.attacks.attack_keys import StolenPeer, Thief, read_loot
-from clonos_chaos.attacks.attack_lies import LiedToJob, Seat, lies_to_coordinator, lies_to_slot
+from clonos_chaos.attacks.attack_lies import AttackedJob, TaskLocation, lies_to_coordinator, lies_to_slot
 from clonos_chaos.real.runner_watch import MemoryWatch
 from clonos_chaos.scenario.scenario import FaultKind, ScenarioLimits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
@@ -45,8 +45,8 @@ def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
     ):
         dialogue.run(command)
     slot = dialogue.slot
-    assignment = [Seat(p.task, p.incarnation, p.slot) for p in slot.view.placements]
-    job = LiedToJob(assignment, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
+    assignment = [TaskLocation(p.task, p.incarnation, p.slot) for p in slot.view.placements]
+    job = AttackedJob(assignment, [(channel.sender, channel.receiver) for channel in slot.plan.channels])
     dialogue.run("tick")
     before = _heartbeat(dialogue)
     refused = meant_nothing = 0
@@ -66,10 +66,10 @@ def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> No
     desk = Desk(chain_plan(2, has_effects=True))
     desk.form("ababab", slots=6)
     desk.complete(1)
-    assignment = [Seat(p.task, p.incarnation, p.slot) for p in desk.view.placements]
+    assignment = [TaskLocation(p.task, p.incarnation, p.slot) for p in desk.view.placements]
     before = desk.view
     refused = 0
-    for lie in lies_to_coordinator(LIAR, LiedToJob(assignment, [])):
+    for lie in lies_to_coordinator(LIAR, AttackedJob(assignment, [])):
         if isinstance(lie, Logged | Warned):
             continue  # for the log
         try:

@@ -22,9 +22,9 @@ def recovery(task: str, detected_ns: int, caught_up_ns: int) -> RecoveryState:
         ([recovery("read/0", 5, 9), recovery("ask/0", 20, 30)], True),
         ([recovery("read/0", 5, 9), recovery("ask/0", 5, 9)], False),
         ([recovery("ask/0", 1, 6), recovery("read/1", 5, 9)], False),
-        ([recovery("window/1", 5, 9), recovery("tell/0", 5, 9)], False),
-        ([recovery("window/1", 5, 9), recovery("tell/0", 20, 30)], True),
-        ([recovery("tell/0", 5, 9), recovery("table/0", 5, 9)], True),
+        ([recovery("window/1", 5, 9), recovery("merge/0", 5, 9)], False),
+        ([recovery("window/1", 5, 9), recovery("merge/0", 20, 30)], True),
+        ([recovery("merge/0", 5, 9), recovery("table/0", 5, 9)], True),
     ],
 )
 def test_keys_are_demanded_unless_a_source_or_a_window_recovered_together_with_a_step_behind_it(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clonos.core.model.progress import TaskPhase
 from clonos.status import Phase, Status, TaskState
-from clonos_chaos.real.runner_course import CALM_S, REST_S_MAX, Course, Stage
+from clonos_chaos.real.runner_course import QUIESCENT_S, REST_S_MAX, Course, CoursePhase
 from clonos_chaos.scenario.scenario_gate import Gate
 
 
@@ -18,7 +18,7 @@ def _status(checkpoint: int, log_bytes: int = 0, records: int = 0) -> Status:
 
 def _fed(folder: Path) -> Course:
     """One that has begun at second 10, and has let in a hundred records a second."""
-    course = Course(Gate(folder), 1_000, 100.0, kept_bytes_max=500)
+    course = Course(Gate(folder), 1_000, 100.0, retained_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=False)
     course.look(10.0, _status(0, log_bytes=100), is_live=True, is_over=False)
     course.look(11.0, _status(0), is_live=True, is_over=False)
@@ -29,16 +29,16 @@ def _fed(folder: Path) -> Course:
 def _rested(folder: Path) -> Course:
     course = _fed(folder)
     course.look(13.0, _status(1), is_live=True, is_over=True)
-    course.look(13.0 + CALM_S, _status(1), is_live=True, is_over=True)
-    assert course.stage is Stage.RESTING
+    course.look(13.0 + QUIESCENT_S, _status(1), is_live=True, is_over=True)
+    assert course.phase is CoursePhase.RESTING
     course.look(14.0, _status(3, records=240), is_live=True, is_over=True)
     return course
 
 
 def test_input_is_let_in_at_its_pace_and_not_before_all_tasks_are_live(tmp_path: Path) -> None:
-    course = Course(Gate(tmp_path), 1_000, 100.0, kept_bytes_max=500)
+    course = Course(Gate(tmp_path), 1_000, 100.0, retained_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=True)
-    assert (course.stage, course.gate.records) == (Stage.STARTING, 0)
+    assert (course.phase, course.gate.records) == (CoursePhase.STARTING, 0)
     assert _fed(tmp_path).gate.records == 200
 
 
@@ -46,7 +46,7 @@ def test_input_goes_on_while_a_fault_is_to_come(tmp_path: Path) -> None:
     course = _fed(tmp_path)
     for second in range(13, 20):
         course.look(float(second), _status(1), is_live=True, is_over=False)
-    assert (course.stage, course.gate.records) == (Stage.FEEDING, 900)
+    assert (course.phase, course.gate.records) == (CoursePhase.FEEDING, 900)
 
 
 def test_nothing_is_let_in_while_there_is_no_driver(tmp_path: Path) -> None:
@@ -58,16 +58,16 @@ def test_nothing_is_let_in_while_there_is_no_driver(tmp_path: Path) -> None:
 def test_the_end_comes_when_two_checkpoints_without_input_have_made_logs_small(tmp_path: Path) -> None:
     course = _rested(tmp_path)
     course.look(14.1, _status(4, log_bytes=400, records=240), is_live=True, is_over=True)
-    assert course.stage is Stage.RESTING, "one checkpoint may have begun before the last record"
+    assert course.phase is CoursePhase.RESTING, "one checkpoint may have begun before the last record"
     course.look(14.2, _status(5, log_bytes=400, records=240), is_live=True, is_over=True)
-    assert (course.stage, course.remainder) == (Stage.ENDING, [])
+    assert (course.phase, course.remainder) == (CoursePhase.ENDING, [])
     assert (tmp_path / "gate").read_text("utf-8").endswith("end")
 
 
 def test_logs_that_stay_are_told_with_the_task_that_keeps_them(tmp_path: Path) -> None:
     course = _rested(tmp_path)
     course.look(15.0, _status(9, log_bytes=700, records=240), is_live=True, is_over=True)
-    assert course.stage is Stage.RESTING, "the next checkpoint may still take them"
+    assert course.phase is CoursePhase.RESTING, "the next checkpoint may still take them"
     course.look(16.0 + REST_S_MAX, _status(30, log_bytes=700, records=240), is_live=True, is_over=True)
     (complaint,) = course.remainder
     assert complaint == "700 bytes in logs, 100 at the start: {'ask/0': 700}"

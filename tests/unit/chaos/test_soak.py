@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clonos.status import RecoveryState
 from clonos_chaos.runs.soak import Soak, figures, scenario_of
-from clonos_chaos.scenario.run_record import RunRecord, Strike
+from clonos_chaos.scenario.run_record import Injection, RunRecord
 from clonos_chaos.scenario.scenario import FaultKind
 from clonos_chaos.scenario.scenario_oracle import Findings
 
@@ -30,8 +30,8 @@ def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> Non
     for number in range(3):
         before = number * 10_000_000_000
         life = {"ask/0": number}
-        record.strikes.append(Strike("delay", ["ask/0"], before, incarnations=life))
-        record.strikes.append(Strike("kill_worker", ["ask/0"], before + 5_000_000_000, incarnations=life))
+        record.injections.append(Injection("delay", ["ask/0"], before, incarnations=life))
+        record.injections.append(Injection("kill_worker", ["ask/0"], before + 5_000_000_000, incarnations=life))
         reached = {"detected": before + 5_100_000_000, "caught_up": before + 5_000_000_000 + (number + 1) * 100_000_000}
         record.recoveries.append(RecoveryState("ask/0", number, number + 1, "killed", reached))
     first, second, third = figures(record)
@@ -42,7 +42,7 @@ def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> Non
 
 def test_a_successor_that_dies_as_well_hands_over_to_the_next_one() -> None:
     record = RunRecord(scenario_of(Soak(minutes=1)), 1, "processes", generations={1})
-    record.strikes = [Strike("kill_worker", ["ask/0"], 1_000_000, incarnations={"ask/0": 1})]
+    record.injections = [Injection("kill_worker", ["ask/0"], 1_000_000, incarnations={"ask/0": 1})]
     record.recoveries = [
         RecoveryState("ask/0", 1, 2, "killed", {"detected": 2_000_000, "view": 3_000_000}),
         RecoveryState("ask/0", 2, 3, "killed too", {"detected": 4_000_000, "caught_up": 9_000_000}),

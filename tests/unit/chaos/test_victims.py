@@ -7,24 +7,24 @@ from random import Random
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos_chaos.scenario.scenario import FaultKind, InjectedFault, Moment, Pattern
+from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger, Pattern
 from clonos_chaos.scenario.victims import Shape, choose, steps_of
 
 SHAPE = Shape(
-    ("read/0", "ask/0", "ask/1", "tell/0"),
-    (("read/0", "ask/0"), ("read/0", "ask/1"), ("ask/0", "tell/0"), ("ask/1", "tell/0")),
+    ("read/0", "ask/0", "ask/1", "merge/0"),
+    (("read/0", "ask/0"), ("read/0", "ask/1"), ("ask/0", "merge/0"), ("ask/1", "merge/0")),
 )
 
 
 def _chosen(pattern: Pattern, victim: str = "ask", count: int = 3) -> list[set[str]]:
-    fault = InjectedFault(FaultKind.KILL_WORKER, Moment(seconds=1), victim, pattern, count)
+    fault = FaultSpec(FaultKind.KILL_WORKER, FaultTrigger(seconds=1), victim, pattern, count)
     return [set(choose(fault, SHAPE, Random(seed))) for seed in range(20)]
 
 
 def test_each_pattern_strikes_whom_it_says() -> None:
     assert all(chosen in ({"ask/0"}, {"ask/1"}) for chosen in _chosen(Pattern.ONE))
-    assert all(chosen in ({"ask/0", "tell/0"}, {"ask/1", "tell/0"}) for chosen in _chosen(Pattern.LINKED))
-    assert all(chosen == {"read/0", "tell/0"} for chosen in _chosen(Pattern.UNLINKED, "read"))
+    assert all(chosen in ({"ask/0", "merge/0"}, {"ask/1", "merge/0"}) for chosen in _chosen(Pattern.LINKED))
+    assert all(chosen == {"read/0", "merge/0"} for chosen in _chosen(Pattern.UNLINKED, "read"))
     assert all(chosen == {"ask/0", "ask/1"} for chosen in _chosen(Pattern.SIBLINGS))
     assert all(chosen == {"ask/0", "ask/1"} for chosen in _chosen(Pattern.LAYER))
     assert all(chosen in ({"ask/0"}, {"ask/1"}) for chosen in _chosen(Pattern.STANDBY))
@@ -37,7 +37,7 @@ def test_one_seed_chooses_the_same_victims_again() -> None:
 
 
 def test_a_victim_that_no_step_is_called_is_refused_with_those_that_are() -> None:
-    with pytest.raises(JobError, match=r"'asks'.*'ask', 'read', 'tell'"):
+    with pytest.raises(JobError, match=r"'asks'.*'ask', 'merge', 'read'"):
         _chosen(Pattern.ONE, "asks")
 
 

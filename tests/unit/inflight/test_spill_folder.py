@@ -20,7 +20,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
 from clonos.io.local.spill import SegmentDamaged, SpillFolder, decode_segment, encode_segment
 from clonos.io.process.fault_points import FaultPoints
-from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.fault_point_server import FaultPointServer
 from tests.harnesses.fake_disk import options_of
 
 ANSWER_TIMEOUT_S = 20.0
@@ -138,17 +138,20 @@ def test_b9_a_full_disk_is_told_and_the_next_write_is_tried(disk: Disk) -> None:
 
 def test_where_fault_points_are_armed_a_segment_waits_there_before_it_is_written(tmp_path: Path) -> None:
     answers: SimpleQueue[int] = SimpleQueue()
-    with Ambush() as ambush:
-        trap = ambush.lay("spilling", nth=2)
+    with FaultPointServer() as fault_point_server:
+        pause_point = fault_point_server.set_breakpoint("spilling", nth=2)
         store = SpillFolder(
-            tmp_path / "spill", lambda *outcome: answers.put(outcome[0]), lambda *_: None, FaultPoints(ambush.address)
+            tmp_path / "spill",
+            lambda *outcome: answers.put(outcome[0]),
+            lambda *_: None,
+            FaultPoints(fault_point_server.address),
         )
         store.write_segment(1, PAYLOADS)
         assert answers.get(timeout=ANSWER_TIMEOUT_S) == 1
         store.write_segment(2, PAYLOADS)
-        assert trap.wait(ANSWER_TIMEOUT_S).detail == "2"
+        assert pause_point.wait(ANSWER_TIMEOUT_S).detail == "2"
         assert [path.name for path in (tmp_path / "spill").iterdir()] == ["00000001.segment"]
-        trap.release()
+        pause_point.release()
         assert answers.get(timeout=ANSWER_TIMEOUT_S) == 2
         store.close()
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached, FaultPoints, FaultPointsMisused, armed
-from clonos_chaos.real.fault_point_server import Ambush
+from clonos_chaos.real.fault_point_server import FaultPointServer
 
 LIMIT_S = 20.0
 
@@ -27,9 +27,9 @@ def test_only_a_listener_on_this_machine_may_be_named(address: str) -> None:
 class Passers:
     """Sees who comes by an ambush, and traps nobody."""
 
-    def __init__(self, ambush: Ambush) -> None:
+    def __init__(self, fault_point_server: FaultPointServer) -> None:
         self.seen: list[tuple[str, str, int]] = []
-        ambush.lay(FaultPoint.EMISSION, where=self._look)
+        fault_point_server.set_breakpoint(FaultPoint.EMISSION, where=self._look)
 
     def _look(self, reached: FaultPointReached) -> bool:
         self.seen.append((reached.point, reached.task, reached.pid))
@@ -40,28 +40,28 @@ HERE = (FaultPoint.EMISSION, "map/0", os.getpid())
 
 
 def test_a_thread_that_is_not_trapped_is_seen_and_goes_on() -> None:
-    with Ambush() as ambush:
-        passers = Passers(ambush)
-        FaultPoints(ambush.address).reach(FaultPoint.EMISSION, "map/0")
+    with FaultPointServer() as fault_point_server:
+        passers = Passers(fault_point_server)
+        FaultPoints(fault_point_server.address).reach(FaultPoint.EMISSION, "map/0")
         assert passers.seen == [HERE]
 
 
 def test_a_listener_that_is_gone_holds_up_nobody() -> None:
-    with Ambush() as ambush:
-        passers, points = Passers(ambush), FaultPoints(ambush.address)
+    with FaultPointServer() as fault_point_server:
+        passers, points = Passers(fault_point_server), FaultPoints(fault_point_server.address)
         points.reach(FaultPoint.EMISSION, "map/0")
     points.reach(FaultPoint.EMISSION, "map/0")
     assert passers.seen == [HERE]
 
 
 def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
-    with Ambush() as ambush:
-        host, port = ambush.address.split(":")
+    with FaultPointServer() as fault_point_server:
+        host, port = fault_point_server.address.split(":")
         with socket.create_connection((host, int(port)), LIMIT_S) as stranger:
             stranger.sendall(b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f")
             assert stranger.recv(1) == b""
-        passers = Passers(ambush)
-        FaultPoints(ambush.address).reach(FaultPoint.EMISSION, "map/0")
+        passers = Passers(fault_point_server)
+        FaultPoints(fault_point_server.address).reach(FaultPoint.EMISSION, "map/0")
         assert passers.seen == [HERE]
 
 
@@ -75,24 +75,24 @@ def test_the_nth_at_the_point_in_the_task_is_held_until_it_is_let_go() -> None:
             points.reach(FaultPoint.ALIGNED, "map/0", step)
             passed.append(step)
 
-    with Ambush() as ambush:
-        points = FaultPoints(ambush.address)
-        trap = ambush.lay("emission", "map/0", nth=2)
+    with FaultPointServer() as fault_point_server:
+        points = FaultPoints(fault_point_server.address)
+        pause_point = fault_point_server.set_breakpoint("emission", "map/0", nth=2)
         walker = threading.Thread(target=walk)
         walker.start()
-        caught = trap.wait(LIMIT_S)
-        assert (caught.point, caught.task, caught.detail, caught.pid) == ("emission", "map/0", "two", os.getpid())
+        hit = pause_point.wait(LIMIT_S)
+        assert (hit.point, hit.task, hit.detail, hit.pid) == ("emission", "map/0", "two", os.getpid())
         assert passed == ["one"]
-        trap.release()
+        pause_point.release()
         walker.join(LIMIT_S)
         assert passed == ["one", "two", "three"]
 
 
 def test_the_end_lets_everybody_go_on() -> None:
-    with Ambush() as ambush:
-        trap = ambush.lay("emission")
-        walker = threading.Thread(target=FaultPoints(ambush.address).reach, args=("emission",))
+    with FaultPointServer() as fault_point_server:
+        pause_point = fault_point_server.set_breakpoint("emission")
+        walker = threading.Thread(target=FaultPoints(fault_point_server.address).reach, args=("emission",))
         walker.start()
-        trap.wait(LIMIT_S)
+        pause_point.wait(LIMIT_S)
     walker.join(LIMIT_S)
     assert not walker.is_alive()

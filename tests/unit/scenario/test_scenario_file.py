@@ -66,21 +66,21 @@ def test_a_file_may_have_several_matrices_each_with_faults_before_and_an_outcome
     text = PLAIN.replace('victim = "window"\n', "").replace('outcome = "rollback"', "lost = 3")
     text += """
 [[matrix]]
-victim = ["ask", "tell"]
+victim = ["ask", "merge"]
 [[matrix]]
 victim = ["table"]
 expected = { outcome = "rollback" }
 before = [{ kind = "kill_worker", victim = "read", at = { seconds = 1 } }]
 """
     *first, last = parse_scenarios(text, "matrices.toml")
-    assert [[fault.victim for fault in run.faults] for run in first] == [["ask"], ["tell"]]
+    assert [[fault.victim for fault in run.faults] for run in first] == [["ask"], ["merge"]]
     assert [fault.victim for fault in last.faults] == ["read", "table"]
     assert (last.expected.outcome, last.expected.lost) == (ScenarioOutcome.ROLLBACK, 3)
     assert first[0].expected.outcome is ScenarioOutcome.EXACTLY_ONCE
 
 
 @pytest.mark.parametrize(
-    ("name", "cases", "kinds"), [("matrix-faults", 60, 11), ("matrix-moments", 45, 1), ("matrix-patterns", 11, 1)]
+    ("name", "cases", "kinds"), [("matrix-faults", 60, 11), ("matrix-points", 45, 1), ("matrix-patterns", 11, 1)]
 )
 def test_the_shipped_matrices_have_as_many_cases_as_they_say(name: str, cases: int, kinds: int) -> None:
     runs = read_scenarios(find_scenario(name))

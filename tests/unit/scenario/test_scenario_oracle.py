@@ -18,13 +18,13 @@ def _outputs() -> tuple[dict[str, list[Row]], list[Row]]:
     rows: list[Row] = []
     log: list[Row] = []
     for offset in range(RECORDS):
-        drawn = {"source": 0, "offset": offset, "key": offset % KEYS, "seen": offset // KEYS + 1, "luck": offset * 7}
+        drawn = {"source": 0, "offset": offset, "key": offset % KEYS, "seen": offset // KEYS + 1, "draw": offset * 7}
         drawn |= {"answer": offset + 1_000, "read_ns": offset, "by_read": 0}
         asked = {"step": "ask", "path": "", "source": 0, "offset": offset, "status": 200, "key": f"k{offset}"}
         log.append({**asked, "answer": offset + 1_000})
         for path in ("direct", "window"):
             told = {"path": path, "window": "" if path == "direct" else "w", "at_ns": 100 + offset, "by_window": 0}
-            rows.append({**drawn, **told, "number": len(rows) + 1, "by_tell": 0, "by_table": 0})
+            rows.append({**drawn, **told, "number": len(rows) + 1, "by_merge": 0, "by_table": 0})
     return {"files": [dict(row) for row in rows], "table": [dict(row) for row in rows]}, log
 
 
@@ -49,7 +49,7 @@ COUNTED = ("lost", "duplicated", "contradicted", "disordered", "calls_repeated",
 SPOILT: dict[str, tuple[dict[str, int], Callable[[dict[str, list[Row]], list[Row]], object]]] = {
     "a row is missing": ({"lost": 1}, lambda outputs, _: outputs["table"].pop()),
     "a row is there twice": ({"duplicated": 1}, lambda outputs, _: outputs["files"].append(outputs["files"][-1])),
-    "luck was drawn anew": ({"contradicted": 1}, _change("luck", 1)),
+    "luck was drawn anew": ({"contradicted": 1}, _change("draw", 1)),
     "an answer was asked anew": ({"contradicted": 1}, _change("answer", 999)),
     "the clock was read anew": ({"contradicted": 1}, _change("read_ns", 999)),
     "a record is in two windows": ({"contradicted": 1}, _change("window", "another")),

@@ -30,7 +30,7 @@ def test_a_shipped_scenario_comes_to_what_it_expects_in_a_simulated_world(name: 
     for scenario in read_scenarios(find_scenario(name)):
         record = run_simulated(scenario, 7)
         assert record.is_good, (scenario.name, [check for check in record.checks if not check.is_good])
-        assert record.strikes
+        assert record.injections
 
 
 def test_connections_may_be_meddled_with_in_a_simulated_world() -> None:
@@ -42,7 +42,7 @@ def test_connections_may_be_meddled_with_in_a_simulated_world() -> None:
 
 def test_moments_of_the_protocol_are_those_of_real_processes() -> None:
     """But for two that no simulated world tells."""
-    for scenario in read_scenarios(find_scenario("matrix-moments")):
+    for scenario in read_scenarios(find_scenario("matrix-points")):
         last = scenario.faults[-1]
         if last.victim == "ask" and last.at.point not in ("spilling", "aligning"):
             record = run_simulated(scenario, 7)
@@ -102,8 +102,8 @@ def test_a_simulated_run_has_all_that_its_report_shows_of_real_processes() -> No
     assert {check.name for check in record.checks} >= {"lost", "duplicated", "contradicted", "slowest recovery"}
     assert record.findings is not None
     assert len(record.findings.rows) == 2 * record.findings.records
-    assert all(read_ns < told_ns <= record.ended_ns for told_ns, read_ns in record.findings.rows)
-    assert [strike.tasks for strike, _ in record.recoveries_of_strikes()]
+    assert all(read_ns < sink_ns <= record.ended_ns for sink_ns, read_ns in record.findings.rows)
+    assert [injection.tasks for injection, _ in record.recoveries_by_injection()]
     assert 0 < max(record.recovery_ms().values()) < 1_000
     told = record.data()
     assert [next(iter(one["reached_ms"])) for one in told["recoveries"]] == ["detected", "detected"]

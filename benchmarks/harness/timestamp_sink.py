@@ -48,17 +48,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class TimestampSink:
     """An immediate sink of (word, count) into files of a folder."""
 
     folder: str
 
-    def outside(self) -> LedgerFile:
+    def outside(self) -> TimestampFile:
         """A connection to the file of whoever registers."""
-        return LedgerFile(Path(self.folder))
+        return TimestampFile(Path(self.folder))
 
 
-class LedgerFile:
+class TimestampFile:
     """One registered connection."""
 
     def __init__(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ class LedgerFile:
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
         """Takes the file over from the incarnation before."""
-        path = ledger_of(self._folder, identity.task_name)
+        path = file_of(self._folder, identity.task_name)
         generation = path.with_suffix(".generation")
         if generation.exists() and generation.read_text() != str(identity.generation):
             raise RolledBack(
@@ -107,7 +107,7 @@ class LedgerFile:
             self._file = -1
 
 
-def ledger_of(folder: Path, task_name: str) -> Path:
+def file_of(folder: Path, task_name: str) -> Path:
     """The file of a task."""
     return folder / f"ledger-{task_name.replace('/', '-')}"
 

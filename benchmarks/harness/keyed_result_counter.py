@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.harness.tally import Part
+from benchmarks.harness.result_counter import SinkResult
 from benchmarks.workloads.keyed import checksum, checksum_name
 
 
-class KeyedTally:
+class KeyedResultCounter:
     """Counts results, and keeps the last of each key."""
 
     def __init__(self, rows_expected: int) -> None:
@@ -33,8 +33,8 @@ class KeyedTally:
         if self.is_complete:
             self._cpu_ended_ns = time.process_time_ns()
 
-    def part(self) -> Part:
+    def part(self) -> SinkResult:
         """All of it."""
         cpu_ns = max(0, self._cpu_ended_ns - self._cpu_begun_ns)
         finals = {checksum_name(self._rows): checksum(self._finals)}
-        return Part(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)
+        return SinkResult(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)

@@ -29,10 +29,10 @@ def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
     return found or set(plan.tasks)
 
 
-def story_of(world: World, complaint: str) -> str:
+def excerpt_of(world: World, complaint: str) -> str:
     """The last lines about the tasks concerned, about faults, and about the job."""
     concerned = tasks_concerned(world, complaint)
-    return "\n".join([line for line in world.story if _is_about(world, line, concerned)][-LINES_MAX:])
+    return "\n".join([line for line in world.event_log if _is_about(world, line, concerned)][-LINES_MAX:])
 
 
 def with_short_slots(world: World, text: str) -> str:
@@ -46,8 +46,8 @@ def with_short_slots(world: World, text: str) -> str:
 
 
 def _is_about(world: World, line: str, concerned: set[TaskId]) -> bool:
-    struck = _TASKS.search(line)
-    if struck is not None:
+    injected = _TASKS.search(line)
+    if injected is not None:
         return True  # whom a fault hits may have held what the task needed
     numbered = _NUMBERED.search(line)
     if numbered is not None:

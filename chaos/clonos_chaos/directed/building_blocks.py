@@ -11,10 +11,11 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.recovery.recovery_machine import Recovering
+from clonos.core.wire.messages import Message
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
-from clonos_chaos.sim.sim_tables import OutsideKind
-from clonos_chaos.sim.targeted_faults import Aim, PointReached, Strike, Where, loses
+from clonos_chaos.sim.sim_tables import ExternalKind
+from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where, everywhere, loses, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldSettings
 
@@ -48,18 +49,18 @@ SETTINGS = WorldSettings(
 )
 
 Build = Callable[[FuzzJob], None]
-Scene = Callable[[int], World]
+DirectedTest = Callable[[int], World]
 """From a seed to a world that has not run."""
 
-SCENES: dict[str, Scene] = {}
+DIRECTED_TESTS: dict[str, DirectedTest] = {}
 
 
-def scene(name: str) -> Callable[[Scene], Scene]:
+def directed_test(name: str) -> Callable[[DirectedTest], DirectedTest]:
     """Registers a scene under its name: the number in the conformance list, then what strikes where."""
 
-    def register(make: Scene) -> Scene:
-        assert name not in SCENES, name
-        SCENES[name] = make
+    def register(make: DirectedTest) -> DirectedTest:
+        assert name not in DIRECTED_TESTS, name
+        DIRECTED_TESTS[name] = make
         return make
 
     return register
@@ -100,24 +101,31 @@ def diamond(left: Work = RICH, right: Work = RICH, join: Work = RICH, sink: Work
     return build
 
 
-def stage(
+def directed(
     seed: int,
     build: Build,
-    aims: Sequence[Aim],
+    targeted_faults: Sequence[TargetedFault],
     options: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     records: int = 90,
-    outside: OutsideKind = OutsideKind.ALARMING,
+    external: ExternalKind = ExternalKind.ALARMING,
 ) -> World:
-    """A world in which nothing goes wrong but what the aims say. ``outside``: what immediate sinks write to."""
+    """A world in which nothing goes wrong but what the aims say. ``external``: what immediate sinks write to."""
     chosen = replace(OPTIONS, **(options or {}))
 
     def job(rng: Random) -> FuzzJob:
         made = FuzzJob("stage", Random(rng.getrandbits(64)), records, chosen.sharing_depth, build)
-        made.outside_kind = outside
+        made.external_kind = external
         return made
 
-    return World(seed, options=chosen, settings=replace(SETTINGS, **(settings or {})), job=job, aims=aims)
+    return World(
+        seed, options=chosen, settings=replace(SETTINGS, **(settings or {})), job=job, targeted_faults=targeted_faults
+    )
+
+
+def at(point: str, action: FaultAction, where: Where = everywhere, nth: int = 1, times: int = 1) -> TargetedFault:
+    """Injects a fault at the ``nth`` time that ``point`` is reached where ``where`` holds, ``times`` times."""
+    return TargetedFault(point, action, where, nth, times)
 
 
 # ------------------------------------------------------------------ where
@@ -166,14 +174,14 @@ def both(one: Where, other: Where) -> Where:
     return lambda world, reached: one(world, reached) and other(world, reached)
 
 
-def after(aim: Aim) -> Where:
+def after(targeted: TargetedFault) -> Where:
     """That aim has struck."""
-    return lambda world, reached: aim.struck > 0
+    return lambda world, reached: targeted.injected > 0
 
 
-def before(aim: Aim) -> Where:
+def before(targeted: TargetedFault) -> Where:
     """That aim has not struck yet."""
-    return lambda world, reached: aim.struck == 0
+    return lambda world, reached: targeted.injected == 0
 
 
 def by_successor(world: World, reached: PointReached) -> bool:
@@ -190,7 +198,7 @@ def message_has(check: Callable[[World, Any], bool]) -> Where:
 # ------------------------------------------------------------------ strikes
 
 
-def kills(*names: str) -> Strike:
+def kills(*names: str) -> FaultAction:
     """The slots of these tasks die at one instant."""
     return lambda world, reached: world.faults.kill_tasks([_task(world, name) for name in names])
 
@@ -204,45 +212,45 @@ def kills_it(world: World, reached: PointReached) -> None:
     world.faults.kill_tasks([reached.known_task])
 
 
-def kills_with_keepers(name: str) -> Strike:
+def kills_with_keepers(name: str) -> FaultAction:
     """A task's slot and those of its keepers die at one instant."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         world.faults.kill_tasks_with_keepers([_task(world, name)])
 
-    return strike
+    return inject
 
 
-def kills_all_but(name: str) -> Strike:
+def kills_all_but(name: str) -> FaultAction:
     """One process is left: that of a task."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         left = world.slot_of(_task(world, name))
         world.faults.kill_together([slot for slot in world.living() if slot is not left])
 
-    return strike
+    return inject
 
 
-def kills_standbys(name: str, with_task: bool = False) -> Strike:
+def kills_standbys(name: str, with_task: bool = False) -> FaultAction:
     """The slots of a task's standbys die, perhaps with its own."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         placement = world.oracle.view.placements[_task(world, name)]
         slots = [*placement.standbys, *([placement.slot] if with_task else [])]
         world.faults.kill_together([world.slots[slot] for slot in slots if slot in world.slots])
 
-    return strike
+    return inject
 
 
-def kills_domain_of(name: str) -> Strike:
+def kills_domain_of(name: str) -> FaultAction:
     """All slots of the domain that a task lives in die at one instant."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
         if slot is not None:
             world.faults.kill_domain(slot.domain)
 
-    return strike
+    return inject
 
 
 def kills_sender_and_receiver(world: World, reached: PointReached) -> None:
@@ -250,66 +258,66 @@ def kills_sender_and_receiver(world: World, reached: PointReached) -> None:
     world.faults.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
 
 
-def pauses(name: str, pause_ms: int) -> Strike:
+def pauses(name: str, pause_ms: int) -> FaultAction:
     """A task's process stands still for a while."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
         if slot is not None:
             world.faults.pause(slot, pause_ms)
 
-    return strike
+    return inject
 
 
-def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> Strike:
+def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> FaultAction:
     """No connection between the slots of two tasks for a while, or only one way."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         here, there = world.slot_of(_task(world, one)), world.slot_of(_task(world, other))
         if here is not None and there is not None and here is not there:
             (world.faults.half_open if half_open else world.faults.cut)(here, there, cut_ms)
 
-    return strike
+    return inject
 
 
-def suspects(name: str, lives_ms: int) -> Strike:
+def suspects(name: str, lives_ms: int) -> FaultAction:
     """The coordinator believes that a task's slot is gone; it lives on for a while."""
 
-    def strike(world: World, reached: PointReached) -> None:
+    def inject(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
         if slot is not None:
             world.faults.suspect(slot, lives_ms)
 
-    return strike
+    return inject
 
 
-def restarts_coordinator(down_ms: int) -> Strike:
+def restarts_coordinator(down_ms: int) -> FaultAction:
     """The coordinator dies and another one takes over."""
     return lambda world, reached: world.restart_coordinator(down_ms)
 
 
-def replaces_coordinator(pause_ms: int) -> Strike:
+def replaces_coordinator(pause_ms: int) -> FaultAction:
     """Another coordinator takes over while the old one stands still, and wakes up later."""
     return lambda world, reached: world.replace_coordinator(pause_ms)
 
 
-def in_turn(*strikes: tuple[int, Strike]) -> Strike:
+def in_turn(*actions: tuple[int, FaultAction]) -> FaultAction:
     """Several strikes, each some milliseconds after the point."""
 
-    def strike(world: World, reached: PointReached) -> None:
-        for delay_ms, then in strikes:
+    def inject(world: World, reached: PointReached) -> None:
+        for delay_ms, then in actions:
             world.clock.after(delay_ms * MILLISECOND_NS, then, world, reached)
 
-    return strike
+    return inject
 
 
 def nothing(world: World, reached: PointReached) -> None:
     """To see that a point is reached."""
 
 
-def lost(point: str, where: Where, nth: int = 1, times: int = 1) -> Aim:
-    """Messages at this point are lost."""
-    return Aim(f"{point} sent", loses, where, nth, times, is_loss=True)
+def lost(message: type[Message], where: Where, nth: int = 1, times: int = 1) -> TargetedFault:
+    """Loses messages of this type, from the ``nth`` one that ``where`` holds for."""
+    return TargetedFault(sent(message), loses, where, nth, times, is_loss=True)
 
 
 def is_recovering(world: World, task: TaskId) -> bool:
@@ -319,6 +327,6 @@ def is_recovering(world: World, task: TaskId) -> bool:
     return hosted is not None and isinstance(hosted.state, Recovering)
 
 
-def unstruck(world: World) -> list[str]:
+def not_injected(world: World) -> list[str]:
     """Points of aims that were never reached: the case has not shown what it is for."""
-    return [aim.point for aim in world.faults.aims if not aim.struck]
+    return [targeted.point for targeted in world.faults.targeted_faults if not targeted.injected]

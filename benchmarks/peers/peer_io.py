@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.workloads.words import Workload
 
 
-def tell(words: int, seconds: float, finals: dict[str, int]) -> None:
+def print_result(words: int, seconds: float, finals: dict[str, int]) -> None:
     """``words`` were counted in ``seconds``, warm; ``finals``: each word's last count."""
     print(json.dumps({"words": words, "seconds": seconds, "finals": finals}), flush=True)
 

@@ -12,7 +12,7 @@ import pytest
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos.runs import chaos_suite
-from clonos_chaos.runs.chaos_suite import RUNS_FILE, SUMMARY_FILE, Wanted, run_everything, tasks_of
+from clonos_chaos.runs.chaos_suite import RUNS_FILE, SUMMARY_FILE, SuiteOptions, run_chaos_suite, tasks_of
 from clonos_chaos.runs.cli import everything as run_command
 from clonos_chaos.runs.runner import Where
 from clonos_chaos.scenario.run_record import RunRecord
@@ -23,28 +23,30 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / RUNS_FILE).read_text("utf-8").splitlines()]
 
 
-def _run(wanted: Wanted) -> tuple[bool, list[str], list[RunRecord]]:
+def _run(wanted: SuiteOptions) -> tuple[bool, list[str], list[RunRecord]]:
     said: list[str] = []
     bad: list[RunRecord] = []
-    return run_everything(wanted, said.append, bad.append), said, bad
+    return run_chaos_suite(wanted, said.append, bad.append), said, bad
 
 
 def test_each_shipped_scenario_is_run_in_each_world_that_it_exists_in(tmp_path: Path) -> None:
-    tasks = tasks_of(Wanted(tmp_path))
+    tasks = tasks_of(SuiteOptions(tmp_path))
     files = {where: {task.file for task in tasks if task.where is where} for where in Where}
     assert files[Where.PROCESSES] | files[Where.SPARK] == {path.stem for path in SHIPPED_FOLDER.glob("*.toml")}
     assert files[Where.SPARK] == {"spark", "partition"}
     assert files[Where.SIMULATED] == files[Where.SIMULATED] & files[Where.PROCESSES]
-    assert {"matrix-moments", "network", "driver"} <= files[Where.SIMULATED]
+    assert {"matrix-points", "network", "driver"} <= files[Where.SIMULATED]
     counted = Counter((task.file, task.where) for task in tasks)
-    assert [counted[name, Where.PROCESSES] for name in ("matrix-faults", "matrix-moments", "matrix-patterns")] == [
+    assert [counted[name, Where.PROCESSES] for name in ("matrix-faults", "matrix-points", "matrix-patterns")] == [
         *(60, 45, 11)
     ]
     assert len({task.key for task in tasks}) == len(tasks)
 
 
 def test_what_was_run_is_in_the_report_and_a_stopped_run_goes_on_behind_it(tmp_path: Path) -> None:
-    wanted = Wanted(tmp_path, worlds=1, processes=1, files=("recovery-in-recovery",), in_worlds=(Where.SIMULATED,))
+    wanted = SuiteOptions(
+        tmp_path, worlds=1, processes=1, files=("recovery-in-recovery",), in_worlds=(Where.SIMULATED,)
+    )
     assert _run(wanted)[0]
     scenario, worlds = _lines(tmp_path)
     assert (scenario["verdict"], scenario["name"]) == ("good", "recovery-in-recovery")
@@ -71,7 +73,7 @@ def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, mon
         raise EnvironmentFault("there is no Java here")
 
     monkeypatch.setattr(chaos_suite, "check_java", refuse)
-    is_good, said, _ = _run(Wanted(tmp_path, worlds=0, files=("partition",), in_worlds=(Where.SPARK,)))
+    is_good, said, _ = _run(SuiteOptions(tmp_path, worlds=0, files=("partition",), in_worlds=(Where.SPARK,)))
     assert is_good
     assert len(said) == 3
     assert "not run: partition victim=ask, spark" in said[0]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from benchmarks.workloads.words import KEPT_ROWS, Workload
+from benchmarks.workloads.words import FINAL_ROWS, Workload
 
 
 class WrongResult(Exception):
@@ -20,7 +20,7 @@ class WrongResult(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SinkResult:
     """What a process has seen between two moments. ``begun_ns`` and ``ended_ns``: monotonic clock of the machine.
 
     ``cpu_ns``: what its process has used between its first and its last batch.
@@ -37,19 +37,19 @@ class Part:
         return json.dumps(asdict(self)).encode("ascii")
 
     @staticmethod
-    def decoded(data: bytes) -> Part:
+    def decoded(data: bytes) -> SinkResult:
         """The part that was encoded."""
-        return Part(**json.loads(data))
+        return SinkResult(**json.loads(data))
 
 
-class Tally:
+class ResultCounter:
     """Counts rows. ``rows_expected``: of this sink, where that is known; just the last of them are kept."""
 
     def __init__(self, rows_expected: int | None) -> None:
-        self._keep_from = 0 if rows_expected is None else rows_expected - KEPT_ROWS
+        self._keep_from = 0 if rows_expected is None else rows_expected - FINAL_ROWS
         self._slides = rows_expected is None
         self._rows = self._dropped = 0
-        self._kept: deque[Any] = deque()
+        self._batches: deque[Any] = deque()
         self._begun_ns = self._ended_ns = 0
         self._cpu_begun_ns = self._cpu_ended_ns = 0
 
@@ -59,15 +59,15 @@ class Tally:
             self._begin()
         self._rows += len(rows)
         if self._rows > self._keep_from:
-            self._kept.append(rows)
+            self._batches.append(rows)
             self._cpu_ended_ns = time.process_time_ns()
             if self._slides:
                 self._slide()
         self._ended_ns = time.monotonic_ns()
 
     def _slide(self) -> None:
-        while self._rows - self._dropped - len(self._kept[0]) > KEPT_ROWS:
-            self._dropped += len(self._kept.popleft())
+        while self._rows - self._dropped - len(self._batches[0]) > FINAL_ROWS:
+            self._dropped += len(self._batches.popleft())
 
     def add_columns(self, batch: Any) -> None:
         """The same as a record batch of ``word`` and ``count``."""
@@ -75,7 +75,7 @@ class Tally:
             self._begin()
         self._rows += batch.num_rows
         if self._rows > self._keep_from:
-            self._kept.append(batch)
+            self._batches.append(batch)
             self._cpu_ended_ns = time.process_time_ns()
         self._ended_ns = time.monotonic_ns()
 
@@ -83,10 +83,10 @@ class Tally:
         self._begun_ns = time.monotonic_ns()
         self._cpu_begun_ns = time.process_time_ns()
 
-    def part(self) -> Part:
+    def part(self) -> SinkResult:
         """All so far."""
         finals: dict[str, int] = {}
-        for batch in self._kept:
+        for batch in self._batches:
             rows: Iterable[tuple[str, int]] = batch
             if hasattr(batch, "num_rows"):
                 rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
@@ -94,7 +94,7 @@ class Tally:
                 if count > finals.get(word, 0):
                     finals[word] = count
         cpu_ns = max(0, self._cpu_ended_ns - self._cpu_begun_ns)
-        return Part(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)
+        return SinkResult(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Counts(Protocol):
 
 
 def measured(
-    workload: Counts, read: list[Part], counted: list[Part], expected: Mapping[str, int] | None = None
+    workload: Counts, read: list[SinkResult], counted: list[SinkResult], expected: Mapping[str, int] | None = None
 ) -> Measured:
     """From what the readers and the last word of each sink say. WrongResult: the counts are not those of the input."""
     rows = sum(part.rows for part in counted)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.real.clock_shim import FalseClock, FalseClockMissing
+from clonos_chaos.real.clock_shim import ClockShim, ClockShimMissing
 from clonos_chaos.real.toxiproxy_server import CACHE_VARIABLE
 
 HOUR_MS = 3_600_000
@@ -20,7 +20,7 @@ TELLS = "import sys, time\nfor line in sys.stdin: print(time.time_ns(), time.mon
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: the shim cannot be made")
 def test_a_process_sees_the_wall_clock_set_and_set_back_and_its_monotonic_time_untouched(tmp_path: Path) -> None:
-    clock = FalseClock(tmp_path)
+    clock = ClockShim(tmp_path)
     command = [sys.executable, "-c", TELLS]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | clock.environment
@@ -42,5 +42,5 @@ def test_a_process_sees_the_wall_clock_set_and_set_back_and_its_monotonic_time_u
 def test_without_a_compiler_one_line_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    with pytest.raises(FalseClockMissing, match=r"put cc, .* on the PATH"):
-        FalseClock(tmp_path)
+    with pytest.raises(ClockShimMissing, match=r"put cc, .* on the PATH"):
+        ClockShim(tmp_path)

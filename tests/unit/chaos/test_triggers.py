@@ -1,0 +1,110 @@
+"""Moments: a fault waits for calm; at a fault point it lays a trap, and strikes who is caught."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clonos.core.model.errors import JobError
+from clonos.core.model.progress import TaskPhase
+from clonos.io.process.fault_points import FaultPoint, FaultPoints
+from clonos.status import Phase, SlotState, Status, TaskState
+from clonos_chaos.real.fault_point_server import FaultPointServer
+from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault
+from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger
+from clonos_chaos.scenario.victims import Shape
+
+LIMIT_S = 20.0
+SHAPE = Shape(("ask/0", "merge/0"), (("ask/0", "merge/0"),))
+
+
+def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = None, records: int = 0) -> Look:
+    tasks = tuple(TaskState(name, 1, 7, os.getpid(), "", TaskPhase.LIVE, {}, standbys, 1) for name in SHAPE.tasks)
+    status = Status("job", Phase.RUNNING, slots=(SlotState(7, os.getpid(), "", ""),), tasks=tasks)
+    return Look(now_s, 1.0, status, SHAPE, 1, (), killed or {}, is_disturbed=False, records=records)
+
+
+def _planned(trigger: FaultTrigger, **keys: Any) -> PlannedFault:
+    return PlannedFault.of(FaultSpec(FaultKind.KILL_WORKER, trigger, **keys))
+
+
+def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> None:
+    triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2))
+    assert not triggers.is_due(planned, _look(2.5))
+    assert not triggers.is_due(planned, _look(3.5, standbys=0))
+    assert triggers.is_due(planned, _look(3.6))
+    assert triggers.is_due(planned, _look(3.6 + PATIENCE_S, standbys=0))
+    assert not triggers.is_due(planned, _look(3.6, killed={"ask/0": 1}))
+
+
+def test_a_fault_that_needs_no_calm_strikes_at_once() -> None:
+    assert FaultTriggers(None).is_due(
+        _planned(FaultTrigger(records=5), quiescent=False), _look(1.5, standbys=0, records=5)
+    )
+
+
+def test_a_fault_that_waits_for_all_processes_counts_them() -> None:
+    triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2), all_slots=True)
+    assert not triggers.is_due(planned, replace(_look(2.5), slots_usual=2))
+    assert not triggers.is_due(planned, replace(_look(3.5), slots_usual=2))
+    assert triggers.is_due(planned, replace(_look(3.5), slots_usual=1))
+
+
+def _has_breakpoint(planned: PlannedFault) -> bool:
+    return planned.breakpoint is not None
+
+
+def _waits(points: FaultPoints, point: str, task: str) -> Callable[[], bool]:
+    thread = threading.Thread(target=points.reach, args=(point, task), daemon=True)
+    thread.start()
+
+    def is_over() -> bool:
+        thread.join(LIMIT_S)
+        return not thread.is_alive()
+
+    return is_over
+
+
+@pytest.mark.parametrize("task", ["merge/0", ""], ids=["a task's own point", "a point of its whole slot"])
+def test_who_reaches_a_fault_point_is_caught_and_held_and_becomes_the_victim(task: str) -> None:
+    with FaultPointServer() as fault_point_server:
+        triggers, planned, points = (
+            FaultTriggers(fault_point_server),
+            _planned(FaultTrigger(point="emission"), victim="merge"),
+            FaultPoints(fault_point_server.address),
+        )
+        assert not triggers.is_due(planned, _look(2.0, standbys=0))
+        assert not _has_breakpoint(planned), "a trap is laid in calm only"
+        assert not triggers.is_due(planned, _look(2.1))
+        assert _waits(points, "emission", "ask/0")()
+        is_over = _waits(points, "emission", task)
+        assert planned.breakpoint is not None
+        planned.breakpoint.wait(LIMIT_S)
+        assert triggers.is_due(planned, _look(2.2, standbys=0))
+        assert planned.victim == "merge/0"
+        planned.breakpoint.release()
+        assert is_over()
+
+
+def test_a_point_that_only_simulated_worlds_have_is_refused() -> None:
+    with pytest.raises(JobError, match=r"'barrier sent' can be reached in the simulated world only.*emission"):
+        _planned(FaultTrigger(point="barrier sent"))
+
+
+def test_a_slow_point_holds_the_processes_that_are_named_and_nobody_when_it_is_over() -> None:
+    with FaultPointServer() as fault_point_server:
+        points = FaultPoints(fault_point_server.address)
+        fault_point_server.slow(["spilling"], [os.getpid()], LIMIT_S)
+        held = threading.Thread(target=points.reach, args=("spilling",), daemon=True)
+        held.start()
+        points.reach(FaultPoint.EMISSION)
+        assert held.is_alive()
+        fault_point_server.slow(["spilling"], [], 0.0)
+        points.reach(FaultPoint.SPILLING)
+    held.join(LIMIT_S)
+    assert not held.is_alive()
