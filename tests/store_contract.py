@@ -46,7 +46,7 @@ class StoreContract:
         with pytest.raises(ObjectMissing, match="objects/task/3/7"):
             b"".join(store.read_object("task/3/7"))
 
-    def test_an_object_of_some_size_comes_back_whole(self, url: str) -> None:
+    def test_a_large_object_is_read_back_whole(self, url: str) -> None:
         content = os.urandom(9 << 20)
         CheckpointStore(url).write_object("task/1", [content])
         assert b"".join(CheckpointStore(url).read_object("task/1")) == content
@@ -58,7 +58,7 @@ class StoreContract:
         with pytest.raises(ObjectCorrupt, match="objects/task/1"):
             b"".join(store.read_object("task/1"))
 
-    def test_the_chain_says_who_is_coordinator(self, url: str) -> None:
+    def test_the_chain_decides_which_coordinator_is_current(self, url: str) -> None:
         earlier, later = CheckpointStore(url), CheckpointStore(url)
         record = earlier.open_job("one")
         assert earlier.append_checkpoint(1, b"1") is AppendOutcome.CREATED
@@ -81,7 +81,7 @@ class StoreContract:
         assert store.files.list("objects") == []
         assert store.append_checkpoint(4, b"4") is AppendOutcome.TAKEN
 
-    def test_of_many_that_create_one_object_one_succeeds_and_its_content_stays(self, url: str) -> None:
+    def test_when_many_writers_create_one_object_one_succeeds_and_its_content_stays(self, url: str) -> None:
         won: dict[int, list[int]] = {number: [] for number in range(ROUNDS)}
         start = threading.Barrier(WRITERS)
 
@@ -101,7 +101,7 @@ class StoreContract:
         assert {number: [int(files.read(f"contested/{number}"))] for number in range(ROUNDS)} == won
         assert files.list("contested") == [f"contested/{number}" for number in range(ROUNDS)]
 
-    def test_a_job_keeps_its_state_there_and_goes_on_from_it(self, url: str, tmp_path: Path) -> None:
+    def test_a_job_stores_its_state_and_resumes_from_it(self, url: str, tmp_path: Path) -> None:
         graph, gate, output = JobGraph("remote"), Gate(tmp_path / "gate"), collect()
         graph.source(GatedNumbers(gate)).key_by(lambda n: n % 3).stateful_map(
             lambda _, total, n: ((total or 0) + n, (n, (total or 0) + n))

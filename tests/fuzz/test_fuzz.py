@@ -36,20 +36,20 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.keeps_sockets
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_was_found_once_is_answered_now(path: Path) -> None:
+def test_inputs_that_once_crashed_a_reader_are_handled(path: Path) -> None:
     with time_limits():
         found = feed(TARGETS[path.parent.name], path.read_bytes())
     assert found is None or is_known(found.target, found.error, found.place), found
 
 
-def test_there_is_a_corpus_and_each_of_it_has_a_target() -> None:
+def test_every_input_of_the_corpus_has_a_target() -> None:
     assert len(FOUND) > 40
     assert {path.parent.name for path in FOUND} <= TARGETS.keys()
 
 
 @pytest.mark.keeps_sockets
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_target_accepts_what_is_right(name: str) -> None:
+def test_a_target_accepts_valid_input(name: str) -> None:
     tally = run([TARGETS[name]], 400, 1)
     assert tally.accepted[TARGETS[name].name] > 0
     assert not tally.found, tally.found
@@ -64,11 +64,11 @@ def digest_of_inputs() -> str:
     return digest.hexdigest()
 
 
-def test_an_input_follows_from_its_seed_alone() -> None:
+def test_one_seed_generates_the_same_input_every_time() -> None:
     assert _run("-c", DIGEST).stdout == f"{digest_of_inputs()}\n"
 
 
-def test_the_fuzzer_finds_what_was_planted() -> None:
+def test_the_fuzzer_finds_planted_bugs() -> None:
     told = _run("-m", "tests.fuzz.planted").stdout.splitlines()
     assert told[:-1] == [
         "claims MemoryError tests/fuzz/planted.py",
@@ -81,11 +81,11 @@ def test_the_fuzzer_finds_what_was_planted() -> None:
     assert unexpected > 6
 
 
-def test_what_is_known_has_a_target() -> None:
+def test_every_known_finding_names_a_target() -> None:
     assert {folder_of(name) for name in KNOWN} <= TARGETS.keys()
 
 
-def test_new_inputs_raise_nothing_unexpected(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_generated_inputs_raise_only_documented_errors(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     inputs, first = (request.config.getoption(name) for name in ("--fuzz-inputs", "--first-seed"))
     ended = _run("-m", "tests.fuzz", "--inputs", str(inputs), "--first-seed", str(first), "--keep", str(tmp_path))
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"

@@ -31,7 +31,7 @@ class TestGcs(StoreContract):
     """fake-gcs-server."""
 
 
-def test_the_emulator_may_be_named_as_for_the_libraries_of_google(
+def test_the_emulator_is_found_through_the_variable_of_googles_libraries(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server)

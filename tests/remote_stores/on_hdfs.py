@@ -50,27 +50,29 @@ def files(request: pytest.FixtureRequest, cluster: MiniHdfs, tmp_path: Path) -> 
     return HadoopFiles(f"{request.param}://{address}/stores/{tmp_path.name}")
 
 
-def test_what_a_writer_left_unfinished_is_no_object(files: HadoopFiles) -> None:
+def test_an_unfinished_write_leaves_no_object(files: HadoopFiles) -> None:
     files._client.create(f"{files._root}/chain/.7.0123", b"tor")
     assert files.list("chain") == []
     assert files.create_if_absent("chain/7", b"whole")
     assert files.list("chain") == ["chain/7"]
 
 
-def test_a_writer_that_comes_too_late_leaves_nothing_behind(files: HadoopFiles) -> None:
+def test_a_writer_that_loses_the_race_leaves_no_file(files: HadoopFiles) -> None:
     assert files.create_if_absent("chain/7", b"first")
     assert not files.create_if_absent("chain/7", b"second")
     assert files._client.files_below(files._root) == [f"{files._root}/chain/7"]
 
 
-def test_names_may_hold_what_urls_and_shells_do_not_like(files: HadoopFiles) -> None:
+def test_names_may_have_characters_that_urls_and_shells_quote(files: HadoopFiles) -> None:
     name = "objects/a b/ü%20&?#+'x"
     files.write(name, b"content")
     assert files.list("objects") == [name]
     assert files.read(name) == b"content"
 
 
-def test_what_the_namenode_refuses_is_a_failure_with_its_words_and_without_its_stack(files: HadoopFiles) -> None:
+def test_a_refusal_of_the_namenode_is_a_store_failure_with_its_message_and_without_its_stack(
+    files: HadoopFiles,
+) -> None:
     files.write("objects/x", b"")
     with pytest.raises(StoreFailed, match=r"failed to write objects/x/y: .*is not a directory") as caught:
         files.write("objects/x/y", b"")
@@ -97,7 +99,9 @@ def test_the_namenodes_of_a_service_come_from_the_configuration_and_one_of_them_
     assert files.read("chain/1") == b"1"
 
 
-def test_who_writes_says_the_environment(cluster: MiniHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_user_that_writes(
+    cluster: MiniHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The namenode keeps strangers out of what is not theirs."""
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
     for address in (f"hdfs://{cluster.rpc_address}", f"webhdfs://{cluster.http_address}"):
@@ -105,9 +109,7 @@ def test_who_writes_says_the_environment(cluster: MiniHdfs, tmp_path: Path, monk
             HadoopFiles(f"{address}/private-{tmp_path.name}").write("objects/1", b"state")
 
 
-def test_a_namenode_that_is_paused_or_gone_is_a_failure_of_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_namenode_that_is_paused_or_dead_is_a_store_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with mini_hdfs(tmp_path) as short_lived:
         stores = [
             HadoopFiles(f"hdfs://{short_lived.rpc_address}/x"),

@@ -84,7 +84,7 @@ def _has_recovered(status: Status, victim: TaskState) -> bool:
     return (victim.name, victim.incarnation) in failed and is_live(status)
 
 
-def test_a_job_runs_on_a_session_of_the_users_own_which_stays_open(context: SparkContext, tmp_path: Path) -> None:
+def test_a_job_runs_on_the_users_own_session_which_stays_open(context: SparkContext, tmp_path: Path) -> None:
     session = SparkSession(context)
     job, output = Job("squares", parallelism=2, store=tmp_path / "store"), collect()
     job.source(values(range(500))).map(lambda number: number * number).sink(output)
@@ -97,7 +97,7 @@ def _seed(number: int) -> str:
     return os.environ["PYTHONHASHSEED"]
 
 
-def test_a_session_of_the_users_own_stays_as_it_is_and_what_others_could_do_is_warned_of(
+def test_a_users_own_session_stays_unchanged_and_its_open_ports_are_warned_of(
     context: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(context.environment, "PYTHONHASHSEED", "0")
@@ -110,7 +110,7 @@ def test_a_session_of_the_users_own_stays_as_it_is_and_what_others_could_do_is_w
     assert "has no spark.authenticate" in caplog.text
 
 
-def test_a_session_whose_workers_have_each_another_hash_seed_is_refused(
+def test_a_session_whose_workers_have_different_hash_seeds_is_refused(
     context: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(context.environment, "PYTHONHASHSEED", "random")
@@ -121,7 +121,7 @@ def test_a_session_whose_workers_have_each_another_hash_seed_is_refused(
 
 
 @pytest.mark.timeout(150)
-def test_a_source_a_window_and_a_sink_die_in_mid_epoch_and_all_outputs_agree(
+def test_all_outputs_agree_after_a_source_a_window_and_a_sink_died_in_mid_epoch(
     context: SparkContext, tmp_path: Path
 ) -> None:
     drawing = Drawing(tmp_path, spare_slots=2)
@@ -146,7 +146,7 @@ def test_a_source_a_window_and_a_sink_die_in_mid_epoch_and_all_outputs_agree(
 
 
 @pytest.mark.timeout(150)
-def test_a_whole_executor_dies_and_all_outputs_agree(context: SparkContext, tmp_path: Path) -> None:
+def test_all_outputs_agree_after_a_whole_executor_died(context: SparkContext, tmp_path: Path) -> None:
     drawing = Drawing(tmp_path, spare_slots=2)
     with drawing.job.start(spark=context) as handle:
         status = _await(handle, _is_whole)

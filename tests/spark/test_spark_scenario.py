@@ -37,7 +37,7 @@ at = { records = 180 }
 
 
 @pytest.mark.timeout(110)
-def test_a_worker_and_then_an_executor_are_killed_and_nothing_is_lost_twice_or_contradicted(tmp_path: Path) -> None:
+def test_a_killed_worker_and_a_killed_executor_cause_no_loss_no_repeat_and_no_contradiction(tmp_path: Path) -> None:
     (scenario,) = parse_scenarios(BOTH_KILLS, "spark.toml")
     record = ProcessRun(scenario, 1, tmp_path, "spark").run()
     assert not [f"{check.name}: {check.found}" for check in record.checks if not check.is_good]

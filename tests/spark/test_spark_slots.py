@@ -81,7 +81,7 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext,
     assert {ends.next().order for _ in range(3)} == {orders[0], orders[2], again}
 
 
-def test_a_slot_that_returns_is_reported_as_ended_by_itself(
+def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(
     context: SparkContext, ends: Ends, pipes: list[Path]
 ) -> None:
     with closing(SparkSlots(context, ends)) as provider:
@@ -104,16 +104,16 @@ def test_a_second_context_in_one_process_is_refused(context: SparkContext) -> No
         OwnContext.start("another", "local[1]", HASH_SEED)
 
 
-def test_a_context_of_the_users_own_is_taken_as_it_is(context: SparkContext) -> None:
+def test_the_users_own_context_is_used_unchanged(context: SparkContext) -> None:
     assert context_of(context) is context
 
 
-def test_what_is_no_session_is_refused() -> None:
+def test_an_object_that_is_not_a_session_is_refused() -> None:
     with pytest.raises(JobError, match="takes a SparkSession"):
         context_of("local[2]")
 
 
-def test_a_session_of_spark_connect_is_refused() -> None:
+def test_a_spark_connect_session_is_refused() -> None:
     connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
     with pytest.raises(JobError, match="Spark Connect"):
         context_of(connect())

@@ -57,7 +57,7 @@ def _listening_ports() -> list[int]:
     return sorted(it.laddr.port for it in jvm.net_connections("tcp") if it.status == psutil.CONN_LISTEN)
 
 
-def test_the_secrets_of_a_session_are_in_no_arguments_and_in_no_environment_that_others_read(
+def test_the_secrets_of_a_session_are_visible_to_no_other_user(
     context: SparkContext,
 ) -> None:
     assert context.getConf().get("spark.authenticate") == "true"
@@ -78,7 +78,7 @@ def test_the_secrets_of_a_session_are_in_no_arguments_and_in_no_environment_that
 
 
 @pytest.mark.timeout(2 * LIMIT_S)
-def test_a_process_without_the_secret_cannot_have_spark_run_anything(context: SparkContext, tmp_path: Path) -> None:
+def test_a_process_without_the_secret_cannot_run_code_on_spark(context: SparkContext, tmp_path: Path) -> None:
     targets = _rpc_endpoints()
     names = [target.partition("@")[0] for target in targets]
     assert names == ["CoarseGrainedScheduler", "Worker", "Worker"]
@@ -114,7 +114,7 @@ def _wait_for(path: Path) -> None:
     raise AssertionError(f"{path} is not there")
 
 
-def test_the_web_pages_of_master_and_workers_answer_nobody(context: SparkContext) -> None:
+def test_the_web_pages_of_master_and_workers_refuse_every_request(context: SparkContext) -> None:
     answers = [_page(port) for port in _listening_ports()]
     pages = [answer for answer in answers if answer.startswith(b"HTTP")]
     assert len(pages) == 3

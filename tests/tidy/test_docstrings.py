@@ -77,7 +77,7 @@ def test_a_public_docstring_names_the_errors_that_the_function_raises() -> None:
     assert not found, "\n".join(found)
 
 
-def test_a_file_of_the_protocol_says_which_section_it_implements() -> None:
+def test_a_file_of_the_protocol_names_the_section_that_it_implements() -> None:
     folders = [f"clonos/core/{name}" for name in PROTOCOL_PACKAGES]
     found = [
         _where(source, node)

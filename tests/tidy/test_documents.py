@@ -88,7 +88,7 @@ def test_every_option_has_its_row_and_every_row_its_option() -> None:
 
 
 @pytest.mark.parametrize("key", config.keys())
-def test_a_row_has_the_options_type_unit_and_default(key: str) -> None:
+def test_a_row_states_the_options_type_unit_and_default(key: str) -> None:
     owner, field, unit = _options()[key]
     _, kind, told_unit, default, meaning = _option_rows()[key]
     assert kind == _type_of(owner, field, unit)
@@ -106,7 +106,7 @@ def test_a_row_has_the_options_type_unit_and_default(key: str) -> None:
     assert meaning
 
 
-def test_an_option_is_told_to_be_read_by_nothing_just_when_nothing_reads_it() -> None:
+def test_an_option_is_documented_as_unused_exactly_when_no_code_reads_it() -> None:
     told = {key for key, row in _option_rows().items() if NOT_READ in row[-1]}
     texts = "\n".join(source.text for source in sources() if not source.is_under("tests", "benchmarks"))
     read = set(re.findall(r"(?:options|\brun|settings\.core)\.(\w+)", texts))
@@ -117,7 +117,7 @@ def test_an_option_is_told_to_be_read_by_nothing_just_when_nothing_reads_it() ->
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_named)
-def test_examples_are_python_and_import_what_there_is(path: Path) -> None:
+def test_examples_are_valid_python_and_their_imports_exist(path: Path) -> None:
     for block in _code_blocks(path, "python"):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("clonos"):
@@ -140,7 +140,7 @@ def _commands() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("document", "command"), _commands())
-def test_a_command_line_in_the_documents_is_one(document: str, command: str) -> None:
+def test_a_command_line_in_the_documents_is_accepted_by_the_parser(document: str, command: str) -> None:
     assert _refusal(shlex.split(command, comments=True)) == "", document
 
 
@@ -172,7 +172,7 @@ def test_the_exit_codes_are_those_of_the_command_line() -> None:
     }
 
 
-def test_an_error_stands_below_the_class_that_it_has() -> None:
+def test_an_error_is_documented_under_its_own_class() -> None:
     errors = error_classes()
     text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Errors")[2].partition("\n## ")[0]
     for section in text.split("\n### ")[1:]:

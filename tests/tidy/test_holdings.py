@@ -12,11 +12,11 @@ from tests.holdings import Holdings, left_behind, orphans_of_this_run
 WAIT = "import sys; sys.stdin.read()"
 
 
-def test_nothing_done_is_nothing_left_behind() -> None:
+def test_a_test_that_does_nothing_leaves_nothing_behind() -> None:
     assert left_behind(Holdings.now(), grace_s=0) == []
 
 
-def test_a_thread_that_runs_on_is_named() -> None:
+def test_a_thread_that_keeps_running_is_named() -> None:
     before = Holdings.now()
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait, name="forgotten")
@@ -45,7 +45,7 @@ def test_a_socket_that_stays_open_is_counted_unless_a_pool_may_keep_it() -> None
         assert left_behind(before, sockets_count=False, grace_s=0) == []
 
 
-def test_a_child_that_runs_on_is_named_and_killed() -> None:
+def test_a_child_that_keeps_running_is_named_and_killed() -> None:
     before = Holdings.now()
     with subprocess.Popen([sys.executable, "-c", WAIT], stdin=subprocess.PIPE) as child:
         (complaint,) = left_behind(before, grace_s=0)
@@ -73,7 +73,7 @@ def test_an_orphan_is_found_by_the_run_that_it_belongs_to_and_killed() -> None:
         os.close(writing)
 
 
-def test_a_child_that_was_killed_and_reaped_is_nothing_left_behind() -> None:
+def test_a_child_that_was_killed_and_reaped_is_not_reported() -> None:
     before = Holdings.now()
     with subprocess.Popen([sys.executable, "-c", WAIT], stdin=subprocess.PIPE) as child:
         child.send_signal(signal.SIGKILL)

@@ -34,7 +34,7 @@ def test_every_package_is_installed(setup: configparser.ConfigParser) -> None:
     assert set(_lines(setup["options"]["packages"])) == on_disk
 
 
-def test_every_module_has_a_floor(setup: configparser.ConfigParser) -> None:
+def test_every_module_belongs_to_a_layer(setup: configparser.ConfigParser) -> None:
     floors = set(re.findall(r"[\w.]+", setup["importlinter:contract:floors"]["layers"]))
     modules = {
         f"clonos.{entry.stem}"
@@ -54,7 +54,7 @@ def test_importing_clonos_loads_neither_zmq_nor_pyspark() -> None:
     assert loaded.returncode == 0, f"import clonos loads {loaded.stderr}"
 
 
-def test_users_of_clonos_see_its_types() -> None:
+def test_the_package_ships_its_types() -> None:
     assert [name for name, folder in PACKAGE_FOLDERS.items() if not (folder / "py.typed").exists()] == []
 
 
@@ -82,13 +82,13 @@ def _required(text: str) -> set[str]:
     return {re.split(r"[\[<>=]", line, maxsplit=1)[0] for line in _lines(text)}
 
 
-def test_a_run_requires_what_it_imports_and_nothing_else(setup: configparser.ConfigParser) -> None:
+def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.ConfigParser) -> None:
     # pytest loads the plugin itself; hdfs-native is for stores at hdfs:// only; type checkers bring the third.
     others = {"pytest", "hdfs-native", "typing_extensions"}
     assert _imported_by(*RUNTIME) - others == _required(setup["options"]["install_requires"])
 
 
-def test_crash_tests_and_failure_injection_require_what_they_import_besides(setup: configparser.ConfigParser) -> None:
+def test_crash_tests_and_failure_injection_require_the_packages_they_import(setup: configparser.ConfigParser) -> None:
     extras = setup["options.extras_require"]
     assert _required(extras["testing"]) <= _required(extras["chaos"])
     more = _imported_by("clonos_chaos") - _required(setup["options"]["install_requires"])

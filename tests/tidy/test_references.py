@@ -119,7 +119,7 @@ def _resolves(name: str) -> bool:
     return True
 
 
-def test_a_dotted_name_is_one_of_the_code() -> None:
+def test_a_dotted_name_in_a_document_exists_in_the_code() -> None:
     names = {(path, name) for path, name in _dotted_names() if not name.endswith(tuple(f".{s}" for s in FILE_SUFFIXES))}
     unknown = sorted(
         f"{path}: {name}"
@@ -196,7 +196,7 @@ def test_a_reference_to_the_protocol_leads_to_a_section_or_rule_of_it() -> None:
     assert [f"{place}: {number}" for place, number in _references_to_rules() if number not in rules] == []
 
 
-def test_text_refers_to_no_document_that_is_not_here() -> None:
+def test_text_refers_only_to_documents_that_exist() -> None:
     elsewhere = [
         f"{path}: {reference}"
         for path, text in texts()

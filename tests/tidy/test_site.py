@@ -66,7 +66,7 @@ def _loaded_by(page: Path) -> list[str]:
     return parser.addresses
 
 
-def test_the_site_has_the_pages_that_a_reader_begins_with(site: Path) -> None:
+def test_the_site_has_its_entry_pages(site: Path) -> None:
     assert [page for page in FIRST_PAGES if not (site / page).exists()] == []
     assert (site / "index.html").read_text("utf-8") == (site / "README.html").read_text("utf-8")
 
@@ -87,7 +87,7 @@ def test_a_page_loads_only_files_of_the_site(site: Path) -> None:
     assert missing + styles == []
 
 
-def test_a_page_with_a_diagram_brings_what_draws_it_and_no_other_page_does(site: Path) -> None:
+def test_only_pages_with_a_diagram_load_the_script_that_draws_it(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if page.parent.name != "_static"]
     drawn = {page for page in pages if '<pre class="mermaid">' in page.read_text("utf-8")}
     assert site / "README.html" in drawn

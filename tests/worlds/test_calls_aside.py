@@ -19,7 +19,7 @@ def world(seed: int) -> World:
     return World(seed, job=lambda rng: AsideJob("aside", rng, rng.randint(20, 60), rng.choice((None, None, 1, 2))))
 
 
-def test_random_worlds_of_jobs_with_calls_aside_hold() -> None:
+def test_random_worlds_of_jobs_with_concurrent_calls_are_correct() -> None:
     asked, repeated = 0, 0
     for seed in SEEDS:
         played = world(seed)
@@ -30,7 +30,7 @@ def test_random_worlds_of_jobs_with_calls_aside_hold() -> None:
     assert asked > repeated > 0, "no failure ever repeated a call with its key"
 
 
-def test_outcomes_that_are_not_logged_are_noticed() -> None:
+def test_outcomes_that_are_not_logged_are_detected() -> None:
     mutation = Mutation()
     mutation.wrap(TaskLog, "append", lambda right, log, entry: entry[0] == d.COMPLETION or right(log, entry))
     try:

@@ -60,9 +60,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_task_whose_input_has_piled_up_catches_up_after_it_has_replayed(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_with_a_backlog_catches_up_after_its_replay(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No slot is spare, and the source has produced everything when a new one is there."""
     dies = TargetedFault("emission", kills("a/0"), about("a/0"), nth=100)
     settings = {"fresh_slot_ns_max": 20_000 * MILLISECOND_NS, "spare_slots": 0}
@@ -75,7 +73,7 @@ def test_a_task_whose_input_has_piled_up_catches_up_after_it_has_replayed(
     assert watch.waiting_at[Milestone.CAUGHT_UP] <= watch.waited_max
 
 
-def test_a_shadow_that_takes_over_has_processed_what_it_has_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shadow_that_takes_over_keeps_its_processed_count(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_over: list[int] = []
     take_over: Callable[[HostedTask], None] = hosted_module.take_over  # type: ignore[attr-defined]
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.worlds
 
 
 @pytest.mark.parametrize("scene", scenes_of(20))
-def test_e20_failures_of_several_tasks_are_local(scene: str) -> None:
+def test_e20_failures_of_several_tasks_cause_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks == 0
         assert sum(len(incarnations) > 1 for incarnations in world.oracle.lives.values()) >= 2
@@ -25,21 +25,21 @@ LIVES_E21 = {
 
 
 @pytest.mark.parametrize("scene", scenes_of(21))
-def test_e21_a_second_failure_in_the_midst_of_a_recovery_is_local(scene: str) -> None:
+def test_e21_a_second_failure_during_a_recovery_causes_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
         lived = {name: lives(world, name) for name in ("source/0", "a/0", "b/0", "sink/0")}
         assert {name: count for name, count in lived.items() if count > 1} == LIVES_E21[scene]
         assert world.outcome.rollbacks == 0
 
 
-def test_e22_linked_failures_within_the_sharing_depth_are_local() -> None:
+def test_e22_linked_failures_within_the_sharing_depth_cause_no_rollback() -> None:
     for world in played(22, "linked tasks die within the sharing depth"):
         assert min(lives(world, "a/0"), lives(world, "b/0")) > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("heard", ["before the keeper has heard of one", "while the keeper has heard of a part"])
-def test_e22_a_domain_may_die_where_logs_have_a_replica_in_one_other(heard: str) -> None:
+def test_e22_a_domain_death_causes_no_rollback_when_logs_have_a_replica_elsewhere(heard: str) -> None:
     for world in played(22, f"linked tasks die {heard}"):
         assert min(lives(world, "source/0"), lives(world, "a/0")) > 1
         assert world.outcome.rollbacks == 0
@@ -48,19 +48,19 @@ def test_e22_a_domain_may_die_where_logs_have_a_replica_in_one_other(heard: str)
 @pytest.mark.parametrize(
     "how", [", and a keeper that heard of both is let go", " behind the keeper that had heard of both"]
 )
-def test_e22_a_domain_may_die_where_only_a_keeper_of_one_task_had_heard_of_another(how: str) -> None:
+def test_e22_a_domain_death_causes_no_rollback_when_one_keeper_holds_another_tasks_log(how: str) -> None:
     for world in played(22, f"linked tasks die{how}"):
         assert min(lives(world, "source/0"), lives(world, "sink/0")) > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_e22_a_sink_may_die_with_one_of_two_keepers_that_are_ready() -> None:
+def test_e22_a_sink_and_one_of_two_ready_keepers_die_without_a_rollback() -> None:
     for world in played(22, "sink dies with its old keeper when the new one is ready"):
         assert lives(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_e22_beyond_the_sharing_depth_all_roll_back_and_an_alarm_says_so() -> None:
+def test_e22_failures_beyond_the_sharing_depth_roll_back_with_an_alarm() -> None:
     for world in played(36, "log is lost beyond the sharing depth"):
         assert world.outcome.rollbacks == 1
         (alarm,) = [alarm for alarm in world.alarms if "is lost" in alarm.text]
@@ -73,32 +73,32 @@ def test_e22_beyond_the_sharing_depth_all_roll_back_and_an_alarm_says_so() -> No
 
 
 @pytest.mark.parametrize("scene", scenes_of(23))
-def test_e23_standbys_and_coordinators_may_die_too(scene: str) -> None:
+def test_e23_deaths_of_standbys_and_coordinators_cause_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(24) if "below the lease" in scene])
-def test_e24_a_pause_below_the_lease_is_no_failure(scene: str) -> None:
+def test_e24_a_pause_below_the_lease_is_not_a_failure(scene: str) -> None:
     for world in played_scene(scene):
         assert all(len(incarnations) == 1 for incarnations in world.oracle.lives.values())
 
 
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(24) if "below the lease" not in scene])
-def test_e24_whoever_was_replaced_while_it_lived_is_fenced(scene: str) -> None:
+def test_e24_a_live_task_that_was_replaced_is_fenced(scene: str) -> None:
     for world in played_scene(scene):
         assert max(len(incarnations) for incarnations in world.oracle.lives.values()) > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_e25_a_checkpoint_that_is_triggered_during_a_recovery_ends_well() -> None:
+def test_e25_a_checkpoint_triggered_during_a_recovery_completes() -> None:
     for world in played(25, "checkpoint is triggered during a recovery"):
         assert is_done(world)
         assert world.outcome.checkpoints >= 3
 
 
 @pytest.mark.parametrize("scene", scenes_of(26))
-def test_e26_a_connection_may_break_between_two_live_tasks(scene: str) -> None:
+def test_e26_a_broken_connection_between_two_live_tasks_loses_no_element(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks == 0

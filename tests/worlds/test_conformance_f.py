@@ -11,14 +11,14 @@ pytestmark = pytest.mark.worlds
 
 
 @pytest.mark.parametrize("scene", [*scenes_of(28), *scenes_of(29)])
-def test_f28_f29_a_sink_that_dies_loses_nothing_and_repeats_nothing_without_a_rollback(scene: str) -> None:
+def test_f28_f29_a_dead_sink_neither_loses_nor_repeats_output_and_nothing_rolls_back(scene: str) -> None:
     for world in played_scene(scene):  # the world's own verdict counts each row
         assert is_done(world)
         assert lives(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_f30_without_keepers_an_immediate_sink_may_only_repeat_and_an_alarm_numbers_it() -> None:
+def test_f30_without_keepers_an_immediate_sink_repeats_rows_with_an_alarm_that_counts_them() -> None:
     for world in played(30, "immediate sink without keepers dies"):
         assert is_done(world)
         assert world.outcome.rollbacks >= 1
@@ -28,7 +28,7 @@ def test_f30_without_keepers_an_immediate_sink_may_only_repeat_and_an_alarm_numb
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ExternalKind if kind is not ExternalKind.ALARMING])
-def test_f30_a_table_ends_exactly_once_although_its_writer_dies_with_its_keepers(kind: ExternalKind) -> None:
+def test_f30_a_table_has_each_row_once_after_its_writer_died_with_its_keepers(kind: ExternalKind) -> None:
     for world in played(30, f"writer of a table dies with its keepers: {kind}"):  # its verdict compares the table
         assert is_done(world)
         assert world.outcome.rollbacks >= 1

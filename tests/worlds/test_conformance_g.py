@@ -20,13 +20,13 @@ from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
 pytestmark = pytest.mark.worlds
 
 
-def test_g31_a_sink_that_dies_behind_a_complete_checkpoint_loses_no_output() -> None:
+def test_g31_a_sink_that_dies_after_a_complete_checkpoint_loses_no_output() -> None:
     for world in played(31, "sink dies behind a complete checkpoint"):
         assert lives(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_g32_the_view_waits_for_metadata_that_is_being_written() -> None:
+def test_g32_the_view_waits_for_a_metadata_write_in_progress() -> None:
     for world in played(32, "task dies while metadata is written"):
         task = world.job.task("a/0")  # type: ignore[union-attr]
         first = world.oracle.views[0].placements[task].incarnation
@@ -38,27 +38,27 @@ def test_g32_the_view_waits_for_metadata_that_is_being_written() -> None:
 
 
 @pytest.mark.parametrize("scene", scenes_of(33))
-def test_g33_a_standby_restores_exactly_what_the_view_names(scene: str) -> None:
+def test_g33_a_standby_restores_exactly_the_checkpoint_that_the_view_names(scene: str) -> None:
     for world in played_scene(scene):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", scenes_of(34))
-def test_g34_a_barrier_and_an_end_that_were_shipped_keep_their_numbers(scene: str) -> None:
+def test_g34_a_barrier_and_an_end_that_were_sent_keep_their_numbers(scene: str) -> None:
     for world in played_scene(scene):
         assert world.faults.killed == 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", scenes_of(35))
-def test_g35_what_a_dead_incarnation_has_sent_counts_for_nobody(scene: str) -> None:
+def test_g35_messages_of_a_dead_incarnation_are_ignored(scene: str) -> None:
     for world in played_scene(scene):
         assert is_done(world)
 
 
 @pytest.mark.parametrize("scene", scenes_of(36))
-def test_g36_a_log_that_is_really_lost_ends_in_a_rollback_with_an_alarm_in_numbers(scene: str) -> None:
+def test_g36_a_lost_log_causes_a_rollback_with_an_alarm_that_counts_the_loss(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks >= 1
         told: list[dict[str, Any]] = [dict(alarm.fields) for alarm in world.alarms]
@@ -67,7 +67,7 @@ def test_g36_a_log_that_is_really_lost_ends_in_a_rollback_with_an_alarm_in_numbe
         assert all(fields["position"] < fields["claim"] for fields in lost)
 
 
-def test_g37_standbys_and_keepers_sit_in_whatever_process_comes_and_tasks_stay_where_they_are() -> None:
+def test_g37_backups_are_placed_in_new_processes_and_tasks_do_not_move() -> None:
     for world in played(37, "all processes but one die, and others come"):
         assert is_done(world)
         assert world.outcome.rollbacks == 0
@@ -82,13 +82,13 @@ def test_g37_standbys_and_keepers_sit_in_whatever_process_comes_and_tasks_stay_w
         assert last.placements[sink].keepers
 
 
-def test_g37_a_sink_and_its_keeper_that_die_together_roll_the_job_back() -> None:
+def test_g37_a_sink_that_dies_with_its_keeper_rolls_the_job_back() -> None:
     for world in played(37, "sink and keeper die together"):
         assert world.outcome.rollbacks >= 1
 
 
 @pytest.mark.parametrize("name", ["sink dies while its keeper is replaced", "sink dies while its keeper has not heard"])
-def test_g37_a_keeper_that_lives_saves_what_has_left(name: str) -> None:
+def test_g37_a_live_keeper_prevents_a_rollback(name: str) -> None:
     for world in played(37, name):
         assert world.outcome.rollbacks == 0
 
@@ -104,32 +104,32 @@ def test_g37_a_keeper_holds_all_logs_that_its_task_held() -> None:
 
 
 @pytest.mark.parametrize("message", CONTROL_MESSAGES)
-def test_g38_each_control_message_may_be_lost(message: type[Message]) -> None:
+def test_g38_each_lost_control_message_is_repeated(message: type[Message]) -> None:
     for world in played(38, f"{message.__name__} is lost"):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_g38_a_handshake_may_be_lost() -> None:
+def test_g38_a_lost_handshake_is_repeated() -> None:
     assert all(is_done(world) for world in played(38, "ChannelHandshake is lost"))
 
 
-def test_g38_more_triggers_than_may_be_pending_may_be_lost() -> None:
+def test_g38_checkpoints_go_on_after_the_maximum_of_triggers_was_lost() -> None:
     assert all(world.outcome.checkpoints for world in played(38, "more triggers are lost than may be pending"))
 
 
-def test_g38_the_report_of_a_lost_log_may_be_lost() -> None:
+def test_g38_a_lost_report_of_a_lost_log_is_repeated() -> None:
     assert all(world.outcome.rollbacks for world in played(38, "LogLost is lost"))
 
 
 @pytest.mark.parametrize("scene", scenes_of(39))
-def test_g39_checkpoints_go_on_completing_when_a_trigger_dies_with_its_source(scene: str) -> None:
+def test_g39_checkpoints_complete_after_a_trigger_died_with_its_source(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.checkpoints >= 2
 
 
 @pytest.mark.parametrize("scene", scenes_of(40))
-def test_g40_the_death_of_one_slot_or_one_domain_is_local(scene: str) -> None:
+def test_g40_the_death_of_one_slot_or_domain_causes_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks == 0
         assert sum(len(incarnations) > 1 for incarnations in world.oracle.lives.values()) >= 2
@@ -142,18 +142,18 @@ def test_g41_tasks_that_recover_together_or_in_turn_do_so_without_a_rollback(sce
 
 
 @pytest.mark.parametrize("scene", scenes_of(42))
-def test_g42_replay_gets_its_steps_whatever_the_pieces_and_the_credit(scene: str) -> None:
+def test_g42_a_replay_gets_its_whole_steps_for_every_piece_size_and_credit(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks == 0
 
 
-def test_g43_a_full_budget_with_a_barrier_behind_drains() -> None:
+def test_g43_a_full_output_budget_drains_when_a_barrier_follows() -> None:
     for world in played(43, "in-flight budget is full with a barrier behind"):
         assert any("above a soft limit" in alarm.text for alarm in world.alarms)
 
 
 @pytest.mark.parametrize("scene", scenes_of(44))
-def test_g44_views_may_be_skipped_and_a_rollback_may_be_hit_by_a_failure(scene: str) -> None:
+def test_g44_skipped_views_and_a_failure_during_a_rollback_are_recovered(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks >= 1
 
@@ -164,27 +164,27 @@ def test_g45_an_end_of_stream_survives_failures_of_source_and_sink(scene: str) -
         assert world.faults.killed == 1
 
 
-def test_g46_of_two_peers_that_cannot_reach_each_other_one_is_replaced() -> None:
+def test_g46_one_of_two_peers_that_cannot_reach_each_other_is_replaced() -> None:
     for world in played(46, "two peers cannot reach each other"):
         assert lives(world, "a/0") + lives(world, "b/0") > 2
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", scenes_of(47))
-def test_g47_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key(scene: str) -> None:
+def test_g47_a_call_with_an_effect_is_made_once_or_reconciled_by_its_key(scene: str) -> None:
     for world in played_scene(scene):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("told", [", and the outside is asked", ", and nobody may call again"])
-def test_g47_a_call_that_took_place_is_not_made_again_where_the_outside_is_asked_or_nobody_may(told: str) -> None:
+def test_g47_a_call_that_took_place_is_not_repeated_with_or_without_reconcile(told: str) -> None:
     for world in played(47, f"task dies between the call and CALL{told}"):
         counted = Counter(asked.key for asked in world.job.service.answers if asked.is_effect)
         assert set(counted.values()) == {1}
 
 
-def test_g47_a_call_that_never_took_place_is_made_when_the_outside_has_said_so() -> None:
+def test_g47_a_call_that_never_took_place_is_made_after_reconcile_reports_so() -> None:
     for world in played(47, "task dies between the acknowledgement and the call, and the outside is asked"):
         service = world.job.service
         assert isinstance(service, SimService)
@@ -192,7 +192,7 @@ def test_g47_a_call_that_never_took_place_is_made_when_the_outside_has_said_so()
         assert [asked.is_reconciled for asked in service.answers].count(True) == 1
 
 
-def test_g48_tasks_live_on_while_the_coordinator_restarts() -> None:
+def test_g48_tasks_continue_while_the_coordinator_restarts() -> None:
     for world in played(48, "coordinator restarts while tasks live on"):
         assert world.store_term == 2
         assert all(len(incarnations) == 1 for incarnations in world.oracle.lives.values())
@@ -204,7 +204,7 @@ def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:
         assert all(view.number >> 32 in (1, 2) for view in world.oracle.views)
 
 
-def test_g48_a_generation_that_nobody_alive_knew_of_is_followed_by_another_one_with_an_alarm() -> None:
+def test_g48_an_unknown_later_generation_leads_to_a_rollback_with_an_alarm() -> None:
     for world in played(48, "all that knew of a later generation die, and one that did not hear of it wakes up"):
         generations = [view.generation for view in world.oracle.views]
         forgotten = max(index for index, one in enumerate(generations) if one >> 32 == 2)
@@ -212,7 +212,7 @@ def test_g48_a_generation_that_nobody_alive_knew_of_is_followed_by_another_one_w
         assert any("has registered generation 2.1" in alarm.text for alarm in world.alarms)
 
 
-def test_g48_a_sink_whose_later_life_nobody_alive_knew_of_begins_anew() -> None:
+def test_g48_a_sink_fenced_by_an_unknown_incarnation_is_restarted() -> None:
     worlds = played(48, "all that knew of a sink's later life die, and the coordinator")
     assert all(lives(world, "sink/0") >= 2 for world in worlds)
     assert any("its outside has registered a later life" in line for world in worlds for line in world.event_log)

@@ -31,7 +31,7 @@ def failing(job: Any, **arguments: Any) -> CrashTestFailed:
 # ------------------------------------------------------------------ good jobs
 
 
-def test_a_job_that_takes_its_choices_from_the_services_survives_everything() -> None:
+def test_a_job_that_uses_the_services_passes_the_crash_test() -> None:
     def check(outputs: Outputs) -> None:
         assert sorted(row[0] for row in outputs["asked"]) == list(range(2 * jobs.RECORDS))
         assert sum(window.value for window in outputs["counted"]) == 2 * jobs.RECORDS
@@ -42,12 +42,12 @@ def test_a_job_that_takes_its_choices_from_the_services_survives_everything() ->
     assert report.calls >= len(SEEDS) * 2 * jobs.RECORDS
 
 
-def test_what_is_alike_in_all_runs_is_compared_without_being_told() -> None:
+def test_sinks_that_agree_in_all_runs_are_compared_by_default() -> None:
     report = crash_test(jobs.spread(lambda number: number * 2), seeds=range(10))
     assert report.compared == ("sink",)
 
 
-def test_what_differs_from_run_to_run_is_compared_by_what_is_alike() -> None:
+def test_sinks_that_differ_between_runs_are_compared_by_a_given_key() -> None:
     job = jobs.spread(jobs.lucky)
     assert crash_test(job, seeds=range(10)).compared == ()
     assert crash_test(job, seeds=range(10), compare=lambda row: row[0]).compared == ("sink",)
@@ -55,7 +55,7 @@ def test_what_differs_from_run_to_run_is_compared_by_what_is_alike() -> None:
         crash_test(job, seeds=range(10), compare=lambda row: row[1])
 
 
-def test_sinks_of_the_library_write_nothing(tmp_path: Path) -> None:
+def test_sinks_of_the_library_write_nothing_in_a_crash_test(tmp_path: Path) -> None:
     outputs: list[Outputs] = []
     job = jobs.spread(lambda number: {"number": number}, files.jsonl(str(tmp_path / "out")))
     crash_test(job, seeds=range(3), check=outputs.append)
@@ -63,7 +63,7 @@ def test_sinks_of_the_library_write_nothing(tmp_path: Path) -> None:
     assert {"number": 7} in outputs[0].rows
 
 
-def test_sources_read_what_the_test_gives(tmp_path: Path) -> None:
+def test_sources_read_the_records_given_by_the_test(tmp_path: Path) -> None:
     job = Job("given")
     lines = job.source(files.lines(str(tmp_path / "absent*.txt")), name="lines").map(str.upper)
     lines.union(job.source(values(["never"]), name="words")).sink(collect())
@@ -81,26 +81,26 @@ def test_sources_read_what_the_test_gives(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ negative controls
 
 
-def test_hidden_randomness_is_caught_and_told_with_both_values() -> None:
+def test_hidden_randomness_is_reported_with_both_values() -> None:
     failure = failing(jobs.spread(jobs.secretly_lucky))
     assert re.search(r"had sent \(\d+, 0\.\d+\) to \S+, and a successor .* makes \(\d+, 0\.\d+\)", failure.complaint)
     assert "docs/determinism.md" in failure.complaint
 
 
-def test_hidden_time_is_caught() -> None:
+def test_hidden_use_of_time_is_reported() -> None:
     assert "causal services" in failing(jobs.spread(jobs.secretly_timed)).complaint
 
 
-def test_what_a_process_remembers_outside_of_declared_state_is_caught() -> None:
+def test_undeclared_state_is_reported() -> None:
     crash_test(jobs.counting(jobs.Remembering), seeds=range(6))
     failing(jobs.counting(jobs.Forgetting))
 
 
-def test_a_job_without_its_causal_log_is_caught() -> None:
+def test_a_job_without_its_causal_log_fails_the_crash_test() -> None:
     failing(jobs.spread(jobs.lucky, causal_logging=False), compare=False)
 
 
-def test_an_immediate_sink_that_takes_rows_twice_is_caught() -> None:
+def test_an_immediate_sink_that_accepts_rows_twice_is_reported() -> None:
     def with_sink(sink: type) -> Any:
         return lambda: jobs.spread(lambda number: number, sink())
 
@@ -108,7 +108,7 @@ def test_an_immediate_sink_that_takes_rows_twice_is_caught() -> None:
     assert "CarelessTable" in failing(with_sink(jobs.CarelessTable)).complaint
 
 
-def test_an_immediate_sink_that_withdraws_is_held_to_it() -> None:
+def test_an_immediate_sink_that_promises_withdrawal_is_checked_for_it() -> None:
     def with_sink(sink: type) -> Any:
         return lambda: jobs.spread(lambda number: number, sink(), checkpoint_every="20ms")
 
@@ -119,14 +119,14 @@ def test_an_immediate_sink_that_withdraws_is_held_to_it() -> None:
     assert "and says by is_withdrawing that it withdraws" in failing(with_sink(jobs.BoastingTable)).complaint
 
 
-def test_a_sink_with_a_key_needs_its_stream_keyed_here_too() -> None:
+def test_a_keyed_sink_requires_a_keyed_stream_in_a_crash_test() -> None:
     job = Job("keyed")
     job.source(values([{"word": "a", "n": 1}])).sink(sqlite("never.db", "words", ["word", "n"], upsert="word"))
     with pytest.raises(JobError, match="its stream is not keyed by that"):
         crash_test(job)
 
 
-def test_a_transactional_sink_that_commits_twice_is_caught() -> None:
+def test_a_transactional_sink_that_commits_twice_is_reported() -> None:
     def with_sink(sink: type) -> Any:
         return lambda: jobs.spread(lambda number: number, sink())
 
@@ -136,7 +136,7 @@ def test_a_transactional_sink_that_commits_twice_is_caught() -> None:
     assert "of what CarelessLedger.rows holds" in failure.complaint
 
 
-def test_a_job_that_raises_shows_its_own_error_as_the_cause() -> None:
+def test_a_job_that_raises_fails_with_its_own_error_as_the_cause() -> None:
     with pytest.raises(CrashTestFailed, match="though nothing goes wrong") as raised:
         crash_test(jobs.spread(lambda number: 1 // (number - 7)))
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
@@ -151,7 +151,7 @@ def few(outputs: Outputs) -> None:
     assert len(outputs.calls) == jobs.RECORDS, f"{len(outputs.calls)} calls"
 
 
-def test_a_failure_names_the_smallest_world_and_how_to_see_it_again() -> None:
+def test_a_failure_names_the_smallest_world_and_the_command_to_reproduce_it() -> None:
     job = jobs.spread(jobs.asking)
     arguments: dict[str, Any] = {"http": lambda request: {"answer": len(request.url)}, "compare": False}
     failure = failing(job, check=few, **arguments)
@@ -162,20 +162,20 @@ def test_a_failure_names_the_smallest_world_and_how_to_see_it_again() -> None:
     assert " start " in failure.report.partition("its story")[2]
 
 
-def test_a_check_that_wants_all_records_does_not_shrink_to_fewer() -> None:
+def test_a_check_that_needs_all_records_is_not_shrunk_to_fewer() -> None:
     job = jobs.spread(jobs.asking)
     failure = failing(job, check=few, http=lambda request: {"answer": 1}, compare=False)
     assert failure.records is None
     assert failure.faults
 
 
-def test_what_is_lost_is_shrunk_to_few_records_of_which_some_are_lost() -> None:
+def test_a_loss_is_shrunk_to_a_few_records() -> None:
     failure = failing(lambda: jobs.spread(lambda number: number, jobs.CarelessTable()))
     assert failure.records is not None
     assert failure.records < jobs.RECORDS
 
 
-def test_a_failure_is_the_same_when_it_is_shown_again() -> None:
+def test_a_reproduced_failure_is_the_same() -> None:
     failure = failing(jobs.spread(jobs.secretly_lucky))
     again = failing(jobs.spread(jobs.secretly_lucky), seeds=[failure.seed])
     assert again.report.splitlines()[1:] == failure.report.splitlines()[1:]
@@ -190,12 +190,12 @@ def test_a_failure_is_the_same_when_it_is_shown_again() -> None:
 # ------------------------------------------------------------------ the outside
 
 
-def test_a_request_that_nobody_answers_ends_the_test() -> None:
+def test_a_request_without_a_stand_in_fails_the_test() -> None:
     with pytest.raises(CrashTestFailed, match=r"GET http://answers/0: a test does not touch the network\. Give http="):
         crash_test(jobs.spread(jobs.asking))
 
 
-def test_a_failed_assertion_in_a_stand_in_is_no_answer() -> None:
+def test_a_failed_assertion_in_a_stand_in_fails_the_test() -> None:
     def answer(request: Any) -> Any:
         assert request.url != "http://answers/7", "seven is forbidden"
         return {"answer": 1}
@@ -204,7 +204,7 @@ def test_a_failed_assertion_in_a_stand_in_is_no_answer() -> None:
         crash_test(jobs.spread(jobs.asking), http=answer)
 
 
-def test_answers_are_statuses_bodies_or_errors() -> None:
+def test_a_stand_in_may_answer_with_statuses_bodies_or_errors() -> None:
     answers = {"/0": 404, "/1": (500, "broken"), "/2": b"bytes", "/3": {"a": 1}}
 
     def answer(request: Any) -> Any:
@@ -227,7 +227,7 @@ def test_answers_are_statuses_bodies_or_errors() -> None:
     crash_test(jobs.spread(ask), range(5), seeds=range(5), check=check, http=answer)
 
 
-def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
+def test_a_call_with_an_effect_is_made_once_or_reconciled_by_its_key() -> None:
     orders: dict[str, int] = {}
 
     def place(number: int, idempotency_key: str) -> str:
@@ -258,7 +258,7 @@ def test_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key() -> None:
     crash_test(job, seeds=SEEDS, check=check, services={"order": place}, compare=lambda row: row[0])
 
 
-def test_a_call_in_doubt_that_is_reconciled_leaves_no_doubt_and_is_made_once() -> None:
+def test_a_reconciled_call_in_doubt_is_made_once() -> None:
     class Shop:
         def __init__(self) -> None:
             self.orders: dict[str, int] = {}
@@ -294,7 +294,7 @@ def test_a_call_in_doubt_that_is_reconciled_leaves_no_doubt_and_is_made_once() -
     assert set(shop.asked) == {True, False}, "the worlds must have both: a call that was made, and one that was not"
 
 
-def test_calls_that_run_side_by_side_have_stand_ins_and_are_heard_of() -> None:
+def test_concurrent_calls_have_stand_ins_and_are_counted() -> None:
     def price(number: int, idempotency_key: str) -> tuple[int, int, int]:
         return number, http.get(f"http://prices/{number}").json(), jobs.rate(number)
 
@@ -338,7 +338,7 @@ def test_a_source_of_columns_reads_given_rows_as_columns() -> None:
     crash_test(job, [{"number": number} for number in range(12)], seeds=range(8), check=check)
 
 
-def test_a_source_that_is_pushed_to_needs_records() -> None:
+def test_a_pushed_source_in_a_crash_test_needs_records() -> None:
     job = Job("pushed")
     job.source(sockets.lines("localhost", 9), name="wire").map(str.upper).sink(collect())
     with pytest.raises(JobError, match=r"the source wire cannot be read again, .* inputs=\{'wire': \[\.\.\.\]\}"):
@@ -346,7 +346,7 @@ def test_a_source_that_is_pushed_to_needs_records() -> None:
     crash_test(job, ["a", "b"], seeds=range(3))
 
 
-def test_a_job_that_does_not_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_world, "VIRTUAL_SECONDS_MAX", 20)
     job = Job("endless")
     job.source(jobs.Endless()).map(str).sink(collect())
@@ -354,7 +354,7 @@ def test_a_job_that_does_not_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> 
         crash_test(job)
 
 
-def test_a_test_is_the_same_whatever_the_hash_seed() -> None:
+def test_a_crash_test_is_the_same_under_every_hash_seed() -> None:
     program = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
         "from clonos.testing import crash_test\n"
@@ -387,12 +387,12 @@ def same_in(program: str, hash_seed: str) -> str:
         ({"seeds": [1], "only_faults": [99]}, "no fault 99 strikes in the world of seed 1; there are: "),
     ],
 )
-def test_what_would_show_nothing_is_no_test(arguments: dict[str, Any], complaint: str) -> None:
+def test_a_crash_test_that_would_show_nothing_is_refused(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(JobError, match=complaint) as raised:
         crash_test(jobs.spread(jobs.lucky), **arguments)
     assert not isinstance(raised.value, CrashTestFailed)
 
 
-def test_what_is_no_job_is_refused() -> None:
+def test_an_object_that_is_not_a_job_is_refused() -> None:
     with pytest.raises(JobError, match="takes a Job, or a function that makes one, not 'orders'"):
         crash_test("orders", seeds=[1])  # type: ignore[arg-type]

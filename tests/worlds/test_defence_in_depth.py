@@ -189,17 +189,19 @@ CASES: dict[str, Case] = {
 IN_THE_CORE: dict[str, Callable[[], None]] = {
     "gaps_in_elements_pass": test_sessions.test_a_lost_tail_is_noticed_at_the_senders_heartbeat,
     "gaps_in_ordinals_pass": test_sessions.test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused,
-    "holes_pass": test_gather.test_what_lies_behind_a_hole_is_told_apart_from_the_log,
-    "keepers_that_were_let_go_count_as_ready": test_succession.test_a_keepers_word_counts_under_the_view_that_stands,
-    "last_steps_are_held_too": (
-        test_task_replay.test_replayed_steps_leave_together_but_for_those_before_one_in_which_the_log_may_end
+    "holes_pass": test_gather.test_pieces_after_a_hole_are_reported_separately_from_the_log,
+    "keepers_that_were_let_go_count_as_ready": (
+        test_succession.test_a_keepers_report_counts_only_under_the_installed_view
     ),
-    "known_elements_are_taken_again": test_sessions.test_a_batch_that_is_known_in_part_is_cut,
-    "pending_checkpoints_outlive_the_generation": test_endings.test_a_drain_that_a_rollback_interrupts_begins_anew,
+    "last_steps_are_held_too": (
+        test_task_replay.test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end
+    ),
+    "known_elements_are_taken_again": test_sessions.test_a_partly_known_batch_is_cut,
+    "pending_checkpoints_outlive_the_generation": test_endings.test_a_drain_interrupted_by_a_rollback_starts_again,
     "standby_keeps_changes_of_the_dead": (
         test_mirrors.test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped
     ),
-    "handshake_does_not_reset_deltas": (test_sessions.test_a_delta_is_carried_once_a_session_and_again_in_the_next),
+    "handshake_does_not_reset_deltas": (test_sessions.test_a_delta_is_sent_once_per_session),
 }
 """The same as tests of the core."""
 
@@ -225,13 +227,13 @@ def shows(mutant: str) -> bool:
 
 
 @pytest.mark.parametrize("mutant", sorted(DEFENCE_IN_DEPTH))
-def test_the_case_of_a_rule_that_others_stand_in_for_fails_without_it_and_only_then(mutant: str) -> None:
+def test_the_case_of_a_redundant_rule_fails_exactly_when_the_rule_is_removed(mutant: str) -> None:
     assert not shows(mutant)
     with mutated(mutant):
         assert shows(mutant)
 
 
-def test_the_protocol_lists_every_rule_that_others_stand_in_for() -> None:
+def test_the_protocol_lists_every_redundant_rule() -> None:
     section = PROTOCOL.read_text("utf-8").partition("## 12. Defence in depth")[2]
     assert section
     assert {name for name in MUTANTS if f"`{name}`" in section} == DEFENCE_IN_DEPTH

@@ -35,26 +35,26 @@ PASSIVE = (
 
 
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(50) if scene not in PASSIVE])
-def test_a_task_goes_on_in_its_shadow(scene: str) -> None:
+def test_a_failed_task_continues_in_its_shadow(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.reached[HOT_TAKEOVER] > 0
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", PASSIVE)
-def test_a_task_goes_on_without_a_shadow(scene: str) -> None:
+def test_a_failed_task_without_a_shadow_is_restored(scene: str) -> None:
     for world in played_scene(scene):
         assert lives(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-def test_code_that_raises_in_a_shadow_only_ends_the_shadow_and_is_told() -> None:
+def test_code_that_raises_only_in_a_shadow_ends_the_shadow_with_a_warning() -> None:
     for world in played(50, "code raises in the shadow only"):
         assert HOT_TAKEOVER not in world.outcome.reached
         assert any("hot standby of a/0 has ended" in text and "offset 150" in text for text, _ in world.warnings)
 
 
-def test_a_shadow_gives_way_when_the_memory_of_its_slot_is_short() -> None:
+def test_a_shadow_is_dropped_when_the_memory_of_its_slot_is_short() -> None:
     with _followed() as (_, slot, shadow):
         slot.slot.pressure.check()
         assert shadow.outputs
@@ -114,13 +114,13 @@ def _goes_on_from_shadow(views_skipped: int) -> bool:
         return slot.slot.hosted[shadow.task].promoted_shadow is shadow
 
 
-def test_a_shadow_takes_over_by_the_next_view_and_by_no_later_one() -> None:
+def test_a_shadow_takes_over_only_by_the_next_view() -> None:
     """By a view that was skipped the task may have lived, and decided otherwise, elsewhere."""
     assert _goes_on_from_shadow(views_skipped=0)
     assert not _goes_on_from_shadow(views_skipped=1)
 
 
-def test_a_shadow_that_takes_over_by_any_view_would_be_seen() -> None:
+def test_the_worlds_detect_a_shadow_that_takes_over_by_a_later_view() -> None:
     mutation = Mutation()
 
     def succeeds(right: Any, self: Backups, shadow: Any, placement: Any, view: View, installed: View) -> bool:
@@ -148,12 +148,12 @@ def _told_in_mid_step() -> list[FeedShadow]:
         return [message for message in sent if isinstance(message, FeedShadow) and message.deltas]
 
 
-def test_a_shadow_is_told_nothing_of_a_step_that_its_task_is_not_through_with() -> None:
+def test_a_shadow_receives_only_completed_steps() -> None:
     """A record that kills its process would kill the shadow's too."""
     assert _told_in_mid_step() == []
 
 
-def test_a_shadow_that_is_told_of_unfinished_steps_would_be_seen() -> None:
+def test_the_worlds_detect_a_shadow_that_receives_unfinished_steps() -> None:
     mutation = Mutation()
 
     def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: Emission) -> None:
@@ -176,7 +176,7 @@ class Released(tuple[bytes, ...]):
         self.is_released = True
 
 
-def test_state_that_a_shadow_has_frozen_for_a_checkpoint_is_let_go_when_that_is_complete() -> None:
+def test_a_shadow_releases_the_state_frozen_for_a_checkpoint_when_it_completes() -> None:
     with _followed() as (_, slot, shadow):
         pieces = Released()
         shadow.more[slot.slot.completed] = pieces

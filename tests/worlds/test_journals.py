@@ -44,7 +44,7 @@ def played(scene: JournalTest, seed: int, goes_back: bool) -> tuple[World, SimPr
 
 @GOES_BACK
 @pytest.mark.parametrize("name", SURVIVED)
-def test_d_what_was_acknowledged_comes_out_once_without_a_rollback(name: str, goes_back: bool) -> None:
+def test_d_acknowledged_records_are_output_once_without_a_rollback(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
         world, producer = played(SURVIVED[name], seed, goes_back)
         assert world.outcome.rollbacks == 0
@@ -55,7 +55,7 @@ def test_d_what_was_acknowledged_comes_out_once_without_a_rollback(name: str, go
 
 @GOES_BACK
 @pytest.mark.parametrize("name", ROLLED_BACK)
-def test_a_rollback_leaves_the_journal_with_its_keeper(name: str, goes_back: bool) -> None:
+def test_a_rollback_keeps_the_journal_in_its_keeper(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
         world, producer = played(ROLLED_BACK[name], seed, goes_back)
         assert world.outcome.rollbacks == 1
@@ -64,9 +64,7 @@ def test_a_rollback_leaves_the_journal_with_its_keeper(name: str, goes_back: boo
 
 @GOES_BACK
 @pytest.mark.parametrize("name", LOST)
-def test_a_journal_that_is_lost_costs_a_rollback_and_an_alarm_but_no_pusher_that_goes_back(
-    name: str, goes_back: bool
-) -> None:
+def test_a_lost_journal_causes_a_rollback_and_an_alarm_while_the_producer_continues(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
         world, producer = played(LOST[name], seed, goes_back)
         assert world.outcome.rollbacks == 1
@@ -75,7 +73,7 @@ def test_a_journal_that_is_lost_costs_a_rollback_and_an_alarm_but_no_pusher_that
         assert any("no keeper has the journal of source/0" in text for text, _ in world.warnings)
 
 
-def test_random_worlds_of_pushed_jobs_hold(seeds: range) -> None:
+def test_random_worlds_of_pushed_jobs_are_correct(seeds: range) -> None:
     assert swarmed(seeds[: len(seeds) // 4], Swarm("pushed")).checkpoints > 0
 
 
@@ -183,7 +181,7 @@ WRONG: dict[Callable[[Mutation], None], JournalTest] = {
 
 
 @pytest.mark.parametrize("plant", WRONG, ids=lambda apply: apply.__name__.removeprefix("_"))
-def test_a_wrong_rule_of_journals_is_caught(apply: Callable[[Mutation], None]) -> None:
+def test_a_mutated_rule_of_journals_is_caught(apply: Callable[[Mutation], None]) -> None:
     mutation = Mutation()
     apply(mutation)
     try:

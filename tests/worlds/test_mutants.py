@@ -177,14 +177,14 @@ def is_well(scene: str, seed: int) -> bool:
 is_well_by_the_right_rules = cache(is_well)
 
 
-def test_every_wrong_rule_has_a_case() -> None:
+def test_every_mutant_has_a_case() -> None:
     assert set(CAUGHT_BY) | DEFENCE_IN_DEPTH == set(MUTANTS)
     assert not set(CAUGHT_BY) & DEFENCE_IN_DEPTH
     assert set(CAUGHT_BY) >= NAMED
 
 
 @pytest.mark.parametrize("mutant", CAUGHT_BY)
-def test_a_wrong_rule_is_caught(mutant: str) -> None:
+def test_a_mutated_rule_is_caught(mutant: str) -> None:
     scene, first = CAUGHT_BY[mutant]
     for seed in range(first, first + SEEDS_MAX):
         with mutated(mutant):

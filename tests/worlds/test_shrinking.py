@@ -30,7 +30,7 @@ def first_failure(faults_min: int = 3, first_seed: int = 0) -> Failure:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_shrunk_world_is_smaller_and_fails_in_the_same_manner(mutant: str) -> None:
+def test_a_shrunk_world_is_smaller_and_fails_in_the_same_way(mutant: str) -> None:
     with mutated(mutant):
         whole = first_failure()
         shrunk = shrunk_seed(whole.world.seed, PLAIN)
@@ -44,7 +44,7 @@ def test_a_shrunk_world_is_smaller_and_fails_in_the_same_manner(mutant: str) -> 
         assert shrunk.tries <= TRIES_MAX
 
 
-def test_the_printed_command_shows_the_shrunk_world_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_command_reproduces_the_shrunk_world(capsys: pytest.CaptureFixture[str]) -> None:
     with mutated("shortest_log_wins"):
         seed = first_failure().world.seed
         shrunk = shrunk_seed(seed, PLAIN)
@@ -59,7 +59,7 @@ def test_the_printed_command_shows_the_shrunk_world_again(capsys: pytest.Capture
     assert cli.seeds(command[3:]) == cli.GOOD, "without the mutant the same small world is well"
 
 
-def test_what_is_told_of_a_failing_seed_begins_with_one_command_and_is_about_the_tasks_concerned() -> None:
+def test_the_report_of_a_failing_seed_starts_with_one_command_and_shows_only_affected_tasks() -> None:
     with mutated("shortest_log_wins"):
         failure = first_failure(first_seed=27)  # one before fails by its disk alone, without any of its faults
         lines = seed_report(failure.world.seed, PLAIN, "").splitlines()
@@ -71,7 +71,7 @@ def test_what_is_told_of_a_failing_seed_begins_with_one_command_and_is_about_the
     assert not any(re.search(r"\d{15}", line) for line in event_log), "slots have short names"
 
 
-def test_a_world_with_all_its_faults_named_is_the_whole_world() -> None:
+def test_a_world_with_all_its_faults_listed_is_the_same_world() -> None:
     """Each fault keeps its luck, so leaving none out changes nothing."""
     for seed in range(4, 8):
         whole = PLAIN.world(seed)
@@ -80,14 +80,14 @@ def test_a_world_with_all_its_faults_named_is_the_whole_world() -> None:
         assert PLAIN.world(seed, rngs, 1_000).run().digest == outcome.digest
 
 
-def test_a_swarm_begins_nothing_once_its_time_is_over() -> None:
+def test_a_swarm_starts_no_world_after_its_time_limit() -> None:
     total = SwarmResult()
     for tally in swarm(range(10**9), Swarm("chain"), processes=1, is_over=lambda: total.worlds >= 20):
         total.add(tally)
     assert total.worlds == 20
 
 
-def test_mixed_worlds_draw_their_cluster_and_their_faults() -> None:
+def test_mixed_worlds_draw_cluster_and_faults_at_random() -> None:
     drawn = [mixed_settings(seed) for seed in range(100)]
     assert {settings.tasks_a_slot for settings in drawn} == {1, 2, 3}
     assert len({settings.fault_kinds for settings in drawn}) > 30

@@ -46,7 +46,7 @@ def test_no_world_shows_a_fault_and_every_rare_situation_is_reached(seeds: range
         assert not never, f"{len(seeds)} worlds from seed {seeds[0]} on have never reached: {', '.join(never)}"
 
 
-def test_a_swarm_names_the_situations_that_it_has_never_reached() -> None:
+def test_a_swarm_names_the_situations_that_it_never_reached() -> None:
     total = SwarmResult(reached=Counter({ROLLBACK: 3, LATE_DELTA: 1}))
     assert set(total.never_reached()) == set(SITUATIONS) - {ROLLBACK, LATE_DELTA}
     assert "rollback 3" in total.situations()
@@ -54,7 +54,7 @@ def test_a_swarm_names_the_situations_that_it_has_never_reached() -> None:
 
 
 @pytest.mark.parametrize(("seed", "topology", "reason"), REPLAYED, ids=[f"{seed}-{name}" for seed, name, _ in REPLAYED])
-def test_a_world_that_has_shown_a_fault_once_is_well(seed: str, topology: str, reason: str) -> None:
+def test_a_world_that_once_showed_a_fault_shows_none_now(seed: str, topology: str, reason: str) -> None:
     assert topology in (*TOPOLOGIES, "mix")
     kind = Swarm(is_mixed=True) if topology == "mix" else Swarm(topology)
     kind.world(int(seed)).run()
@@ -62,9 +62,7 @@ def test_a_world_that_has_shown_a_fault_once_is_well(seed: str, topology: str, r
 
 @pytest.mark.parametrize("second_ms", [7, 30], ids=["a short one within it", "one that lasts longer"])
 @pytest.mark.parametrize("is_resumed", [False, True], ids=["it wakes", "it is woken"])
-def test_what_a_paused_process_waits_with_happens_in_order_whatever_pause_comes(
-    second_ms: int, is_resumed: bool
-) -> None:
+def test_the_queued_work_of_a_paused_process_runs_in_order_after_every_pause(second_ms: int, is_resumed: bool) -> None:
     world = World(3)
     slot, happened = SimSlot(world, SlotId(1), "domain"), list[int]()
     slot.pause(10 * MILLISECOND_NS)
@@ -80,7 +78,7 @@ def test_what_a_paused_process_waits_with_happens_in_order_whatever_pause_comes(
     assert happened == sorted(happened)
 
 
-def test_a_seed_is_one_world_whatever_the_hash_seed() -> None:
+def test_a_seed_gives_one_world_under_every_hash_seed() -> None:
     """Also in another process: nothing depends on the order of a set, on an address or on the clock."""
     digests = {_digests(hash_seed) for hash_seed in ("0", "1")}
     assert len(digests) == 1, digests

@@ -27,7 +27,7 @@ def short_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_a_signal_to_the_command_alone_ends_its_benchmark_and_all_that_this_has_started(
+def test_a_signal_to_the_command_ends_its_benchmark_and_every_process_it_started(
     tmp_path: Path, short_folder: Path
 ) -> None:
     found = tmp_path / "found.json"

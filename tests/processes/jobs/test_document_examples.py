@@ -49,7 +49,7 @@ def _run_job(folder: Path, document: str, name: str, *options: str) -> tuple[str
     return _run(folder, "-m", "clonos.cli", "run", name, "--slots", "process", *options)
 
 
-def test_the_readme_example_counts_the_words_that_were_kept(tmp_path: Path) -> None:
+def test_the_readme_example_counts_the_accepted_words(tmp_path: Path) -> None:
     (tmp_path / "LICENSE").write_text((ROOT / "LICENSE").read_text("utf-8"), "utf-8")
     said, told = _run_job(tmp_path, "README.md", "wordcount.py")
     counts = [re.fullmatch(r"([ \d]{3}) (\S+)", line) for line in said.splitlines()]
@@ -78,12 +78,12 @@ def _check_metrics(line: dict[str, Any]) -> None:
     assert {"task", "incarnation", "phase"} < line["tasks"][0].keys() <= {"task", *documented, "incarnation"}
 
 
-def test_the_totals_of_the_quick_start_come_when_timers_fire(tmp_path: Path) -> None:
+def test_the_quick_start_emits_its_totals_when_timers_fire(tmp_path: Path) -> None:
     said, _ = _run_job(tmp_path, "docs/quick-start.md", "totals.py")
     assert said == '["ann",42]\n["bob",50]\n'
 
 
-def test_the_error_output_of_the_quick_start_gets_the_record_that_raised(tmp_path: Path) -> None:
+def test_the_error_output_of_the_quick_start_receives_the_record_that_raised(tmp_path: Path) -> None:
     said, _ = _run_job(tmp_path, "docs/quick-start.md", "errors.py")
     assert sorted(said.splitlines()) == ["3", "6", "divide: 0: ZeroDivisionError: integer division or modulo by zero"]
 

@@ -145,7 +145,9 @@ def _wait_until_heeds_signals(pid: int) -> None:
     raise AssertionError("no handler was installed")
 
 
-def test_a_job_whose_code_raises_is_told_with_step_and_record(gate: Gate, commands: Commands, tmp_path: Path) -> None:
+def test_a_job_whose_code_raises_fails_with_a_message_that_names_step_and_record(
+    gate: Gate, commands: Commands, tmp_path: Path
+) -> None:
     gate.end(600)
     code, output, errors = commands.run("run", "job.py")
     assert (code, output) == (JOB_AT_FAULT, "")
@@ -154,7 +156,7 @@ def test_a_job_whose_code_raises_is_told_with_step_and_record(gate: Gate, comman
     assert errors.rstrip().endswith("ZeroDivisionError: integer division or modulo by zero")
 
 
-def test_a_missing_java_is_told_with_the_command_that_installs_it(
+def test_a_missing_java_is_reported_with_the_command_that_installs_it(
     gate: Gate, commands: Commands, tmp_path: Path
 ) -> None:
     code, _, errors = commands.run("run", "job.py", "--slots", "spark", JAVA_HOME=str(tmp_path))
@@ -164,7 +166,7 @@ def test_a_missing_java_is_told_with_the_command_that_installs_it(
 
 
 @pytest.mark.timeout(120)
-def test_the_demo_survives_its_kills_and_says_so(commands: Commands, tmp_path: Path) -> None:
+def test_the_demo_survives_its_kills_and_reports_a_clean_verdict(commands: Commands, tmp_path: Path) -> None:
     arguments = ("--slots", "process", "--seconds", "1", "--kills", "linked,executor", "--json", "verdict.json")
     process = commands.start("demo", *arguments)
     output, errors = process.communicate(timeout=110)

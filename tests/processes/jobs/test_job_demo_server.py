@@ -50,7 +50,7 @@ def test_the_log_holds_every_answer_as_it_was_given(connection: http.client.HTTP
     assert (first["word"], first["key"]) == ("café & more", "key-0")
 
 
-def test_a_question_without_a_word_is_refused_and_not_logged(connection: http.client.HTTPConnection, log: Path) -> None:
+def test_a_request_without_a_word_is_refused_and_not_logged(connection: http.client.HTTPConnection, log: Path) -> None:
     assert _ask(connection, "/banned?word=a")[0] == 404
     assert _ask(connection, "/other")[0] == 404
     assert log.read_text("utf-8") == ""

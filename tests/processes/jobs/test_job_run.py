@@ -80,7 +80,7 @@ def test_a_bounded_job_ends_by_itself_with_all_its_output(tmp_path: Path) -> Non
     assert result.summary().startswith("squares has finished, all its output is committed (checkpoint ")
 
 
-def test_a_fresh_start_on_a_used_store_is_refused_unless_it_may_overwrite(tmp_path: Path) -> None:
+def test_a_fresh_start_on_a_used_store_is_refused_unless_overwriting_is_allowed(tmp_path: Path) -> None:
     _squares(10, tmp_path / "store")[0].run()
     with pytest.raises(StoreInUse, match=r"--resume.*--overwrite"):
         _squares(10, tmp_path / "store")[0].run()
@@ -89,7 +89,7 @@ def test_a_fresh_start_on_a_used_store_is_refused_unless_it_may_overwrite(tmp_pa
     assert len(output.rows) == 20
 
 
-def test_a_resume_without_anything_to_resume_is_refused(tmp_path: Path) -> None:
+def test_a_resume_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingToResume):
         _squares(10, tmp_path / "store")[0].run(resume=True)
 
@@ -116,7 +116,7 @@ def test_an_unknown_option_is_refused_when_the_job_is_described() -> None:
         Job("typo", paralelism=2)
 
 
-def test_a_drained_job_goes_on_where_it_stopped(gated: Gated) -> None:
+def test_a_drained_job_resumes_where_it_stopped(gated: Gated) -> None:
     gated.gate.open_to(300)
     with gated.job().start() as handle:
         gated.wait_until_committed(600)
@@ -130,7 +130,7 @@ def test_a_drained_job_goes_on_where_it_stopped(gated: Gated) -> None:
     assert gated.output() == list(range(1_000))
 
 
-def test_an_aborted_job_goes_on_from_its_last_checkpoint(gated: Gated) -> None:
+def test_an_aborted_job_resumes_from_its_last_checkpoint(gated: Gated) -> None:
     gated.gate.open_to(300)
     with gated.job().start() as handle:
         gated.wait_until_committed(400)
@@ -150,7 +150,7 @@ def test_a_wait_that_takes_too_long_leaves_the_job_running(gated: Gated) -> None
         assert handle.wait(LIMIT_S).ending is Ending.FINISHED
 
 
-def test_the_status_tells_where_each_task_lives_and_what_befell_it(gated: Gated) -> None:
+def test_the_status_shows_the_slot_of_each_task_and_its_failures(gated: Gated) -> None:
     gated.gate.open_to(100)
     with gated.job().start() as handle:
         gated.wait_until_committed(200)
@@ -208,7 +208,7 @@ def test_the_metrics_file_has_a_line_of_counters_at_the_end(tmp_path: Path) -> N
     assert lines[-1]["checkpoint"] > 0
 
 
-def test_a_result_has_the_counters_that_its_tasks_told_last(gated: Gated) -> None:
+def test_a_result_has_the_last_counters_that_its_tasks_reported(gated: Gated) -> None:
     gated.gate.open_to(200)
     with gated.job().start() as handle:
         gated.wait_until_committed(400)

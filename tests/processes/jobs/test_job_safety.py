@@ -32,7 +32,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         yield Path(folder)
 
 
-def test_a_job_whose_local_folder_is_squatted_runs_elsewhere_and_deletes_nothing(
+def test_a_job_whose_local_folder_belongs_to_another_user_runs_elsewhere_and_deletes_nothing(
     temporary: Path, tmp_path: Path
 ) -> None:
     (temporary / "precious").write_text("years of work", "utf-8")
@@ -86,7 +86,7 @@ class Hashing:
         return {(row["seed"], row["hash"]) for row in self.rows()}
 
 
-def test_each_job_has_a_hash_seed_of_its_own_which_a_resume_keeps(tmp_path: Path) -> None:
+def test_each_job_draws_its_own_hash_seed_and_a_resume_keeps_it(tmp_path: Path) -> None:
     one, other = Hashing(tmp_path / "one"), Hashing(tmp_path / "other")
     one.gate.open_to(20)
     with one.job().start() as handle:

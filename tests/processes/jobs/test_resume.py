@@ -134,7 +134,7 @@ def withdrawn(errors: str, table: str) -> int:
     return sum(int(last) - int(first) + 1 for first, last in pattern.findall(errors))
 
 
-def test_a_driver_is_killed_twice_and_its_tables_end_exactly_once(tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_twice_leaves_each_row_in_its_tables_once(tmp_path: Path) -> None:
     typed = Typed(tmp_path)
     typed.gate.open_to(102)
     typed.kill_when(lambda: len(committed(tmp_path / "output")) > 0)
@@ -151,7 +151,7 @@ def test_a_driver_is_killed_twice_and_its_tables_end_exactly_once(tmp_path: Path
     assert "had left before the rollback" not in errors
 
 
-def test_a_driver_that_goes_back_to_an_earlier_checkpoint_takes_its_tables_along(tmp_path: Path) -> None:
+def test_a_driver_that_resumes_from_an_earlier_checkpoint_withdraws_later_rows(tmp_path: Path) -> None:
     typed = Typed(tmp_path)
 
     def manifests() -> int:
@@ -179,7 +179,7 @@ def test_a_driver_that_goes_back_to_an_earlier_checkpoint_takes_its_tables_along
     assert withdrawn(errors, "latest") > 0
 
 
-def test_a_table_that_others_have_made_keeps_the_alarm_which_is_said_at_the_start(tmp_path: Path) -> None:
+def test_an_existing_table_without_our_columns_is_warned_of_and_its_repeats_are_numbered(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "table.db")) as connection:
         connection.execute("CREATE TABLE drawn (n INTEGER, draw INTEGER)")
     typed = Typed(tmp_path)
@@ -238,7 +238,7 @@ class Described:
         assert [int(row["n"]) for row in committed(self.folder / "table")] == list(range(count))
 
 
-def test_a_driver_that_dies_when_it_has_gone_back_leaves_a_job_that_is_whole(tmp_path: Path) -> None:
+def test_a_driver_killed_after_going_back_leaves_a_job_that_resumes_exactly_once(tmp_path: Path) -> None:
     described = Described(tmp_path)
     first = described.stop_after(100)
     last = described.stop_after(200, resume=True)
@@ -257,7 +257,7 @@ def test_a_driver_that_dies_when_it_has_gone_back_leaves_a_job_that_is_whole(tmp
     described.check(300)
 
 
-def test_both_outputs_of_a_step_are_taken_back_when_a_job_goes_back(tmp_path: Path) -> None:
+def test_both_outputs_of_a_step_are_withdrawn_when_a_job_goes_back(tmp_path: Path) -> None:
     described = Described(tmp_path)
     described.stop_after(100)
     described.stop_after(200, resume=True)

@@ -71,7 +71,7 @@ def test_a_failure_prints_a_command_that_shows_its_smallest_world_again(tmp_path
     assert complaint[0] in again
 
 
-def test_options_say_how_many_worlds_run(tmp_path: Path) -> None:
+def test_options_set_the_number_of_worlds(tmp_path: Path) -> None:
     assert "good: 3 worlds" in run(tmp_path, "-k", "good", "-s", "--clonos-seeds", "3")
     assert "name it with --clonos-seed" in run(tmp_path, "--clonos-records", "3")
 
@@ -97,7 +97,7 @@ def test_the_plugin_is_declared_and_loads_nothing_of_the_runtime() -> None:
     ]
 
 
-def test_a_replay_in_another_process_finds_what_depends_on_the_order_of_a_set() -> None:
+def test_a_replay_in_another_process_detects_a_dependence_on_set_order() -> None:
     def distinct(text: str) -> list[str]:
         return list(set(text.split()))
 

@@ -56,7 +56,7 @@ class Watched:
         return sorted(files.read_committed(self.folder / "output"))
 
 
-def test_files_that_come_later_are_read_once_whoever_dies_and_after_a_resume(tmp_path: Path) -> None:
+def test_files_that_arrive_later_are_read_once_despite_kills_and_a_resume(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     with watched.job().start() as handle:
         watched.add(6)

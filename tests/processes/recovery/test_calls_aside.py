@@ -30,7 +30,7 @@ def _met(number: int) -> int:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_as_many_calls_as_the_capacity_says_run_side_by_side(tmp_path: Path, ordered: bool) -> None:
+def test_calls_run_concurrently_up_to_the_capacity(tmp_path: Path, ordered: bool) -> None:
     job = Job("meeting", slots="process", store=tmp_path / "store")
     output = collect()
     numbers = range(10 * SIDE_BY_SIDE)
@@ -39,7 +39,7 @@ def test_as_many_calls_as_the_capacity_says_run_side_by_side(tmp_path: Path, ord
     assert (output.rows if ordered else sorted(output.rows)) == list(numbers)
 
 
-def test_a_process_that_dies_in_a_call_costs_no_record_and_the_call_keeps_its_key(tmp_path: Path) -> None:
+def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_key(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.mkdir()
 

@@ -65,7 +65,7 @@ class DamagedJob:
             return job, job.end()
 
 
-def test_a_task_whose_object_is_damaged_goes_on_in_its_standby(tmp_path: Path) -> None:
+def test_a_task_whose_snapshot_object_is_damaged_continues_in_its_standby(tmp_path: Path) -> None:
     damaged = DamagedJob(tmp_path)
     job, end = damaged.run(standbys=1)
     assert isinstance(end, JobDone)

@@ -51,7 +51,7 @@ def _wait(handle: Handle, condition: Callable[[TaskState], object]) -> TaskState
     raise AssertionError(handle.status())
 
 
-def test_the_standby_of_a_killed_task_goes_on_with_nothing_left_to_replay(tmp_path: Path) -> None:
+def test_the_hot_standby_of_a_killed_task_takes_over_with_nothing_left_to_replay(tmp_path: Path) -> None:
     gate, marks = Gate(tmp_path / "gate"), tmp_path / "marks"
     marks.mkdir()
     gate.open_to(100)

@@ -79,7 +79,7 @@ def wait_until_calm(job: RunningJob) -> None:
 
 
 @pytest.mark.parametrize("keepers", [False, True], ids=["source", "keeper"])
-def test_d_lines_come_out_once_when_the_source_or_its_keeper_dies(tmp_path: Path, keepers: bool) -> None:
+def test_d_received_lines_are_output_once_when_the_source_or_its_keeper_dies(tmp_path: Path, keepers: bool) -> None:
     with LineServer() as server:
         lines = LinesJob(tmp_path, server.port)
         with running(lines.graph, tmp_path, OPTIONS) as job:
@@ -99,7 +99,7 @@ def test_d_lines_come_out_once_when_the_source_or_its_keeper_dies(tmp_path: Path
     lines.check(3 * STEP)
 
 
-def test_a_source_that_dies_after_its_keeper_was_replaced_finds_everything(tmp_path: Path) -> None:
+def test_a_source_that_dies_after_its_keeper_was_replaced_recovers_its_whole_journal(tmp_path: Path) -> None:
     with LineServer() as server:
         lines = LinesJob(tmp_path, server.port)
         with running(lines.graph, tmp_path, OPTIONS) as job:
@@ -119,7 +119,7 @@ def test_a_source_that_dies_after_its_keeper_was_replaced_finds_everything(tmp_p
     lines.check(3 * STEP)
 
 
-def test_a_drained_job_has_all_that_it_acknowledged_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_resumed_job_has_every_line_that_it_acknowledged_before_the_drain(tmp_path: Path) -> None:
     count = 20_000
     with LineServer() as server:
         lines = LinesJob(tmp_path, server.port)

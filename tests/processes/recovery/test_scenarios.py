@@ -66,7 +66,7 @@ def _bad(record: RunRecord) -> list[str]:
     return [f"{check.name}: {check.found}, wanted {check.wanted}" for check in record.checks if not check.is_good]
 
 
-def test_a_worker_killed_between_a_call_and_its_replication_leaves_the_output_exactly_once_and_the_command_says_so(
+def test_a_worker_killed_between_a_call_and_its_replication_keeps_the_output_exactly_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "small.toml"
@@ -86,13 +86,13 @@ def test_a_worker_killed_between_a_call_and_its_replication_leaves_the_output_ex
     assert "http://localhost" not in page
 
 
-def test_the_driver_is_killed_and_another_one_resumes(tmp_path: Path) -> None:
+def test_a_killed_driver_is_replaced_and_its_successor_resumes_the_job(tmp_path: Path) -> None:
     record = _run('kind = "kill_driver"\nat = { point = "checkpoint" }\n[expected]\noutcome = "rollback"\n', tmp_path)
     assert not _bad(record)
     assert len(record.generations) == 2
 
 
-def test_a_service_that_hangs_flipped_bits_a_pause_a_failing_disk_and_an_error_cost_nothing(tmp_path: Path) -> None:
+def test_a_hanging_service_flipped_bits_a_pause_a_failing_disk_and_an_error_lose_no_record(tmp_path: Path) -> None:
     service = 'kind = "service_hang"\nat = { seconds = 0.2 }\nlasts = "300ms"\n'
     bits = (
         '[[faults]]\nkind = "corrupt"\nvictim = "window"\nat = { seconds = 0.6 }\nlasts = "300ms"\nevery_bytes = 500\n'
@@ -105,7 +105,7 @@ def test_a_service_that_hangs_flipped_bits_a_pause_a_failing_disk_and_an_error_c
     assert record.checks[0].name == "bits flipped"
 
 
-def test_connections_that_are_meddled_with_in_six_ways_cost_nothing_or_the_scenario_fails_and_names_three_ways(
+def test_connections_disturbed_in_six_ways_lose_no_record_or_the_missing_proxy_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:
@@ -120,7 +120,7 @@ def test_connections_that_are_meddled_with_in_six_ways_cost_nothing_or_the_scena
         assert not _bad(_run(OF_CONNECTIONS, tmp_path))
 
 
-def test_a_service_that_fails_a_set_clock_full_and_slow_disks_and_kills_while_spilling_and_aligning_cost_nothing(
+def test_a_failing_service_a_set_clock_bad_disks_and_kills_at_fault_points_lose_no_record(
     tmp_path: Path,
 ) -> None:
     text = SMALL.replace("[options]\n", SPILLING) + OF_THE_OUTSIDE
@@ -134,7 +134,7 @@ def test_a_service_that_fails_a_set_clock_full_and_slow_disks_and_kills_while_sp
     }
 
 
-def test_what_is_not_as_expected_is_told_in_the_verdict_and_on_the_page(tmp_path: Path) -> None:
+def test_a_result_that_is_not_expected_is_named_in_the_verdict_and_on_the_page(tmp_path: Path) -> None:
     scenario: Scenario = read_scenarios(find_scenario("kill-each-step"))[0]
     record = RunRecord(replace(scenario, faults=()), 1, "processes", began_ns=1, ended_ns=2, failure="it broke <here>")
     assert not record.is_good
@@ -175,7 +175,7 @@ def blind(folder):
         ("[job_options]\nfails = true", 0, "the last it wrote was: LookupError: no such table"),
     ],
 )
-def test_a_job_of_the_users_own_is_struck_stopped_and_judged_by_their_own_oracle(
+def test_a_users_own_job_is_killed_stopped_and_judged_by_its_own_oracle(
     more: str, numbers: int, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_job.py").write_text(OWN, "utf-8")

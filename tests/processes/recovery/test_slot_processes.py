@@ -113,7 +113,7 @@ def renewed(job: RunningJob, before: dict[TaskId, int], *tasks: TaskId) -> None:
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["ipc", "curve"])
-def test_every_task_is_killed_once_and_all_outputs_agree(tmp_path: Path, tcp: bool) -> None:
+def test_all_outputs_agree_after_every_task_was_killed_once(tmp_path: Path, tcp: bool) -> None:
     drawing = DrawingJob(tmp_path)
     reach = 0
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=tcp) as job:
@@ -131,7 +131,7 @@ def test_every_task_is_killed_once_and_all_outputs_agree(tmp_path: Path, tcp: bo
     drawing.check(reach)
 
 
-def test_two_linked_tasks_are_killed_at_once_and_nothing_rolls_back(tmp_path: Path) -> None:
+def test_two_connected_tasks_killed_at_once_recover_without_a_rollback(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
         job.wait_for(is_calm)
@@ -147,7 +147,7 @@ def test_two_linked_tasks_are_killed_at_once_and_nothing_rolls_back(tmp_path: Pa
     drawing.check(reach)
 
 
-def test_a_whole_domain_is_killed_and_nothing_rolls_back(tmp_path: Path) -> None:
+def test_a_domain_that_is_killed_recovers_without_a_rollback(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, domains=2) as job:
         job.wait_for(is_calm)
@@ -228,7 +228,7 @@ def test_an_error_of_user_code_fails_the_job_with_step_record_and_traceback(tmp_
     assert "1 // (n - 42)" in failed.traceback
 
 
-def test_a_drained_job_goes_on_from_its_last_checkpoint_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_drained_job_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
         job.wait_for(is_calm)
@@ -245,7 +245,7 @@ def test_a_drained_job_goes_on_from_its_last_checkpoint_when_it_is_resumed(tmp_p
     drawing.check(2 * STEP)
 
 
-def test_when_all_die_at_once_a_resume_loses_and_doubles_nothing_in_a_transactional_sink(tmp_path: Path) -> None:
+def test_a_resume_after_all_processes_died_neither_loses_nor_repeats_transactional_output(tmp_path: Path) -> None:
     graph, gate, folder = JobGraph("resumed"), Gate(tmp_path / "gate"), tmp_path / "out"
     graph.source(GatedNumbers(gate)).key_by(lambda n: n % 3).stateful_map(
         lambda _, total, n: ((total or 0) + n, {"n": n, "total": (total or 0) + n})
@@ -267,7 +267,7 @@ def test_when_all_die_at_once_a_resume_loses_and_doubles_nothing_in_a_transactio
         assert max(row["total"] for row in rows if row["n"] % 3 == key) == sum(range(key, 4 * STEP, 3))
 
 
-def test_a_corrupt_snapshot_stops_the_job_and_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_snapshot_fails_the_job_with_an_error_that_names_it(tmp_path: Path) -> None:
     graph, gate = JobGraph("corrupted"), Gate(tmp_path / "gate")
     graph.source(GatedNumbers(gate)).sink(collect())
     with running(graph, tmp_path, OPTIONS) as job:
@@ -285,7 +285,7 @@ def test_a_corrupt_snapshot_stops_the_job_and_is_named(tmp_path: Path) -> None:
     assert any(path.name in failed.reason + failed.error for path in objects)
 
 
-def test_what_another_thread_tells_the_driver_while_it_takes_up_events_is_heard(tmp_path: Path) -> None:
+def test_an_event_from_another_thread_arrives_while_the_driver_drains_its_queue(tmp_path: Path) -> None:
     graph = JobGraph("interrupted")
     graph.source(GatedNumbers(Gate(tmp_path / "gate"))).sink(collect())
     with running(graph, tmp_path, OPTIONS) as job:

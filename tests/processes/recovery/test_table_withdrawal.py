@@ -233,7 +233,7 @@ def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
 
 @pytest.mark.timeout(4 * LIMIT_S)
 @pytest.mark.parametrize("kind", ["sqlite", "dbapi"])
-def test_a_writer_dies_with_its_keepers_and_the_tables_end_exactly_once(tmp_path: Path, kind: str) -> None:
+def test_a_writer_that_dies_with_its_keepers_leaves_each_row_in_the_tables_once(tmp_path: Path, kind: str) -> None:
     reader, rollbacks = run_and_strike(tmp_path, kind, "pairs")
     assert rollbacks == 2
     assert reader.withdrawals > 0
@@ -241,7 +241,7 @@ def test_a_writer_dies_with_its_keepers_and_the_tables_end_exactly_once(tmp_path
 
 
 @pytest.mark.timeout(4 * LIMIT_S)
-def test_all_tasks_die_at_once_and_the_tables_end_exactly_once(tmp_path: Path) -> None:
+def test_a_death_of_all_tasks_leaves_each_row_in_the_tables_once(tmp_path: Path) -> None:
     reader, rollbacks = run_and_strike(tmp_path, "sqlite", "all")
     assert rollbacks == 2
     assert reader.withdrawals > 0

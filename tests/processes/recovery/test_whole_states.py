@@ -49,7 +49,7 @@ def whole_states(store: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("point", ["whole state begun", "whole state written"])
-def test_a_task_that_dies_while_all_of_its_state_is_stored_loses_nothing(tmp_path: Path, point: str) -> None:
+def test_a_task_that_dies_while_its_full_state_is_written_loses_nothing(tmp_path: Path, point: str) -> None:
     gate, output = Gate(tmp_path / "gate"), collect()
     graph = JobGraph("lists")
     graph.source(GatedNumbers(gate)).key_by(lambda n: n % KEYS).stateful_map(keep, name="lists").sink(output)

@@ -44,7 +44,7 @@ def _check_names(record: RunRecord) -> set[str]:
     return {check.name for check in record.checks}
 
 
-def test_strangers_crowds_floods_and_a_slot_that_lies_change_nothing(tmp_path: Path) -> None:
+def test_unknown_peers_crowds_floods_and_a_lying_slot_do_not_change_the_result(tmp_path: Path) -> None:
     record = _attack('lasts = "12s"\n', tmp_path)
     assert {"memory taken by a process while attacked", "healthy tasks disturbed", "lost"} <= _check_names(record)
     log = (tmp_path / "driver.log").read_text("utf-8")
@@ -55,6 +55,6 @@ def test_strangers_crowds_floods_and_a_slot_that_lies_change_nothing(tmp_path: P
     assert "\x1b" not in log
 
 
-def test_a_driver_without_a_free_file_descriptor_goes_on_and_gets_over_it(tmp_path: Path) -> None:
+def test_a_driver_that_ran_out_of_file_descriptors_recovers(tmp_path: Path) -> None:
     _attack('weapon = "full_table"\nlasts = "4s"\n', tmp_path)
     assert "Too many open files" in (tmp_path / "driver.log").read_text("utf-8")

@@ -64,6 +64,6 @@ def _sent_bytes(folder: Path, compress: Compression) -> int:
     return sum(int(line) for file in folder.glob("*.sent") for line in file.read_text().splitlines())
 
 
-def test_channels_are_compressed_as_the_option_says(tmp_path: Path) -> None:
+def test_channels_are_compressed_according_to_the_option(tmp_path: Path) -> None:
     assert _sent_bytes(tmp_path / "remote", Compression.REMOTE) > CONTENT_BYTES  # all slots are on one host
     assert _sent_bytes(tmp_path / "always", Compression.ALWAYS) < CONTENT_BYTES // 2

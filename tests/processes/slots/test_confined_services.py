@@ -30,7 +30,7 @@ def _answer(number: int) -> int:
     return number if clock.time() > 0 and random.random() < 1 else -1
 
 
-def test_a_service_in_a_thread_of_the_users_fails_the_job_and_is_named(tmp_path: Path) -> None:
+def test_a_service_called_in_a_users_thread_fails_the_job_with_an_error_that_names_it(tmp_path: Path) -> None:
     graph = JobGraph("threaded")
     graph.source(values(range(10))).map(_drawn_aside, name="aside").sink(collect())
     with running(graph, tmp_path) as job:
@@ -40,7 +40,7 @@ def test_a_service_in_a_thread_of_the_users_fails_the_job_and_is_named(tmp_path:
     assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of a task")
 
 
-def test_services_within_a_recorded_call_are_the_real_ones_in_the_tasks_thread_and_beside_it(tmp_path: Path) -> None:
+def test_services_inside_a_recorded_call_are_the_real_ones_in_every_thread(tmp_path: Path) -> None:
     graph, output = JobGraph("called"), collect()
     answered = graph.source(values(range(100))).map(_answer)
     answered.map_async(_answer).sink(output)

@@ -63,7 +63,7 @@ def ends() -> Ends:
     return Ends()
 
 
-def test_a_slot_that_returns_is_reported_as_ended_by_itself(ends: Ends, tmp_path: Path) -> None:
+def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(ends: Ends, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=False))
         assert ends.next() == SlotEnded(order, "")
@@ -133,7 +133,7 @@ def test_when_the_fork_server_is_killed_its_slots_end_too(ends: Ends, tmp_path: 
         _await_end(pid)
 
 
-def test_modules_named_as_warm_are_there_when_a_slot_is_born(ends: Ends, tmp_path: Path) -> None:
+def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: Ends, tmp_path: Path) -> None:
     def live(domain: str) -> None:
         sys.exit(7 if "colorsys" in sys.modules else 8)
 

@@ -32,7 +32,7 @@ def launch_spec(folder: Path, options: Options, coordinator: str = "ipc:///nowhe
     return SlotLaunchSpec(coordinator, b"", "token", image, str(folder / "store"), Binding(folder="ipc"), str(folder))
 
 
-def test_a_slot_without_a_coordinator_ends_itself_and_leaves_nothing(
+def test_a_slot_that_lost_its_coordinator_ends_itself_and_leaves_no_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     os.chmod(tmp_path, 0o700)
@@ -42,7 +42,7 @@ def test_a_slot_without_a_coordinator_ends_itself_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_slot_that_no_coordinator_takes_ends_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slot_that_no_coordinator_accepts_ends_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     os.chmod(tmp_path, 0o700)
     options = Options(orphan_after_ms=50, slots_wait_ms=50, heartbeat_ms=20)
     with closing(Station(COORDINATOR, tmp_path / "coordinator", admits_strangers=True)) as silent:
@@ -52,7 +52,7 @@ def test_a_slot_that_no_coordinator_takes_ends_itself(tmp_path: Path, caplog: py
     assert "no coordinator" in caplog.text
 
 
-def test_a_registration_with_a_token_that_was_not_given_out_or_is_used_is_refused(tmp_path: Path) -> None:
+def test_a_registration_with_an_unknown_or_used_token_is_refused(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=1, tcp=True) as job:
         job.wait_for(is_calm)
@@ -69,7 +69,7 @@ def test_a_registration_with_a_token_that_was_not_given_out_or_is_used_is_refuse
         assert job.driver.ask(lambda it: it.phase) == "running"
 
 
-def test_slots_that_have_another_environment_are_refused_with_what_differs(
+def test_slots_with_another_environment_are_refused_with_the_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.processes.harness.running_job.versions", lambda hash_seed: (("python", "2.7"),))

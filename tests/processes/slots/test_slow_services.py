@@ -78,7 +78,7 @@ class Stopper:
 
 
 @pytest.mark.parametrize("step", ["map", "map_async"])
-def test_a_job_commits_and_stops_while_a_service_answers_for_ever(tmp_path: Path, step: str) -> None:
+def test_a_job_checkpoints_and_stops_while_a_service_never_finishes_its_answer(tmp_path: Path, step: str) -> None:
     gate = Gate(tmp_path / "gate")
     output = tmp_path / "output"
     with hostile(drip) as server:

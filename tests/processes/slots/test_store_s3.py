@@ -41,6 +41,6 @@ class TestS3(StoreContract):
     """moto's server."""
 
 
-def test_a_server_that_is_not_there_is_a_failure_of_the_store() -> None:
+def test_a_server_that_is_down_is_a_store_failure() -> None:
     with pytest.raises(StoreFailed, match="failed to read"):
         b"".join(CheckpointStore("s3://bucket/x?endpoint=http://127.0.0.1:1").read_object("task/1"))

@@ -21,7 +21,7 @@ OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=400, lease_ms=20_000)
 """A slot is gone if it is not heard for three heartbeats after its connection broke, also if it had no processor."""
 
 
-def test_all_connections_of_all_slots_break_again_and_again_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_all_connections_of_all_slots_break_repeatedly_without_a_lost_record(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=True, rewriter=through_proxy) as job:
         job.wait_for(is_calm)

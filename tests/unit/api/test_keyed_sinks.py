@@ -38,21 +38,21 @@ def refusal(graph: JobGraph) -> str:
     return str(refused.value)
 
 
-def test_a_stream_that_is_keyed_by_the_key_column_is_taken() -> None:
+def test_a_stream_that_is_keyed_by_the_key_column_is_accepted() -> None:
     graph, stream = words()
     stream.key_by("word").sink(table("word"))
     plan = compiled(graph)
     assert {edge.partitioning for edge in plan.edges} == {Partitioning.HASH, Partitioning.OUTSIDE}
 
 
-def test_one_column_of_a_key_of_several_is_enough() -> None:
+def test_a_stream_keyed_by_one_of_several_key_columns_is_accepted() -> None:
     graph, stream = words()
     stream.key_by("n").sink(table("word", "n"))
     compiled(graph)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_stream_without_a_key_is_refused_whatever_the_parallelism(parallelism: int) -> None:
+def test_a_stream_without_a_key_is_refused_at_every_parallelism(parallelism: int) -> None:
     graph, stream = words()
     stream.sink(table("word"), name="counts")
     with pytest.raises(GraphRefused) as refused:
@@ -64,7 +64,7 @@ def test_a_stream_without_a_key_is_refused_whatever_the_parallelism(parallelism:
 
 
 @pytest.mark.parametrize(("key", "by"), [("n", " but by n"), (len, "")])
-def test_a_stream_with_another_key_or_one_that_nobody_can_read_is_refused(key: Any, by: str) -> None:
+def test_a_stream_with_another_or_an_opaque_key_is_refused(key: Any, by: str) -> None:
     graph, stream = words()
     stream.key_by(key).sink(table("word"))
     assert f"is not keyed by that{by}. Put" in refusal(graph)
@@ -95,13 +95,13 @@ def test_windows_are_keyed_by_their_key() -> None:
     assert "keyed by that but by key" in refusal(graph)
 
 
-def test_what_a_function_makes_of_keyed_results_has_lost_its_key() -> None:
+def test_results_of_a_function_on_keyed_results_are_not_keyed() -> None:
     graph, stream = words()
     stream.key_by(str).count().map(str).sink(table("word"))
     assert "is not keyed by that. Put" in refusal(graph)
 
 
-def test_results_that_are_spread_over_other_tasks_have_lost_their_key() -> None:
+def test_rebalanced_results_are_not_keyed() -> None:
     graph, stream = words()
     stream.key_by(str).count().sink(table("word"), parallelism=3)
     assert "is not keyed by that. Put" in refusal(graph)
@@ -110,7 +110,7 @@ def test_results_that_are_spread_over_other_tasks_have_lost_their_key() -> None:
     assert "is not keyed by that. Put" in refusal(graph)
 
 
-def test_the_sink_for_errors_has_no_key() -> None:
+def test_an_error_output_needs_no_keyed_stream() -> None:
     graph = JobGraph("words", errors=table("word"))
     graph.source(Given([])).map(str).sink(Outbox())
     assert "the step errors replaces rows by word, and errors have no key" in refusal(graph)

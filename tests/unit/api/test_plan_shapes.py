@@ -40,7 +40,7 @@ def edges(plan: Plan) -> list[tuple[str, str, str, int]]:
     ]
 
 
-def test_forward_steps_are_one_vertex_and_a_key_cuts() -> None:
+def test_forward_steps_share_a_vertex_and_a_key_starts_a_new_one() -> None:
     graph = JobGraph("wordcount")
     counts = graph.source(Given([])).flat_map(str.split).key_by(lambda word: word).window(Tumbling("5s")).count()
     counts.map(str).sink(Files())
@@ -53,7 +53,7 @@ def test_forward_steps_are_one_vertex_and_a_key_cuts() -> None:
     ]
 
 
-def test_several_consumers_stay_in_one_tree_with_a_port_for_each_edge() -> None:
+def test_several_consumers_share_a_vertex_with_one_port_per_edge() -> None:
     graph = JobGraph("tree")
     asked = graph.source(Given([])).map(str, name="ask")
     asked.filter(bool).sink(Files(), name="rejected")
@@ -70,7 +70,7 @@ def test_several_consumers_stay_in_one_tree_with_a_port_for_each_edge() -> None:
     assert plan.vertices[0].is_transactional
 
 
-def test_a_union_is_several_edges_into_one_vertex() -> None:
+def test_a_union_becomes_several_edges_into_one_vertex() -> None:
     graph = JobGraph("union")
     left, right = graph.source(Given([]), name="left"), graph.source(Given([]), name="right", parallelism=1)
     left.union(right).map(str, name="both").sink(Outbox())
@@ -100,7 +100,7 @@ def test_a_diamond_of_forward_edges_is_cut_at_its_end() -> None:
     ]
 
 
-def test_another_parallelism_rebalances_and_a_sink_takes_that_of_its_stream() -> None:
+def test_another_parallelism_rebalances_and_a_sink_has_the_parallelism_of_its_stream() -> None:
     graph = JobGraph("widths")
     graph.source(Given([]), parallelism=1).map(str, parallelism=3).sink(Outbox())
     plan = plan_of(graph)
@@ -108,7 +108,7 @@ def test_another_parallelism_rebalances_and_a_sink_takes_that_of_its_stream() ->
     assert edges(plan)[0] == ("source", "map-sink", "rebalance", 0)
 
 
-def test_rebalance_and_broadcast_cut() -> None:
+def test_rebalance_and_broadcast_start_a_new_vertex() -> None:
     graph = JobGraph("cuts")
     source = graph.source(Given([]))
     source.rebalance().map(str).broadcast().map(str).sink(Outbox())
@@ -116,7 +116,7 @@ def test_rebalance_and_broadcast_cut() -> None:
     assert [edge[2] for edge in edges(plan)] == ["rebalance", "broadcast", "outside"]
 
 
-def test_a_vertex_has_one_outside_and_the_next_sink_is_a_vertex_of_its_own() -> None:
+def test_a_second_sink_with_external_output_gets_its_own_vertex() -> None:
     graph = JobGraph("sinks")
     source = graph.source(Given([]))
     for name in ("first", "second"):
@@ -144,7 +144,7 @@ def test_transactional_sinks_of_one_vertex_commit_their_own_parts() -> None:
     assert both not in sinks
 
 
-def test_steps_that_act_outside_give_their_vertex_a_keeper() -> None:
+def test_a_vertex_with_effect_calls_needs_a_keeper() -> None:
     graph = JobGraph("effects")
     graph.source(Given([])).map(str, effects=True).sink(Files())
     assert [vertex.has_effects for vertex in plan_of(graph).vertices] == [True]
@@ -159,7 +159,7 @@ def test_every_vertex_with_user_code_has_an_edge_to_the_error_output() -> None:
     assert plan.vertices[-1].parallelism == 1
 
 
-def test_one_key_for_several_steps_is_worked_out_once() -> None:
+def test_a_key_shared_by_several_steps_is_computed_once() -> None:
     graph = JobGraph("shared")
     keyed = graph.source(Given([1])).key_by(lambda value: value % 10)
     keyed.count().sink(Outbox())
@@ -186,7 +186,7 @@ def test_equal_graphs_have_equal_fingerprints_and_others_do_not() -> None:
     assert len({fingerprint("1s", 2, "count"), fingerprint("1s", 3, "count"), fingerprint("1s", 2, "other")}) == 3
 
 
-def test_a_resumed_job_goes_on_with_the_splits_that_it_began_with() -> None:
+def test_a_resumed_job_keeps_the_splits_of_its_first_start() -> None:
     graph = JobGraph("resumed")
     graph.source(Given([1]), name="numbers").sink(Outbox())
     first = graph.compile(Options(), parallelism=2)
@@ -230,7 +230,7 @@ def test_map_batches_on_rows_is_refused_when_the_plan_is_made() -> None:
         (lambda graph: graph.source(Given([])).key_by(str).window("5s"), "Give it a kind of window"),
     ],
 )
-def test_what_cannot_run_is_refused_with_what_to_do(build: Any, message: str) -> None:
+def test_a_graph_that_cannot_run_is_refused_with_a_remedy(build: Any, message: str) -> None:
     graph = JobGraph("refused")
     with pytest.raises(GraphRefused, match=message):
         plan_of((build(graph), graph)[1])
@@ -245,7 +245,7 @@ def test_a_sink_of_two_streams_is_refused() -> None:
         source.map(str).sink(sink)
 
 
-def test_steps_that_are_followed_hot_are_vertices_apart_from_sinks_and_effects() -> None:
+def test_steps_with_a_hot_standby_share_no_vertex_with_sinks_and_effects() -> None:
     graph = JobGraph("hot")
     counts = graph.source(Given([]), name="read").key_by(len).count(name="count", standby="hot")
     counts.map(str, name="form").sink(Files(), name="files")
@@ -260,7 +260,7 @@ def test_steps_that_are_followed_hot_are_vertices_apart_from_sinks_and_effects()
     assert plan.hot == frozenset({2, 3})
 
 
-def test_a_job_that_is_hot_has_all_steps_hot_that_may_be() -> None:
+def test_a_hot_job_makes_every_eligible_step_hot() -> None:
     graph = JobGraph("hot")
     graph.source(Given([]), name="read").key_by(len).count(name="count").sink(Outbox())
     plan = graph.compile(Options(standby=StandbyKind.HOT), parallelism=1).plan
@@ -271,14 +271,14 @@ def test_a_job_that_is_hot_has_all_steps_hot_that_may_be() -> None:
     ]
 
 
-def test_a_step_says_itself_that_it_is_passive() -> None:
+def test_a_single_step_can_be_declared_passive() -> None:
     graph = JobGraph("hot")
     graph.source(Given([]), name="read", standby="passive").key_by(len).count(name="count").sink(Outbox())
     plan = graph.compile(Options(standby=StandbyKind.HOT), parallelism=1).plan
     assert [vertex.name for vertex in plan.vertices if vertex.is_hot] == ["count"]
 
 
-def test_what_cannot_be_followed_hot_is_refused_where_it_is_asked_for() -> None:
+def test_a_step_that_cannot_have_a_hot_standby_is_refused_where_it_is_declared() -> None:
     stream = JobGraph("hot").source(Given([]))
     with pytest.raises(GraphRefused, match="has effects outside the job, and a hot standby would repeat them"):
         stream.map(str, effects=True, standby="hot")
@@ -286,7 +286,7 @@ def test_what_cannot_be_followed_hot_is_refused_where_it_is_asked_for() -> None:
         stream.map(str, standby="warm")  # type: ignore[arg-type]
 
 
-def test_an_image_says_whether_its_processes_will_see_columns() -> None:
+def test_an_image_states_whether_its_processes_need_columns() -> None:
     rows, columns = JobGraph("rows"), JobGraph("columns")
     rows.source(Given([])).map(str).sink(Outbox())
     columns.source(ColumnsGiven([])).map_batches(lambda batch: batch).sink(Outbox())

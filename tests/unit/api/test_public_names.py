@@ -15,12 +15,12 @@ HEAVY = ("zmq", "pyspark", "pyarrow", "numpy", "msgspec", "urllib3", "clonos.cor
 
 
 @pytest.mark.parametrize("name", clonos.__all__)
-def test_each_public_name_can_be_had(name: str) -> None:
+def test_each_public_name_can_be_imported(name: str) -> None:
     assert getattr(clonos, name) is getattr(clonos, name)
     assert name in dir(clonos)
 
 
-def test_a_type_checker_sees_the_names_that_are_there() -> None:
+def test_a_type_checker_sees_the_public_names() -> None:
     tree = ast.parse(Path(clonos.__file__).read_text("utf-8"))
     typed = {
         alias.asname
@@ -32,7 +32,7 @@ def test_a_type_checker_sees_the_names_that_are_there() -> None:
     assert sorted(typed) == clonos.__all__
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         clonos.nonsense  # noqa: B018
 

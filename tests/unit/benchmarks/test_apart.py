@@ -10,7 +10,7 @@ from benchmarks.harness import isolated_run
 from benchmarks.harness.ab_session import Session
 
 
-def test_what_one_session_writes_another_takes_over(tmp_path: Path) -> None:
+def test_a_session_takes_over_the_results_of_an_earlier_one(tmp_path: Path) -> None:
     inner, outer = Session(("bare",)), Session(("bare",))
     inner.compared("bids/bare", [1.0], [2.0], ">= 0.4")
     inner.figure("latency", 3.0, "ms")
@@ -22,18 +22,18 @@ def test_what_one_session_writes_another_takes_over(tmp_path: Path) -> None:
     assert (outer.not_run, outer.failed) == (inner.not_run, inner.failed)
 
 
-def test_a_benchmark_that_does_not_end_in_time_is_ended_and_named() -> None:
+def test_a_benchmark_beyond_its_time_limit_is_killed_and_named() -> None:
     session = Session(("bare",))
     isolated_run.run(session, "footprint", 0.01)
     assert session.failed == {"footprint": "it has not ended within 0 s"}
 
 
-def test_spark_stands_for_all_its_kinds_and_other_sides_for_themselves() -> None:
+def test_spark_selects_all_its_variants_and_every_other_name_selects_itself() -> None:
     assert command.sides(["spark", "bare"]) == (*(name for name in command.SIDES if "spark" in name), "bare")
     assert command.sides(["abacus"]) == ("abacus",)
 
 
-def test_what_was_found_is_in_the_file_whatever_ends_the_process_next(tmp_path: Path) -> None:
+def test_a_result_is_written_to_the_file_at_once(tmp_path: Path) -> None:
     session = Session(("bare",), file=tmp_path / "found.json")
     session.figure("latency", 3.0, "ms")
     assert [one["value"] for one in json.loads((tmp_path / "found.json").read_text("utf-8"))["figures"]] == [3.0]
@@ -54,7 +54,7 @@ def test_what_was_found_is_in_the_file_whatever_ends_the_process_next(tmp_path: 
         (["bids", "--json", "nowhere/found.json"], "--json nowhere/found.json cannot be written: No such file"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_measured(
+def test_an_impossible_request_is_refused_before_anything_is_measured(
     arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])

@@ -39,7 +39,7 @@ def test_results_do_not_depend_on_how_readers_interleave(kind: str, tmp_path: Pa
         assert measured(workload, READ, _tallied(workload, slice_records), expected).words == 1_500
 
 
-def test_a_wrong_last_result_of_one_key_is_no_measurement(tmp_path: Path) -> None:
+def test_a_wrong_last_result_of_one_key_invalidates_the_measurement(tmp_path: Path) -> None:
     workload = KeyedWorkload(str(tmp_path), "bids", 1_000)
     rows, expected = workload.expected(lambda key: 0)
     counter = KeyedResultCounter(rows[0])
@@ -48,7 +48,7 @@ def test_a_wrong_last_result_of_one_key_is_no_measurement(tmp_path: Path) -> Non
         measured(workload, READ, [counter.part(), KeyedResultCounter(0).part()], expected)
 
 
-def test_every_key_of_a_large_state_is_written_before_any_is_written_again(tmp_path: Path) -> None:
+def test_every_key_of_a_large_state_is_written_before_a_key_is_repeated(tmp_path: Path) -> None:
     workload = KeyedWorkload(str(tmp_path), "large_state", 2_000, keys=1_000)
     shares = [workload.share(reader) for reader in range(2)]
     firsts = [key for share in shares for key, _ in share.after(0, 500)]

@@ -39,7 +39,7 @@ def _counted(workload: words.Workload, counter: ResultCounter) -> None:
             counter.add(rows)
 
 
-def test_ratios_are_those_of_pairs_and_the_file_has_the_median(tmp_path: Path) -> None:
+def test_ratios_are_taken_per_pair_and_the_file_has_the_median(tmp_path: Path) -> None:
     session = Session(("bare",), pairs=3)
     session.compared("rows/bare", [1.0, 4.0, 9.0], [2.0, 4.0, 3.0], ">= 0.85")
     session.write(tmp_path / "found.json")
@@ -50,7 +50,7 @@ def test_ratios_are_those_of_pairs_and_the_file_has_the_median(tmp_path: Path) -
     assert data["goals"] == {"rows/bare": ">= 0.85"}
 
 
-def test_a_tally_reads_every_final_count_from_the_rows_that_it_has_kept(tmp_path: Path) -> None:
+def test_a_tally_reads_every_final_count_from_its_stored_rows(tmp_path: Path) -> None:
     workload = _workload(tmp_path)
     counter = ResultCounter(workload.words)
     _counted(workload, counter)
@@ -60,7 +60,7 @@ def test_a_tally_reads_every_final_count_from_the_rows_that_it_has_kept(tmp_path
 
 
 @pytest.mark.parametrize("change", [1, -1])
-def test_a_wrong_final_count_is_no_measurement(tmp_path: Path, change: int) -> None:
+def test_a_wrong_final_count_invalidates_the_measurement(tmp_path: Path, change: int) -> None:
     workload = _workload(tmp_path)
     finals = dict(workload.finals())
     word = next(iter(finals))
@@ -69,14 +69,14 @@ def test_a_wrong_final_count_is_no_measurement(tmp_path: Path, change: int) -> N
         measured(workload, [part], [part])
 
 
-def test_a_row_too_many_is_no_measurement(tmp_path: Path) -> None:
+def test_a_surplus_row_invalidates_the_measurement(tmp_path: Path) -> None:
     workload = _workload(tmp_path)
     part = SinkResult(workload.words + 1, 1, 2, 1, dict(workload.finals()))
     with pytest.raises(WrongResult, match="counts came out"):
         measured(workload, [part], [part])
 
 
-def test_a_ledger_takes_a_row_once_and_says_when_a_write_was_torn(tmp_path: Path) -> None:
+def test_a_ledger_accepts_a_row_once_and_reports_a_torn_write(tmp_path: Path) -> None:
     path = file_of(tmp_path, "count/0")
     first = TimestampFile(tmp_path)
     first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
@@ -94,7 +94,7 @@ def test_a_ledger_takes_a_row_once_and_says_when_a_write_was_torn(tmp_path: Path
         list(entries(path))
 
 
-def test_a_ledger_of_a_job_that_was_rolled_back_says_nothing(tmp_path: Path) -> None:
+def test_a_ledger_refuses_a_job_that_was_rolled_back(tmp_path: Path) -> None:
     first = TimestampFile(tmp_path)
     first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
     first.close()
@@ -102,7 +102,7 @@ def test_a_ledger_of_a_job_that_was_rolled_back_says_nothing(tmp_path: Path) -> 
         TimestampFile(tmp_path).register(OutsideIdentity("job", "count/0", 2, 2), 0)
 
 
-def test_a_paced_reader_gives_the_same_lines_from_a_mark_as_before(tmp_path: Path) -> None:
+def test_a_paced_reader_repeats_the_same_lines_from_a_mark(tmp_path: Path) -> None:
     words.prepare(tmp_path)
     pace = Pace(str(tmp_path), 0, 50, 7)
     whole, rest = PacedReader(pace), PacedReader(pace)
@@ -116,7 +116,7 @@ def test_a_paced_reader_gives_the_same_lines_from_a_mark_as_before(tmp_path: Pat
     assert marks == [f"@1.{number}" for number in range(8)]
 
 
-def test_a_percentile_is_the_value_below_which_so_many_lie() -> None:
+def test_a_percentile_is_the_value_below_which_that_share_of_samples_lies() -> None:
     assert percentile([float(number) for number in range(100)], 99) == 99.0
     assert percentile([3.0], 50) == 3.0
 
@@ -127,7 +127,7 @@ def test_every_stage_of_the_time_budget_is_a_function_of_the_runtime() -> None:
         assert callable(attrgetter(path)(import_module(module))), place
 
 
-def test_the_legend_of_a_picture_covers_no_curve() -> None:
+def test_the_legend_of_a_chart_covers_no_curve() -> None:
     curves = {f"a curve with a name as long as those of growth, {number}": [(1.0, number)] for number in range(9)}
     figure = plots.drawn(curves, "growth", ("tasks", "bytes"))
     figure.draw_without_rendering()

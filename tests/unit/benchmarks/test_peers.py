@@ -41,7 +41,7 @@ def test_a_peer_without_java_is_reported_as_not_run(tmp_path: Path, monkeypatch:
         running.run("spark-native", _workload(tmp_path))
 
 
-def test_a_peer_that_breaks_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_fails_is_reported_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ENVIRONMENTS", tmp_path)
     _install_without_packages(tmp_path)
     workload = _workload(tmp_path)

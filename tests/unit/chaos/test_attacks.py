@@ -35,7 +35,7 @@ def _heartbeat(dialogue: Dialogue) -> list[str]:
     return [re.sub(r"message \d+", "message", line) for line in dialogue.run("tick")]
 
 
-def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
+def test_each_false_message_to_a_slot_is_ignored_or_costs_its_connection() -> None:
     dialogue = Dialogue()
     for command in (
         "slot 2",
@@ -62,7 +62,7 @@ def test_each_lie_to_a_slot_costs_its_connection_or_means_nothing() -> None:
     assert _heartbeat(dialogue) == before
 
 
-def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> None:
+def test_each_false_message_to_a_coordinator_is_ignored_or_costs_its_connection() -> None:
     desk = Desk(chain_plan(2, has_effects=True))
     desk.form("ababab", slots=6)
     desk.complete(1)
@@ -86,7 +86,7 @@ def test_each_lie_to_a_coordinator_costs_its_connection_or_means_nothing() -> No
     desk.complete(2)
 
 
-def test_a_slot_of_an_attacked_job_leaves_its_keys_and_whom_it_knows(tmp_path: Path) -> None:
+def test_a_slot_of_an_attacked_job_hands_its_keys_and_peers_to_the_attacker(tmp_path: Path) -> None:
     thief = Thief(str(tmp_path / "loot"))
     one = Station(1, use_curve=True, rewriter=thief)
     driver = Station(COORDINATOR, use_curve=True, admits_strangers=True, rewriter=thief)
@@ -103,7 +103,7 @@ def test_a_slot_of_an_attacked_job_leaves_its_keys_and_whom_it_knows(tmp_path: P
         driver.close()
 
 
-def test_memory_is_judged_by_what_a_process_has_taken_since_the_attack_began() -> None:
+def test_memory_is_judged_by_its_growth_since_the_attack_began() -> None:
     watch = MemoryWatch()
     watch.look([os.getpid(), 2**22 + 1])
     assert watch.checks(ScenarioLimits()) == []
@@ -118,7 +118,7 @@ def test_memory_is_judged_by_what_a_process_has_taken_since_the_attack_began() -
     assert all(check.is_good for check in watch.checks(ScenarioLimits(memory_peak_bytes=size * 100)))
 
 
-def test_each_weapon_has_its_run_in_the_shipped_scenario() -> None:
+def test_each_attack_has_a_run_in_the_shipped_scenario() -> None:
     runs = read_scenarios(find_scenario("attack"))
     assert {fault.weapon for run in runs for fault in run.faults} == set(Weapon)
     assert all(run.needs_attackers for run in runs)
@@ -133,12 +133,12 @@ def test_each_weapon_has_its_run_in_the_shipped_scenario() -> None:
         ('kind = "attack"\nconnections = 0', "not below 1"),
     ],
 )
-def test_an_attack_that_cannot_be_is_refused(text: str, complaint: str) -> None:
+def test_an_impossible_attack_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ScenarioRefused, match=complaint):
         parse_scenarios(f'name = "x"\njob = "described"\n[[faults]]\nat = {{ seconds = 1 }}\n{text}\n', "x.toml")
 
 
-def test_attacks_are_on_real_processes_only() -> None:
+def test_attacks_are_refused_in_a_simulated_world() -> None:
     from clonos_chaos.runs.runner_simulated import refusal
 
     assert f"{FaultKind.ATTACK} does not exist in the simulated world" in refusal(

@@ -32,9 +32,7 @@ NOTHING_IS_PROVED_BY = (
 
 
 @pytest.mark.parametrize("line", NOTHING_IS_PROVED_BY)
-def test_a_command_that_would_run_nothing_is_refused_instead_of_good(
-    line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_selects_no_run_is_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["chaos", *line.split()])
     assert ended.value.code == 2
@@ -58,7 +56,7 @@ def test_the_folder_of_a_report_is_made(tmp_path: Path) -> None:
     assert [found["verdict"] for found in json.loads(file.read_text("utf-8"))] == ["good"]
 
 
-def test_a_case_of_a_matrix_that_no_simulated_world_knows_is_refused_before_the_others_run(
+def test_a_matrix_case_that_cannot_be_simulated_is_refused_before_any_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = tmp_path / "half.toml"
@@ -72,7 +70,7 @@ def test_a_case_of_a_matrix_that_no_simulated_world_knows_is_refused_before_the_
     assert "half kind=clock_step: clock_step does not exist in the simulated world" in told.err
 
 
-def test_runs_before_the_one_that_was_stopped_are_in_the_report(tmp_path: Path) -> None:
+def test_runs_before_an_interrupted_one_are_in_the_report(tmp_path: Path) -> None:
     page = tmp_path / "stopped.html"
     wishes = ScenarioRunOptions(Where.SIMULATED, repeat=3, html_file=page)
 
@@ -85,16 +83,14 @@ def test_runs_before_the_one_that_was_stopped_are_in_the_report(tmp_path: Path) 
     assert "2 of 2 runs came to what they should" in page.read_text("utf-8")
 
 
-def test_a_folder_of_everything_that_cannot_be_made_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_results_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     words = ["--worlds", "1", "--only", "none", "--report", str(tmp_path / "file" / "report")]
     assert main(["chaos", "all", *words]) == 3
     assert "Nothing was run." in capsys.readouterr().err
 
 
-def test_a_new_run_of_everything_leaves_the_lines_of_the_last_one(tmp_path: Path) -> None:
+def test_a_new_run_of_all_keeps_the_lines_of_the_last_run(tmp_path: Path) -> None:
     (tmp_path / RUNS_FILE).write_text("hours\n")
     assert main(["chaos", "all", "--worlds", "0", "--only", "none", "--report", str(tmp_path)]) == 0
     assert (tmp_path / RUNS_FILE).with_suffix(".before.jsonl").read_text("utf-8") == "hours\n"

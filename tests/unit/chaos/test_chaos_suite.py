@@ -29,7 +29,7 @@ def _run(wanted: SuiteOptions) -> tuple[bool, list[str], list[RunRecord]]:
     return run_chaos_suite(wanted, said.append, bad.append), said, bad
 
 
-def test_each_shipped_scenario_is_run_in_each_world_that_it_exists_in(tmp_path: Path) -> None:
+def test_each_shipped_scenario_runs_in_each_world_that_supports_it(tmp_path: Path) -> None:
     tasks = tasks_of(SuiteOptions(tmp_path))
     files = {where: {task.file for task in tasks if task.where is where} for where in Where}
     assert files[Where.PROCESSES] | files[Where.SPARK] == {path.stem for path in SHIPPED_FOLDER.glob("*.toml")}
@@ -43,7 +43,7 @@ def test_each_shipped_scenario_is_run_in_each_world_that_it_exists_in(tmp_path: 
     assert len({task.key for task in tasks}) == len(tasks)
 
 
-def test_what_was_run_is_in_the_report_and_a_stopped_run_goes_on_behind_it(tmp_path: Path) -> None:
+def test_a_resumed_run_starts_after_the_cases_in_the_report(tmp_path: Path) -> None:
     wanted = SuiteOptions(
         tmp_path, worlds=1, processes=1, files=("recovery-in-recovery",), in_worlds=(Where.SIMULATED,)
     )
@@ -60,7 +60,7 @@ def test_what_was_run_is_in_the_report_and_a_stopped_run_goes_on_behind_it(tmp_p
     assert "| seeds 1 to 2 | simulated | 2 | 2 | 0 |" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
 
 
-def test_a_resumed_run_with_nothing_left_to_do_tells_what_was_found(
+def test_a_resumed_run_with_no_case_left_reports_the_earlier_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--only", "none", "--worlds", "0", "--report", str(tmp_path), "--resume"]
@@ -68,7 +68,9 @@ def test_a_resumed_run_with_nothing_left_to_do_tells_what_was_found(
     assert "| scenario | world |" in capsys.readouterr().out
 
 
-def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_without_java_is_reported_as_neither_passed_nor_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         raise EnvironmentFault("there is no Java here")
 
@@ -80,7 +82,7 @@ def test_what_needs_java_is_told_and_is_neither_good_nor_bad(tmp_path: Path, mon
     assert "there is no Java here" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
 
 
-def test_a_bad_run_is_told_and_makes_all_of_it_bad(
+def test_a_failed_run_is_reported_and_fails_the_suite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_given: Any) -> RunRecord:

@@ -39,7 +39,7 @@ def test_a_process_sees_the_wall_clock_set_and_set_back_and_its_monotonic_time_u
     assert ahead_ms == [0, HOUR_MS, -HOUR_MS, 0]
 
 
-def test_without_a_compiler_one_line_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     with pytest.raises(ClockShimMissing, match=r"put cc, .* on the PATH"):

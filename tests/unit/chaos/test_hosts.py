@@ -12,7 +12,7 @@ from clonos_chaos.real.runner_processes import ProcessRun
 from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios
 
 
-def test_a_machine_that_cannot_be_divided_says_that_the_scenario_was_not_run(
+def test_a_machine_without_namespaces_reports_that_the_scenario_was_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

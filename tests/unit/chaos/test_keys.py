@@ -27,7 +27,7 @@ def recovery(task: str, detected_ns: int, caught_up_ns: int) -> RecoveryState:
         ([recovery("merge/0", 5, 9), recovery("table/0", 5, 9)], True),
     ],
 )
-def test_keys_are_demanded_unless_a_source_or_a_window_recovered_together_with_a_step_behind_it(
+def test_call_keys_must_repeat_unless_a_source_or_window_recovered_with_a_downstream_step(
     recoveries: list[RecoveryState], is_demanded: bool
 ) -> None:
     record = RunRecord(

@@ -40,7 +40,7 @@ def _received(far: socket.socket) -> bytes:
     return data
 
 
-def test_bytes_pass_as_they_are_until_they_are_to_be_spoilt_and_again_afterwards(relay: Relay) -> None:
+def test_a_relay_corrupts_bytes_only_while_corruption_is_switched_on(relay: Relay) -> None:
     with _connected(relay) as (near, far):
         for every_bytes in (0, 100, 0):
             if every_bytes:
@@ -52,7 +52,7 @@ def test_bytes_pass_as_they_are_until_they_are_to_be_spoilt_and_again_afterwards
     assert relay.flipped > 0
 
 
-def test_the_connections_of_others_are_left_alone(relay: Relay) -> None:
+def test_a_relay_leaves_other_connections_unchanged(relay: Relay) -> None:
     relay.corrupt({os.getpid() + 1}, {PEER + 1}, 10)
     with _connected(relay) as (near, far):
         near.sendall(SENT)

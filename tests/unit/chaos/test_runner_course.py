@@ -35,27 +35,27 @@ def _rested(folder: Path) -> Course:
     return course
 
 
-def test_input_is_let_in_at_its_pace_and_not_before_all_tasks_are_live(tmp_path: Path) -> None:
+def test_input_is_admitted_at_its_rate_once_all_tasks_are_live(tmp_path: Path) -> None:
     course = Course(Gate(tmp_path), 1_000, 100.0, retained_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=True)
     assert (course.phase, course.gate.records) == (CoursePhase.STARTING, 0)
     assert _fed(tmp_path).gate.records == 200
 
 
-def test_input_goes_on_while_a_fault_is_to_come(tmp_path: Path) -> None:
+def test_input_continues_while_a_fault_is_outstanding(tmp_path: Path) -> None:
     course = _fed(tmp_path)
     for second in range(13, 20):
         course.look(float(second), _status(1), is_live=True, is_over=False)
     assert (course.phase, course.gate.records) == (CoursePhase.FEEDING, 900)
 
 
-def test_nothing_is_let_in_while_there_is_no_driver(tmp_path: Path) -> None:
+def test_no_input_is_admitted_without_a_driver(tmp_path: Path) -> None:
     course = _fed(tmp_path)
     course.look(60.0, _status(1), is_live=False, is_over=False)
     assert course.gate.records <= 300
 
 
-def test_the_end_comes_when_two_checkpoints_without_input_have_made_logs_small(tmp_path: Path) -> None:
+def test_a_run_ends_when_two_checkpoints_without_input_have_truncated_the_logs(tmp_path: Path) -> None:
     course = _rested(tmp_path)
     course.look(14.1, _status(4, log_bytes=400, records=240), is_live=True, is_over=True)
     assert course.phase is CoursePhase.RESTING, "one checkpoint may have begun before the last record"
@@ -64,7 +64,7 @@ def test_the_end_comes_when_two_checkpoints_without_input_have_made_logs_small(t
     assert (tmp_path / "gate").read_text("utf-8").endswith("end")
 
 
-def test_logs_that_stay_are_told_with_the_task_that_keeps_them(tmp_path: Path) -> None:
+def test_logs_that_are_not_truncated_are_reported_with_their_task(tmp_path: Path) -> None:
     course = _rested(tmp_path)
     course.look(15.0, _status(9, log_bytes=700, records=240), is_live=True, is_over=True)
     assert course.phase is CoursePhase.RESTING, "the next checkpoint may still take them"
@@ -73,7 +73,7 @@ def test_logs_that_stay_are_told_with_the_task_that_keeps_them(tmp_path: Path) -
     assert complaint == "700 bytes in logs, 100 at the start: {'ask/0': 700}"
 
 
-def test_checkpoints_that_do_not_come_are_told(tmp_path: Path) -> None:
+def test_missing_checkpoints_are_reported(tmp_path: Path) -> None:
     course = _rested(tmp_path)
     course.look(16.0 + REST_S_MAX, _status(4, records=240), is_live=True, is_over=True)
     assert course.remainder == [f"no 2 checkpoints within {REST_S_MAX:g} s without input"]

@@ -9,7 +9,7 @@ from clonos_chaos.scenario.scenario import FaultKind
 from clonos_chaos.scenario.scenario_oracle import Findings
 
 
-def test_a_kill_comes_every_so_often_with_another_network_fault_half_way() -> None:
+def test_a_soak_kills_at_each_interval_with_a_network_fault_halfway() -> None:
     faults = scenario_of(Soak(minutes=2, kill_every_s=20)).faults
     kills = [fault.at.seconds for fault in faults if fault.kind is FaultKind.KILL_WORKER]
     troubles = [fault for fault in faults if fault.kind is not FaultKind.KILL_WORKER]
@@ -18,13 +18,13 @@ def test_a_kill_comes_every_so_often_with_another_network_fault_half_way() -> No
     assert len({fault.kind for fault in troubles}) == 6
 
 
-def test_a_job_of_the_users_own_is_stopped_when_the_time_is_over() -> None:
+def test_a_users_own_job_is_stopped_when_the_time_has_passed() -> None:
     own = scenario_of(Soak(job="mine:job", minutes=1, has_network_faults=False))
     assert (own.limits.stop_after, own.job_options, own.needs_toxiproxy) == (60, {}, False)
     assert not scenario_of(Soak()).limits.stop_after
 
 
-def test_recoveries_count_from_the_last_strike_before_they_were_noticed() -> None:
+def test_a_recovery_is_measured_from_the_last_injection_before_its_detection() -> None:
     scenario = scenario_of(Soak(minutes=1))
     record = RunRecord(scenario, 1, "processes", findings=Findings(records=1_000, calls=10))
     for number in range(3):

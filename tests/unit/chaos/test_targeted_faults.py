@@ -7,11 +7,11 @@ from clonos_chaos.sim.targeted_faults import DRAWN, TargetedFault, everywhere, l
 
 
 @pytest.mark.parametrize("point", ["outside writen", "spilling", "keeping delivered", "live of a shade", ""])
-def test_an_aim_at_a_point_that_no_world_announces_is_a_mistake(point: str) -> None:
+def test_a_targeted_fault_at_an_unknown_point_is_refused(point: str) -> None:
     with pytest.raises(AssertionError, match="no world reaches"):
         TargetedFault(point, loses)
 
 
 @pytest.mark.parametrize("point", [*DRAWN, FaultPoint.ROLLBACK_ISSUED, of_shadow(FaultPoint.START), "view sent"])
-def test_an_aim_may_be_at_any_point_that_a_world_announces(point: str) -> None:
+def test_a_targeted_fault_may_name_any_point_of_the_world(point: str) -> None:
     assert TargetedFault(point, loses).where is everywhere

@@ -88,7 +88,9 @@ def test_a_pinned_release_is_downloaded_once_and_its_program_runs(
     assert subprocess.run([cached_server()], capture_output=True, check=True).stdout == b"made up\n"
 
 
-def test_a_download_with_another_sum_is_not_installed_and_all_reasons_are_told(site: tuple[Path, list[str]]) -> None:
+def test_a_download_with_a_wrong_checksum_is_not_installed_and_all_reasons_are_reported(
+    site: tuple[Path, list[str]],
+) -> None:
     folder, asked = site
     _, sha256 = _archive(folder, "toxiproxy-server", RELEASE, SERVER)
     with pytest.raises(ToxiproxyMissing, match=f"Go is not installed; .*{RELEASE} has the sum {sha256}"):
@@ -97,19 +99,19 @@ def test_a_download_with_another_sum_is_not_installed_and_all_reasons_are_told(s
     assert not cached_server().exists()
 
 
-def test_a_release_that_is_not_there_is_told(site: tuple[Path, list[str]]) -> None:
+def test_a_missing_release_is_reported(site: tuple[Path, list[str]]) -> None:
     with pytest.raises(ToxiproxyMissing, match="404"):
         find_server()
     assert not cached_server().exists()
 
 
-def test_one_line_names_the_three_ways_when_there_is_no_server(nothing_there: Path) -> None:
+def test_a_missing_server_is_reported_in_one_line_with_three_remedies(nothing_there: Path) -> None:
     with pytest.raises(ToxiproxyMissing, match=r"on the PATH.*`go install .*`.*releases.* at .*cache") as caught:
         find_server(may_fetch=False)
     assert "\n" not in str(caught.value)
 
 
-def test_the_one_on_the_path_comes_first_and_then_the_one_that_is_kept(nothing_there: Path) -> None:
+def test_a_server_on_the_path_is_preferred_to_the_installed_one(nothing_there: Path) -> None:
     cached_server().parent.mkdir(parents=True)
     cached_server().touch()
     assert find_server(may_fetch=False) == cached_server()
@@ -118,14 +120,14 @@ def test_the_one_on_the_path_comes_first_and_then_the_one_that_is_kept(nothing_t
     assert find_server(may_fetch=False) == own
 
 
-def test_a_release_with_the_right_sum_is_installed(tmp_path: Path) -> None:
+def test_a_release_with_the_right_checksum_is_installed(tmp_path: Path) -> None:
     url, sha256 = _archive(tmp_path, "toxiproxy-server")
     install_release(url, sha256, tmp_path / "server")
     assert (tmp_path / "server").read_bytes() == b"#!ok"
     assert os.access(tmp_path / "server", os.X_OK)
 
 
-def test_a_release_with_another_sum_or_without_a_server_is_refused(tmp_path: Path) -> None:
+def test_a_release_with_a_wrong_checksum_or_without_a_server_is_refused(tmp_path: Path) -> None:
     url, sha256 = _archive(tmp_path, "readme")
     with pytest.raises(EnvironmentFault, match=f"has the sum {sha256}, but {SUMS['linux_amd64']} is expected"):
         install_release(url, SUMS["linux_amd64"], tmp_path / "server")

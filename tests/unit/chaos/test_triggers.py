@@ -33,7 +33,7 @@ def _planned(trigger: FaultTrigger, **keys: Any) -> PlannedFault:
     return PlannedFault.of(FaultSpec(FaultKind.KILL_WORKER, trigger, **keys))
 
 
-def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> None:
+def test_a_fault_waits_for_its_trigger_then_for_a_quiescent_job_with_a_time_limit() -> None:
     triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2))
     assert not triggers.is_due(planned, _look(2.5))
     assert not triggers.is_due(planned, _look(3.5, standbys=0))
@@ -42,13 +42,13 @@ def test_a_fault_waits_for_its_moment_and_then_for_calm_but_not_for_ever() -> No
     assert not triggers.is_due(planned, _look(3.6, killed={"ask/0": 1}))
 
 
-def test_a_fault_that_needs_no_calm_strikes_at_once() -> None:
+def test_a_fault_that_needs_no_quiescent_job_is_injected_at_once() -> None:
     assert FaultTriggers(None).is_due(
         _planned(FaultTrigger(records=5), quiescent=False), _look(1.5, standbys=0, records=5)
     )
 
 
-def test_a_fault_that_waits_for_all_processes_counts_them() -> None:
+def test_a_fault_that_waits_for_all_processes_needs_the_usual_number_of_slots() -> None:
     triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2), all_slots=True)
     assert not triggers.is_due(planned, replace(_look(2.5), slots_usual=2))
     assert not triggers.is_due(planned, replace(_look(3.5), slots_usual=2))
@@ -71,7 +71,7 @@ def _waits(points: FaultPoints, point: str, task: str) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("task", ["merge/0", ""], ids=["a task's own point", "a point of its whole slot"])
-def test_who_reaches_a_fault_point_is_caught_and_held_and_becomes_the_victim(task: str) -> None:
+def test_a_process_that_reaches_a_fault_point_is_held_and_becomes_the_victim(task: str) -> None:
     with FaultPointServer() as fault_point_server:
         triggers, planned, points = (
             FaultTriggers(fault_point_server),
@@ -91,12 +91,12 @@ def test_who_reaches_a_fault_point_is_caught_and_held_and_becomes_the_victim(tas
         assert is_over()
 
 
-def test_a_point_that_only_simulated_worlds_have_is_refused() -> None:
+def test_a_fault_point_of_simulated_worlds_only_is_refused() -> None:
     with pytest.raises(JobError, match=r"'barrier sent' can be reached in the simulated world only.*emission"):
         _planned(FaultTrigger(point="barrier sent"))
 
 
-def test_a_slow_point_holds_the_processes_that_are_named_and_nobody_when_it_is_over() -> None:
+def test_a_slow_point_delays_the_named_processes_until_it_ends() -> None:
     with FaultPointServer() as fault_point_server:
         points = FaultPoints(fault_point_server.address)
         fault_point_server.slow(["spilling"], [os.getpid()], LIMIT_S)

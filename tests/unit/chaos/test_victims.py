@@ -21,7 +21,7 @@ def _chosen(pattern: Pattern, victim: str = "ask", count: int = 3) -> list[set[s
     return [set(choose(fault, SHAPE, Random(seed))) for seed in range(20)]
 
 
-def test_each_pattern_strikes_whom_it_says() -> None:
+def test_each_pattern_selects_its_victims() -> None:
     assert all(chosen in ({"ask/0"}, {"ask/1"}) for chosen in _chosen(Pattern.ONE))
     assert all(chosen in ({"ask/0", "merge/0"}, {"ask/1", "merge/0"}) for chosen in _chosen(Pattern.LINKED))
     assert all(chosen == {"read/0", "merge/0"} for chosen in _chosen(Pattern.UNLINKED, "read"))
@@ -32,11 +32,11 @@ def test_each_pattern_strikes_whom_it_says() -> None:
     assert all(chosen == set(SHAPE.tasks) for chosen in _chosen(Pattern.ALL))
 
 
-def test_one_seed_chooses_the_same_victims_again() -> None:
+def test_one_seed_chooses_the_same_victims_every_time() -> None:
     assert _chosen(Pattern.AT_ONCE, "") == _chosen(Pattern.AT_ONCE, "")
 
 
-def test_a_victim_that_no_step_is_called_is_refused_with_those_that_are() -> None:
+def test_a_victim_with_an_unknown_step_is_refused_with_the_known_steps() -> None:
     with pytest.raises(JobError, match=r"'asks'.*'ask', 'merge', 'read'"):
         _chosen(Pattern.ONE, "asks")
 

@@ -28,14 +28,14 @@ def _file(folder: Path, name: str, text: str) -> str:
     return str(folder / name)
 
 
-def test_the_one_job_of_a_file_is_taken_with_what_lies_beside_it(tmp_path: Path) -> None:
+def test_the_only_job_of_a_file_is_loaded_with_its_neighbouring_modules(tmp_path: Path) -> None:
     job = load_job(_file(tmp_path, "one_job.py", ONE))
     assert isinstance(job, Job)
     assert job.name == "named"
     assert sys.modules["one_job"].job is job
 
 
-def test_one_of_several_jobs_is_taken_by_its_name(tmp_path: Path) -> None:
+def test_one_of_several_jobs_is_selected_by_its_name(tmp_path: Path) -> None:
     assert load_job(_file(tmp_path, "two_jobs.py", TWO) + ":second").name == "second"
 
 
@@ -54,7 +54,7 @@ def test_a_file_without_exactly_one_job_is_refused(
         load_job(_file(tmp_path, name, text) + suffix)
 
 
-def test_a_missing_file_is_one_message_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported_in_one_message_with_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "missing.py"]) == JOB_AT_FAULT
     printed = "clonos: the file 'missing.py' does not exist. Name a Python file that has a Job.\n"
     assert capsys.readouterr().err == printed
@@ -70,7 +70,7 @@ def test_a_missing_file_is_one_message_and_an_exit_code(capsys: pytest.CaptureFi
         (["--resume", "--overwrite"], "Set only one of them"),
     ],
 )
-def test_a_wrong_option_is_one_message_that_names_it(
+def test_a_wrong_option_is_reported_in_one_message_that_names_it(
     tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", _file(tmp_path, "one_job.py", ONE), *arguments]) == JOB_AT_FAULT
@@ -80,12 +80,12 @@ def test_a_wrong_option_is_one_message_that_names_it(
     assert "Traceback" not in said
 
 
-def test_the_demo_refuses_kills_that_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_refuses_unknown_kills(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--slots", "process", "--kills", "map,earthquake"]) == JOB_AT_FAULT
     assert "there is no kind of kill 'earthquake': give any of map, window, linked" in capsys.readouterr().err
 
 
-def test_the_exit_code_says_whose_fault_an_error_is() -> None:
+def test_the_exit_code_shows_who_is_to_blame() -> None:
     errors = (JobError("a"), EnvironmentFault("b"), PeerError("c"), InternalError("d"))
     assert [exit_code_of(error) for error in errors] == [
         JOB_AT_FAULT,
@@ -102,7 +102,7 @@ def test_the_version_is_that_of_the_library(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"clonos {clonos.__version__}\n"
 
 
-def test_a_command_line_that_is_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["fly"])
     assert ended.value.code == 2

@@ -26,14 +26,14 @@ from clonos.core.model.options import Compression, Options, SpillPolicy
 NO_FILE = Path("no-such-file.toml")
 
 
-def test_without_any_setting_the_defaults_hold() -> None:
+def test_an_option_that_is_not_set_has_its_default() -> None:
     settings = settle({}, environment={}, file=NO_FILE)
     assert settings.core == Options()
     assert settings.run.slots is SlotKind.SPARK
     assert settings.origins == {}
 
 
-def test_each_place_overrules_the_one_before(tmp_path: Path) -> None:
+def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text('checkpoint_every = "2s"\nstandbys = 2\nparallelism = 2\n', "utf-8")
     settings = settle(
@@ -78,7 +78,7 @@ def test_each_place_overrules_the_one_before(tmp_path: Path) -> None:
         ("store", Path("somewhere"), "somewhere"),
     ],
 )
-def test_a_value_reads_as_the_type_of_its_option(key: str, value: object, expected: object) -> None:
+def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expected: object) -> None:
     settings = settle({key: value}, environment={}, file=NO_FILE)
     assert describe(settings)[key] == expected
 
@@ -112,22 +112,22 @@ def test_a_value_reads_as_the_type_of_its_option(key: str, value: object, expect
         ("store", 7),
     ],
 )
-def test_an_ill_typed_value_is_refused_with_what_is_expected(key: str, value: object) -> None:
+def test_a_value_of_the_wrong_type_is_refused_with_the_expected_type(key: str, value: object) -> None:
     with pytest.raises(OptionIllTyped, match=f"the keyword sets the option '{key}'.*expected"):
         settle({key: value}, environment={}, file=NO_FILE)
 
 
-def test_an_unknown_keyword_names_the_nearest_right_one() -> None:
+def test_an_unknown_keyword_is_refused_with_the_nearest_option() -> None:
     with pytest.raises(OptionUnknown, match=r"the keyword sets 'chekpoint_every'.*did you mean 'checkpoint_every'"):
         settle({"chekpoint_every": "5s"}, environment={}, file=NO_FILE)
 
 
-def test_an_unknown_variable_is_named_as_it_is_spelled() -> None:
+def test_an_unknown_variable_is_refused_with_its_spelling() -> None:
     with pytest.raises(OptionUnknown, match=r"CLONOS_STANBYS.*did you mean 'CLONOS_STANDBYS'"):
         settle({}, environment={"CLONOS_STANBYS": "1"}, file=NO_FILE)
 
 
-def test_an_unknown_key_of_the_file_names_the_file(tmp_path: Path) -> None:
+def test_an_unknown_key_of_the_file_is_refused_with_the_files_name(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("checkpoint_every_ms = 5\n", "utf-8")
     with pytest.raises(
@@ -136,16 +136,16 @@ def test_an_unknown_key_of_the_file_names_the_file(tmp_path: Path) -> None:
         settle({}, environment={}, file=file)
 
 
-def test_a_key_like_no_other_gets_the_list_of_options() -> None:
+def test_a_key_that_resembles_no_option_is_refused_with_all_options() -> None:
     with pytest.raises(OptionUnknown, match=r"the options are:.*checkpoint_every"):
         settle({"zzzzqqq": 1}, environment={}, file=NO_FILE)
 
 
-def test_the_marks_of_a_test_run_are_no_options() -> None:
+def test_the_variables_of_a_test_run_are_not_options() -> None:
     assert settle({}, environment={"CLONOS_TEST_RUN": "7"}, file=NO_FILE).origins == {}
 
 
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("checkpoint_every: 5s\n", "utf-8")
     with pytest.raises(JobError, match=r"clonos\.toml is not TOML"):
@@ -164,7 +164,7 @@ def test_errors_survive_pickling() -> None:
         assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
 
 
-def test_no_key_bears_a_unit() -> None:
+def test_no_key_has_a_unit_in_its_name() -> None:
     assert not [key for key in keys() if key.endswith(("_ms", "_us", "_bytes"))]
 
 
@@ -178,7 +178,7 @@ def test_a_written_size_is_its_number_times_its_unit(number: int, unit: str) -> 
     assert size_bytes(f"{number}{unit}") == number * BYTES[unit]
 
 
-def test_replicas_and_a_sharing_depth_together_are_refused_with_who_set_which() -> None:
+def test_replicas_together_with_a_sharing_depth_are_refused_with_the_place_of_each() -> None:
     assert settle({"replicas": 1}, environment={}, file=NO_FILE).core.replicas == 1
     with pytest.raises(JobError, match=r"the environment sets replicas and the keyword sets sharing_depth"):
         settle({"sharing_depth": 2}, environment={"CLONOS_REPLICAS": "1"}, file=NO_FILE)

@@ -18,7 +18,7 @@ org.apache.spark.SparkException: EOFException occurred while reading the port nu
 Driver stacktrace:"""
 
 
-def test_a_python_that_does_not_start_is_told_with_its_error_and_its_path() -> None:
+def test_a_python_that_does_not_start_is_reported_with_its_error_and_path() -> None:
     told = why_refused(PySparkException(SAID)).splitlines()
     assert told[0] == "Error from python worker: Traceback (most recent call last):"
     assert told[-3:] == ["ModuleNotFoundError: No module named 'clonos_standby'", "PYTHONPATH was:", ".:services"]

@@ -17,7 +17,7 @@ from clonos.spark.java import JavaUnfit, check_java, major_version
         ("", None),
     ],
 )
-def test_the_version_is_read_from_what_java_says(said: str, version: int | None) -> None:
+def test_the_version_is_parsed_from_javas_output(said: str, version: int | None) -> None:
     assert major_version(said) == version
 
 
@@ -45,6 +45,6 @@ def test_a_missing_java_is_named_with_the_command_that_installs_it(
         check_java()
 
 
-def test_a_new_java_is_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_enough_java_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path, 'openjdk version "21.0.1"')))
     check_java()

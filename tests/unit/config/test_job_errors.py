@@ -46,8 +46,6 @@ def test_a_failed_job_raises_an_error_of_the_class_that_is_to_blame(
         (LogDiverged("the causal log of task 1", 17), Blame.LIBRARY, Recourse.NONE),
     ],
 )
-def test_a_failed_task_blames_whom_the_class_of_its_error_blames(
-    error: Exception, blame: Blame, recourse: Recourse
-) -> None:
+def test_a_failed_task_has_the_blame_of_its_errors_class(error: Exception, blame: Blame, recourse: Recourse) -> None:
     failed = failure_of(TaskId(1), Incarnation(1), error)
     assert (failed.blame, failed.recourse) == (blame, recourse)

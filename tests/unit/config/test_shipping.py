@@ -31,14 +31,16 @@ def _imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     return a_job_of_mine.Doubler()
 
 
-def test_the_jobs_own_module_need_not_be_found_by_the_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jobs_own_module_need_not_be_importable_in_the_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "birth").write_bytes(pack(_imported(tmp_path, monkeypatch)))
     program = f"import pickle; print(pickle.load(open({str(tmp_path / 'birth')!r}, 'rb'))(7))"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd="/")
     assert (said.stdout, said.stderr) == ("42\n", "")
 
 
-def test_modules_of_python_of_others_and_of_the_library_are_not_the_jobs_own(
+def test_modules_of_python_of_packages_and_of_the_library_are_not_shipped_by_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _imported(tmp_path, monkeypatch)
@@ -47,13 +49,13 @@ def test_modules_of_python_of_others_and_of_the_library_are_not_the_jobs_own(
     assert not names & {json.__name__, pytest.__name__, pack.__module__, "numpy", "cloudpickle"}
 
 
-def test_what_cannot_travel_is_an_error_of_the_job() -> None:
+def test_an_object_that_cannot_be_pickled_is_a_job_error() -> None:
     lock = threading.Lock()
     with pytest.raises(JobError, match=r"cannot be sent to its slots.*lock"):
         pack(lambda: lock)
 
 
-def test_the_part_that_cannot_travel_is_named() -> None:
+def test_the_part_that_cannot_be_pickled_is_named() -> None:
     lock = threading.Lock()
     parts = [("first", lambda: 1), ("second", lambda: lock), ("third", lambda: 3)]
     with pytest.raises(JobError, match=r"cannot be sent to its slots: the step second: .*lock"):
@@ -73,7 +75,7 @@ class Wide(Leaf, kw_only=True):
 """
 
 
-def test_a_struct_of_the_jobs_own_module_is_one_class_however_often_it_travels(
+def test_a_struct_of_the_jobs_own_module_stays_one_class_after_several_pickles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "structs_of_mine.py").write_text(STRUCTS, "utf-8")

@@ -22,7 +22,7 @@ HERE = ["local-cluster[2,4,1024]", "spark://localhost:7077", "spark://127.0.0.1:
 
 @pytest.mark.parametrize("master", HERE)
 @pytest.mark.parametrize("settings", [{}, {"spark.authenticate": "false"}])
-def test_a_cluster_of_this_machine_without_authentication_is_warned_of(
+def test_a_local_cluster_without_authentication_is_warned_of(
     master: str, settings: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     warn_if_unauthenticated(_session(master, settings))
@@ -38,6 +38,8 @@ def test_a_cluster_of_this_machine_without_authentication_is_warned_of(
         ("spark://head.example:7077", {}),
     ],
 )
-def test_others_are_not(master: str, settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_other_clusters_are_not_warned_of(
+    master: str, settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     warn_if_unauthenticated(_session(master, settings))
     assert caplog.text == ""

@@ -26,13 +26,13 @@ def written(folder: Path, rows: list[Any], columns: list[str] | None = None) -> 
     return Path(part.path).read_bytes().decode()
 
 
-def test_cells_are_quoted_where_needed(tmp_path: Path) -> None:
+def test_cells_are_quoted_when_necessary(tmp_path: Path) -> None:
     rows = [{"a": 'x,"y"\n', "b": None}, {"b": True, "a": 1.5}, {"a": date(2026, 1, 2), "b": [1, "z"]}]
     assert written(tmp_path / "out", rows) == 'a,b\n"x,""y""\n",\n1.5,true\n2026-01-02,"[1,""z""]"\n'
     assert next(files.read_committed(tmp_path / "out")) == {"a": 'x,"y"\n', "b": ""}
 
 
-def test_fields_have_their_own_names(tmp_path: Path) -> None:
+def test_fields_are_found_by_name(tmp_path: Path) -> None:
     assert written(tmp_path / "out", [Count("a", 2)]) == "word,total\na,2\n"
 
 
@@ -43,7 +43,7 @@ def test_a_missing_field_is_an_empty_cell_even_where_a_tuple_has_a_method_of_tha
     assert written(tmp_path / "out", [Word("a"), {"count": 1}], ["count", "word"]) == "count,word\n,a\n1,\n"
 
 
-def test_tuples_and_single_values_go_by_position(tmp_path: Path) -> None:
+def test_tuples_and_single_values_are_written_by_position(tmp_path: Path) -> None:
     assert written(tmp_path / "tuples", [("a", 2), ["b", 3]], ["word", "count"]) == "word,count\na,2\nb,3\n"
     assert written(tmp_path / "values", ["a", "b"]) == "value\na\nb\n"
 
@@ -60,7 +60,7 @@ def test_tuples_and_single_values_go_by_position(tmp_path: Path) -> None:
         ([{"a": "b"}, {"a": "\ud800"}], None, "CSV has no escape"),
     ],
 )
-def test_a_row_that_does_not_fit_is_an_error(
+def test_a_row_with_other_fields_is_an_error(
     tmp_path: Path, rows: list[Any], columns: list[str] | None, reason: str
 ) -> None:
     with pytest.raises(RowNotWritable, match=reason) as raised:
@@ -69,11 +69,11 @@ def test_a_row_that_does_not_fit_is_an_error(
 
 
 @pytest.mark.parametrize("columns", [[], ["a", "a"], "ab"])
-def test_columns_that_are_no_list_of_names_are_refused(columns: list[str]) -> None:
+def test_columns_that_are_not_a_list_of_names_are_refused(columns: list[str]) -> None:
     with pytest.raises(ConnectorMisused, match="distinct names"):
         files.csv("out", columns=columns)
 
 
-def test_the_sink_is_what_its_type_says() -> None:
+def test_the_declared_type_of_the_sink_is_its_class() -> None:
     sink: CsvFiles = files.csv("out")
     assert sink.columns is None

@@ -26,7 +26,7 @@ def started(sink: DriverSink) -> Any:
     return sink
 
 
-def test_rows_are_collected_from_their_commit_on_in_order_and_once() -> None:
+def test_rows_are_collected_once_and_in_order_after_their_commit() -> None:
     sink = started(collect())
     later = part_of(sink, 2, [("c", 3)])
     earlier = [part_of(sink, 1, ["b"], index=1), part_of(sink, 1, [{"a": 1}])]
@@ -39,13 +39,13 @@ def test_rows_are_collected_from_their_commit_on_in_order_and_once() -> None:
     assert sink.rows == [{"a": 1}, "b", ("c", 3)]
 
 
-def test_a_later_checkpoint_brings_what_an_earlier_one_prepared() -> None:
+def test_a_later_checkpoint_commits_the_rows_prepared_for_an_earlier_one() -> None:
     sink = started(collect())
     sink.commit(JOB, 3, [part_of(sink, 3, ["c"]), part_of(sink, 2, ["b"]), part_of(sink, 1, ["a"])])
     assert sink.rows == ["a", "b", "c"]
 
 
-def test_copies_of_a_sink_in_the_driver_share_what_was_collected() -> None:
+def test_copies_of_a_sink_in_the_driver_share_their_rows() -> None:
     sink = started(collect())
     sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
     copy = cloudpickle.loads(cloudpickle.dumps(sink))
@@ -55,7 +55,7 @@ def test_copies_of_a_sink_in_the_driver_share_what_was_collected() -> None:
     assert len(cloudpickle.dumps(sink)) == len(cloudpickle.dumps(copy))
 
 
-def test_rows_may_be_looked_at_while_they_are_collected() -> None:
+def test_rows_may_be_read_while_they_are_collected() -> None:
     sink = started(collect())
     parts = [part_of(sink, checkpoint, list(range(20))) for checkpoint in range(50)]
     committing = threading.Thread(target=lambda: [sink.commit(JOB, n, [part]) for n, part in enumerate(parts)])
@@ -66,7 +66,7 @@ def test_rows_may_be_looked_at_while_they_are_collected() -> None:
     assert len(sink.rows) == 1_000
 
 
-def test_a_fresh_start_forgets_and_a_resumed_one_goes_on() -> None:
+def test_a_fresh_start_clears_collected_rows_and_a_resume_keeps_them() -> None:
     sink = started(collect())
     sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
     sink.prepare_output(JOB, resume=True, overwrite=False)
@@ -108,12 +108,12 @@ def test_columns_are_collected_as_dicts() -> None:
     assert sink.rows == [{"a": 1}, {"a": 2}]
 
 
-def test_what_is_no_part_is_refused() -> None:
+def test_a_malformed_part_is_refused() -> None:
     with pytest.raises(InternalError, match="not a prepared part"):
         started(collect()).commit(JOB, 1, [b"x"])
 
 
-def test_rows_are_printed_a_line_each_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_printed_once_with_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     sink = started(stdout())
     parts = [part_of(sink, 1, ["a b", Point(1)._asdict(), 2.5, None])]
     sink.commit(JOB, 1, parts)
@@ -121,14 +121,14 @@ def test_rows_are_printed_a_line_each_and_once(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == 'a b\n{"x":1}\n2.5\nnull\n'
 
 
-def test_rows_are_printed_as_the_user_wants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_printed_in_the_users_format(capsys: pytest.CaptureFixture[str]) -> None:
     sink = started(stdout(format=lambda row: f"<{row}>"))
     sink.commit(JOB, 1, [part_of(sink, 1, [1])])
     assert capsys.readouterr().out == "<1>\n"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a device that is always full")
-def test_a_standard_output_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_standard_output_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = started(stdout())
     part = part_of(sink, 1, ["a"])
     full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
@@ -149,5 +149,5 @@ def test_a_blackhole_takes_everything_and_prepares_nothing() -> None:
     sink.commit(JOB, 1, [])
 
 
-def test_every_sink_in_the_driver_keeps_the_protocol() -> None:
+def test_every_sink_in_the_driver_meets_the_sink_protocol() -> None:
     assert all(isinstance(sink, TransactionalSink) for sink in (collect(), stdout(), blackhole()))

@@ -38,7 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_could_find_what_it_finds_and_nothing_else_of_a_tree(tree: Path, pattern: str) -> None:
+def test_a_pattern_accepts_exactly_the_paths_that_it_finds_in_a_tree(tree: Path, pattern: str) -> None:
     patterns = [pattern.format(here=tree.name)]
     found = find_files("files.lines", patterns, readable_files)
     assert [name for name in TREE if could_find(patterns, f"{tree}/{name}")] == [
@@ -52,11 +52,11 @@ def test_a_pattern_could_find_what_it_finds_and_nothing_else_of_a_tree(tree: Pat
     "path",
     ["/etc/passwd", "etc/passwd", "", "/", "{tree}/../x.txt", "{tree}/sub/../../x.txt", "{tree}//a.txt", "{tree}/"],
 )
-def test_no_pattern_could_find_what_lies_elsewhere_or_leads_upwards(tree: Path, pattern: str, path: str) -> None:
+def test_a_pattern_accepts_no_path_elsewhere_or_with_parent_references(tree: Path, pattern: str, path: str) -> None:
     assert not could_find([pattern.format(here=tree.name)], path.format(tree=tree))
 
 
-def test_the_folder_of_an_output_stands_for_its_parts(tmp_path: Path) -> None:
+def test_the_folder_of_an_output_is_read_as_its_parts(tmp_path: Path) -> None:
     sink = files.jsonl(tmp_path / "out")
     sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.commit(JOB, 1, [part_of(sink, 1, [{"a": 1}])])
@@ -70,7 +70,7 @@ SOURCES: dict[str, Any] = {"lines": files.lines, "jsonl": files.jsonl, "parquet"
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_a_source_takes_the_splits_that_it_has_made_and_those_of_no_other_file(tree: Path, kind: str) -> None:
+def test_a_source_accepts_only_splits_of_its_own_files(tree: Path, kind: str) -> None:
     source = SOURCES[kind]("*.txt")
     status = os.stat("a.txt")
     own = FileSplit(1, f"{tree}/gone.txt", status.st_size, status.st_mtime_ns, 0, 5)
@@ -102,7 +102,7 @@ def _encoded(**changes: object) -> bytes:
         _encoded(end=1 << 63),
     ],
 )
-def test_what_is_no_split_of_a_file_is_malformed_and_nothing_else(data: bytes) -> None:
+def test_a_malformed_file_split_raises_only_the_malformed_error(data: bytes) -> None:
     with pytest.raises(SplitMalformed, match="the checkpoint store has"):
         decode_split(data)
 
@@ -116,13 +116,13 @@ def test_what_is_no_split_of_a_file_is_malformed_and_nothing_else(data: bytes) -
         msgspec.msgpack.encode([1, 0, 1, 40, msgspec.Raw(b"\x91" * 5_000 + b"\xc0")]),
     ],
 )
-def test_what_is_no_share_of_a_list_is_malformed_and_nothing_else(data: bytes) -> None:
+def test_a_malformed_list_split_raises_only_the_malformed_error(data: bytes) -> None:
     with pytest.raises(SplitMalformed):
         values(range(40)).reader().open(data, None)
 
 
 @pytest.mark.parametrize("mark", [b"", b"1234567", b"\xff" * 8])
-def test_what_is_no_position_is_malformed_and_nothing_else(tree: Path, mark: bytes) -> None:
+def test_a_malformed_position_raises_only_the_malformed_error(tree: Path, mark: bytes) -> None:
     source = files.lines("a.txt")
     reader = source.reader()
     with pytest.raises(SplitMalformed):

@@ -29,7 +29,7 @@ def test_a_batch_is_never_larger_than_asked_for() -> None:
     assert list(read_piecewise(source, split, [1_000])) == [[0, 1], [2, 3], [4]]
 
 
-def test_other_values_than_the_job_began_with_are_refused() -> None:
+def test_a_resume_with_other_values_is_refused() -> None:
     (split,) = values([1, 2]).splits(1)
     with pytest.raises(ConnectorMisused, match="first started with 2 values and now has 3"):
         read_split(values([1, 2, 3]).reader(), split)

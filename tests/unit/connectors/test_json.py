@@ -58,7 +58,7 @@ def without_infinities(value: Any) -> Any:
 
 
 @given(rows=st.lists(VALUES, max_size=5))
-def test_a_line_of_json_is_what_the_standard_library_reads(rows: list[Any]) -> None:
+def test_a_line_of_json_is_readable_by_the_standard_library(rows: list[Any]) -> None:
     lines = json_lines(rows, "test").split(b"\n")
     assert lines.pop() == b""
     assert [json.loads(line) for line in lines] == [without_infinities(row) for row in rows]
@@ -89,7 +89,7 @@ def test_a_line_of_json_is_what_the_standard_library_reads(rows: list[Any]) -> N
         ("\u2028", '"\u2028"'),
     ],
 )
-def test_a_value_without_a_word_in_json_is_written_as_documented(value: object, text: str | None) -> None:
+def test_a_value_without_a_json_type_is_written_as_documented(value: object, text: str | None) -> None:
     if text is None:
         text = '{"1":4,"null":3,"1.5":5,"00000000-0000-0000-0000-000000000000":6}'
     assert json_text(value) == text
@@ -107,7 +107,7 @@ def test_a_cell_of_text_has_no_quotes() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {"a": [1, object()]}, {(1, 2): 3}, 1j])
-def test_a_row_that_has_no_json_is_named(value: object) -> None:
+def test_a_row_that_json_cannot_express_is_named(value: object) -> None:
     with pytest.raises(RowNotWritable, match=r"files\.jsonl cannot write the row") as raised:
         json_lines([1, value], "files.jsonl")
     assert raised.value.index == 1
@@ -129,7 +129,7 @@ def test_values_of_lines_are_read_with_marks(tmp_path: Path) -> None:
     assert ["NaN" if isinstance(value, float) else value for value in found] == expected
 
 
-def test_a_line_that_is_no_json_is_named_with_file_and_offset(tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text('{"a": 1}\n\n{"a": 1,}\n')
     with pytest.raises(InputMalformed, match=f"{path} at byte 10.*not JSON") as raised:
@@ -137,7 +137,7 @@ def test_a_line_that_is_no_json_is_named_with_file_and_offset(tmp_path: Path) ->
     assert raised.value.offset_bytes == 10
 
 
-def test_a_line_nested_too_deeply_is_an_error_and_no_crash(tmp_path: Path) -> None:
+def test_a_line_nested_too_deeply_raises_an_error_instead_of_crashing(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text("[" * 200_000)
     with pytest.raises(InputMalformed, match="nested too deeply"):

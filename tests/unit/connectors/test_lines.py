@@ -50,7 +50,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(text=TEXTS, block_bytes=st.integers(1, 60), read_bytes=st.integers(1, 30), records_max=st.integers(1, 9))
-def test_each_line_is_read_once_however_the_file_is_cut(
+def test_each_line_is_read_once_for_every_way_of_splitting_the_file(
     path: Path, text: str, block_bytes: int, read_bytes: int, records_max: int
 ) -> None:
     path.write_bytes(text.encode())
@@ -62,7 +62,7 @@ def test_each_line_is_read_once_however_the_file_is_cut(
 
 
 @given(text=TEXTS, block_bytes=st.integers(1, 200), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=4))
-def test_a_reader_that_begins_at_a_mark_goes_on_where_the_mark_was_taken(
+def test_a_reader_opened_at_a_mark_continues_where_the_mark_was_taken(
     path: Path, text: str, block_bytes: int, sizes: list[int]
 ) -> None:
     path.write_bytes(text.encode())
@@ -72,7 +72,9 @@ def test_a_reader_that_begins_at_a_mark_goes_on_where_the_mark_was_taken(
 
 
 @given(data=st.binary(max_size=200), block_bytes=st.integers(1, 60), sizes=st.lists(st.integers(1, 5), min_size=1))
-def test_marks_hold_where_characters_are_replaced(path: Path, data: bytes, block_bytes: int, sizes: list[int]) -> None:
+def test_marks_stay_exact_when_undecodable_bytes_are_replaced(
+    path: Path, data: bytes, block_bytes: int, sizes: list[int]
+) -> None:
     path.write_bytes(data)
     source = files.lines(path, block_bytes=block_bytes, errors="replace")
     found = [line for split in source.splits(1) for piece in read_piecewise(source, split, sizes) for line in piece]
@@ -118,7 +120,7 @@ def test_a_truncated_compressed_file_is_named(tmp_path: Path) -> None:
         read_all(files.lines(path))
 
 
-def test_small_files_give_every_task_something_to_do(tmp_path: Path) -> None:
+def test_small_files_give_every_task_a_split(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"0123456789abcde\n" * 65_536)
     assert len(files.lines(path).splits(4)) == 16
@@ -126,7 +128,7 @@ def test_small_files_give_every_task_something_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["size", "time", "replaced"])
-def test_a_file_that_changed_since_is_refused(tmp_path: Path, what: str) -> None:
+def test_a_file_that_changed_since_the_start_is_refused(tmp_path: Path, what: str) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"one\ntwo\n")
     source = files.lines(path)
@@ -156,7 +158,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_file_that_is_gone_says_where_it_must_be(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_where_it_must_be_readable(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"one\n")
     source = files.lines(path)
@@ -166,7 +168,7 @@ def test_a_file_that_is_gone_says_where_it_must_be(tmp_path: Path) -> None:
         source.reader().open(split, None)
 
 
-def test_a_byte_that_is_no_text_is_named_with_file_and_offset(tmp_path: Path) -> None:
+def test_an_undecodable_byte_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"one\ntw\xff\n")
     with pytest.raises(InputMalformed, match=f"{path} at byte 6.*latin-1") as raised:
@@ -189,7 +191,7 @@ def test_a_byte_order_mark_is_dropped_where_it_is_expected(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "no such encoding", "hex"])
-def test_an_encoding_without_lines_in_its_bytes_is_refused_at_once(encoding: str) -> None:
+def test_an_encoding_whose_line_ends_are_not_single_bytes_is_refused_at_once(encoding: str) -> None:
     with pytest.raises(ConnectorMisused, match=encoding):
         files.lines("any.txt", encoding=encoding)
 
@@ -214,7 +216,7 @@ def test_a_pattern_without_a_file_is_an_error(tmp_path: Path) -> None:
         files.lines(tmp_path / "*.txt").splits(1)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectorMisused, match="is a URL"):
         files.lines("s3://bucket/*.txt").splits(1)
     os.mkfifo(tmp_path / "pipe")
@@ -224,7 +226,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         files.lines([])
 
 
-def test_every_source_of_files_keeps_the_protocol() -> None:
+def test_every_file_source_meets_the_source_protocol() -> None:
     sources: list[Source] = [files.lines("a"), files.jsonl("a"), files.parquet("a")]
     assert all(isinstance(source, Source) for source in sources)
     assert not isinstance(files.csv("a"), Source)

@@ -45,7 +45,7 @@ def names_in(sink: FileSink, folder: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", SINKS)
-def test_rows_are_visible_from_their_commit_on_and_once(tmp_path: Path, kind: str) -> None:
+def test_rows_become_visible_once_with_their_commit(tmp_path: Path, kind: str) -> None:
     sink = SINKS[kind](tmp_path / "out")
     sink.prepare_output(JOB, resume=False, overwrite=False)
     first = [part_of(sink, 1, [{"word": "a"}, {"word": "b"}]), part_of(sink, 1, [{"word": "c"}], index=1)]
@@ -77,7 +77,7 @@ def test_columns_are_written_like_rows(tmp_path: Path, kind: str) -> None:
     assert [row["word"] for row in shown(sink)] == ["a", "b", "c", "d"]
 
 
-def test_nothing_written_means_no_part_and_no_manifest(sink: JsonFiles) -> None:
+def test_an_epoch_without_rows_writes_no_part_and_no_manifest(sink: JsonFiles) -> None:
     writer = writer_of(sink)
     writer.write([])
     assert writer.prepare(1) is None
@@ -87,7 +87,7 @@ def test_nothing_written_means_no_part_and_no_manifest(sink: JsonFiles) -> None:
     assert names_in(sink, "_manifests") == ["owner.json"]
 
 
-def test_a_writer_goes_on_after_each_barrier_in_a_new_part(sink: JsonFiles) -> None:
+def test_a_writer_starts_a_new_part_after_each_barrier(sink: JsonFiles) -> None:
     writer = writer_of(sink)
     parts = []
     for checkpoint in (1, 2, 3):
@@ -113,7 +113,7 @@ def test_two_parts_of_one_task_for_one_barrier_are_refused(sink: JsonFiles) -> N
     assert shown(sink) == []
 
 
-def test_a_death_between_part_and_manifest_shows_nothing_and_loses_nothing(sink: JsonFiles) -> None:
+def test_a_death_between_part_and_manifest_neither_shows_nor_loses_rows(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"])
     # The driver dies here. Another one resumes, and learns from the store that checkpoint 1 is complete.
     again = files.jsonl(sink.folder())
@@ -123,7 +123,7 @@ def test_a_death_between_part_and_manifest_shows_nothing_and_loses_nothing(sink:
     assert shown(again) == ["a"]
 
 
-def test_a_death_while_a_manifest_is_written_shows_nothing_and_is_swept(sink: JsonFiles) -> None:
+def test_a_half_written_manifest_is_invisible_and_removed(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"])
     torn = Path(sink.folder(), "_manifests", "00000000000000000001.json.0.writing")
     torn.write_bytes(b'{"format":1,"job_id":"wo')
@@ -145,7 +145,7 @@ def test_the_successor_of_a_dead_writer_writes_the_same_rows_once(sink: JsonFile
     assert names_in(sink, ".parts") == ["count_words-0-0-3-00000000000000000001.jsonl"]
 
 
-def test_resuming_sweeps_what_can_never_be_visible_and_nothing_else(sink: JsonFiles) -> None:
+def test_resuming_removes_only_files_that_can_never_be_visible(sink: JsonFiles) -> None:
     sink.commit(JOB, 2, [part_of(sink, 2, ["a"])])
     part_of(sink, 1, ["superseded"], incarnation=9)
     awaiting = part_of(sink, 3, ["awaits its commit"], incarnation=2)
@@ -215,7 +215,7 @@ def test_resuming_makes_a_folder_that_is_missing(tmp_path: Path) -> None:
     assert shown(sink) == ["a"]
 
 
-def test_withdrawing_takes_back_what_came_after_a_checkpoint(sink: JsonFiles) -> None:
+def test_a_withdrawal_removes_the_output_after_a_checkpoint(sink: JsonFiles) -> None:
     for checkpoint in (1, 2, 5, 6):
         sink.commit(JOB, checkpoint, [part_of(sink, checkpoint, [checkpoint])])
     part_of(sink, 7, ["prepared"])
@@ -269,26 +269,26 @@ DEEP = b"[" * 5_000
         b'{"format":1,"job_id":"j","checkpoint":2,"parts":[]}',
     ],
 )
-def test_a_manifest_that_is_none_is_corrupt_and_nothing_else(sink: JsonFiles, content: bytes) -> None:
+def test_a_malformed_manifest_raises_only_the_corrupt_error(sink: JsonFiles, content: bytes) -> None:
     Path(sink.folder(), "_manifests", "00000000000000000001.json").write_bytes(content)
     with pytest.raises(OutputCorrupt, match=r"00000000000000000001.json"):
         shown(sink)
 
 
 @pytest.mark.parametrize("content", [DEEP, b'{"surprise": %b' % DEEP, b"\xff", b"[]"])
-def test_an_owner_that_is_none_is_corrupt_and_nothing_else(sink: JsonFiles, content: bytes) -> None:
+def test_a_malformed_owner_file_raises_only_the_corrupt_error(sink: JsonFiles, content: bytes) -> None:
     Path(sink.folder(), "_manifests", "owner.json").write_bytes(content)
     with pytest.raises(OutputCorrupt, match=r"owner.json"):
         sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
 
 
 @pytest.mark.parametrize("part", [DEEP, b'{"surprise": %b' % DEEP, b"\xff", b"{}"])
-def test_what_is_no_prepared_part_is_refused_and_nothing_else(sink: JsonFiles, part: bytes) -> None:
+def test_a_malformed_prepared_part_raises_only_the_refusal(sink: JsonFiles, part: bytes) -> None:
     with pytest.raises(InternalError, match="is not a prepared part"):
         sink.commit(JOB, 1, [part])
 
 
-def test_a_manifest_names_parts_of_its_folder_only(sink: JsonFiles) -> None:
+def test_a_manifest_that_names_parts_of_another_folder_is_refused(sink: JsonFiles) -> None:
     sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
     manifest = Path(sink.folder(), "_manifests", "00000000000000000001.json")
     manifest.write_bytes(manifest.read_bytes().replace(b"count_words-0", b"../../count_words-0"))
@@ -307,9 +307,7 @@ def test_a_manifest_names_parts_of_its_folder_only(sink: JsonFiles) -> None:
         ("parquet", b"PAR1 is not enough"),
     ],
 )
-def test_committed_rows_that_cannot_be_read_are_corrupt_and_nothing_else(
-    tmp_path: Path, kind: str, content: bytes
-) -> None:
+def test_unreadable_committed_rows_raise_only_the_corrupt_error(tmp_path: Path, kind: str, content: bytes) -> None:
     sink = SINKS[kind](tmp_path / "out")
     sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.commit(JOB, 1, [part_of(sink, 1, [{"word": "a"}])])
@@ -321,7 +319,7 @@ def test_committed_rows_that_cannot_be_read_are_corrupt_and_nothing_else(
         shown(sink)
 
 
-def test_a_part_that_points_out_of_the_folder_is_refused(sink: JsonFiles) -> None:
+def test_a_part_with_a_path_outside_the_folder_is_refused(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"]).replace(b"count_words-0", b"../../etc/words-0")
     with pytest.raises(InternalError, match=r"is not a prepared part of .*: Expected `str` matching regex"):
         sink.commit(JOB, 1, [part])
@@ -329,7 +327,7 @@ def test_a_part_that_points_out_of_the_folder_is_refused(sink: JsonFiles) -> Non
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("kind", SINKS)
-def test_a_full_disk_is_said_and_shows_no_part_of_the_output(tmp_path: Path, kind: str) -> None:
+def test_a_full_disk_is_reported_and_makes_no_row_visible(tmp_path: Path, kind: str) -> None:
     sink = SINKS[kind](tmp_path / "out")
     sink.prepare_output(JOB, resume=False, overwrite=False)
     os.symlink("/dev/full", f"{sink.folder()}/.parts/count_words-0-0-1.writing")
@@ -352,14 +350,14 @@ def test_a_folder_that_cannot_be_made_is_an_error_before_the_job_starts(tmp_path
         files.jsonl(tmp_path / "file").prepare_output(JOB, resume=False, overwrite=False)
 
 
-def test_a_slot_that_does_not_reach_the_folder_says_so(tmp_path: Path) -> None:
+def test_a_slot_that_cannot_reach_the_folder_reports_it(tmp_path: Path) -> None:
     writer = writer_of(files.jsonl(tmp_path / "only-on-the-driver"))
     with pytest.raises(OutputFailed, match="reaches under"):
         writer.write(["a"])
     writer.close()
 
 
-def test_a_sink_needs_one_plain_folder(tmp_path: Path) -> None:
+def test_a_sink_with_a_pattern_or_several_folders_is_refused(tmp_path: Path) -> None:
     for path in ("s3://bucket/out", str(tmp_path / "*.jsonl"), ["a", "b"]):
         with pytest.raises(ConnectorMisused, match=r"files\.jsonl"):
             files.jsonl(path).prepare_output(JOB, resume=False, overwrite=False)
@@ -367,7 +365,7 @@ def test_a_sink_needs_one_plain_folder(tmp_path: Path) -> None:
         files.jsonl(tmp_path / "out").prepare_output(JOB, resume=True, overwrite=True)
 
 
-def test_reading_an_output_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_reading_a_missing_output_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputMissing):
         files.committed(tmp_path / "nowhere")
 
@@ -380,7 +378,7 @@ def test_the_output_of_one_job_is_the_input_of_another(sink: JsonFiles) -> None:
         files.jsonl(f"{sink.folder()}/*.jsonl").splits(1)
 
 
-def test_every_sink_of_files_keeps_the_protocol() -> None:
+def test_every_file_sink_meets_the_sink_protocol() -> None:
     sinks: list[TransactionalSink] = [files.jsonl("a"), files.csv("a"), files.parquet("a")]
     assert all(isinstance(sink, TransactionalSink) for sink in sinks)
     assert not any(isinstance(sink, ImmediateSink) for sink in sinks)

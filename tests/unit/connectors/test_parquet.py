@@ -52,14 +52,14 @@ def written(folder: Path, rows: list[Any], schema: Any = None) -> list[Any]:
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
-def test_each_row_is_read_once_from_wherever_a_reader_begins(path: Path, sizes: list[int]) -> None:
+def test_each_row_is_read_once_from_every_starting_point(path: Path, sizes: list[int]) -> None:
     source = files.parquet(path)
     splits = source.splits(2)
     assert len(splits) == 4
     assert [row for split in splits for piece in read_piecewise(source, split, sizes) for row in piece] == ROWS
 
 
-def test_a_mark_beyond_the_first_batch_is_found_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_beyond_the_first_batch_is_restored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_files, "BATCH_ROWS", 7)
     source = files.parquet(path)
     split = source.splits(1)[0]
@@ -78,7 +78,7 @@ def test_a_file_without_rows_has_no_split(tmp_path: Path) -> None:
     assert files.parquet(tmp_path / "empty.parquet").splits(1) == []
 
 
-def test_a_file_that_changed_or_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_changed_or_is_not_parquet_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     path.write_bytes(b"no Parquet at all")
     with pytest.raises(InputMalformed, match="not a readable Parquet file"):
@@ -94,7 +94,7 @@ def test_a_file_that_changed_or_is_none_is_refused(tmp_path: Path) -> None:
         source.reader().open(split, None)
 
 
-def test_a_text_that_is_no_utf_8_is_found_where_it_is_read(tmp_path: Path) -> None:
+def test_a_text_that_is_not_utf_8_is_reported_where_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pyarrow.parquet.write_table(
         pyarrow.table({"word": ["first", "second"]}), path, use_dictionary=False, compression="none"
@@ -112,7 +112,7 @@ def test_a_text_that_is_no_utf_8_is_found_where_it_is_read(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("group", [4, 1 << 40, (1 << 62) - 1])
-def test_a_row_group_that_the_file_has_not_is_no_split(path: Path, group: int) -> None:
+def test_a_split_with_a_row_group_that_the_file_lacks_is_refused(path: Path, group: int) -> None:
     source = files.parquet(path)
     split = msgspec.structs.replace(decode_split(source.splits(1)[0]), begin=group, end=group)
     reader = source.reader()
@@ -172,13 +172,15 @@ def test_large_parts_have_several_row_groups(tmp_path: Path, monkeypatch: pytest
         ([("a", 1)], 0, "columns="),
     ],
 )
-def test_a_row_that_does_not_fit_is_named(tmp_path: Path, rows: list[Any], index: int, reason: str) -> None:
+def test_a_row_that_does_not_match_the_columns_is_named(
+    tmp_path: Path, rows: list[Any], index: int, reason: str
+) -> None:
     with pytest.raises(RowNotWritable, match=reason) as raised:
         written(tmp_path / "out", rows)
     assert raised.value.index == index
 
 
-def test_a_batch_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -> None:
+def test_a_batch_that_does_not_match_the_schema_is_an_error(tmp_path: Path) -> None:
     sink = files.parquet(tmp_path / "out", schema=pyarrow.schema({"a": pyarrow.int64()}))
     sink.prepare_output(JOB, resume=False, overwrite=False)
     writer = writer_of(sink)
@@ -188,7 +190,7 @@ def test_a_batch_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -> Non
     writer.close()
 
 
-def test_options_of_the_other_side_are_refused(path: Path, tmp_path: Path) -> None:
+def test_a_source_refuses_options_of_sinks_and_a_sink_those_of_sources(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ConnectorMisused, match="a source takes no schema="):
         files.parquet(path, schema=pyarrow.schema({})).splits(1)
     with pytest.raises(ConnectorMisused, match="a sink takes no columns="):

@@ -41,7 +41,7 @@ def received(feed: SocketFeed, count: int) -> bytes:
     return lines
 
 
-def test_lines_come_whole_as_they_were_sent(listener: socket.socket) -> None:
+def test_lines_arrive_whole_however_they_were_sent(listener: socket.socket) -> None:
     server, feed = connected(listener)
     server.sendall(b"one\r\ntwo\n\nthr")
     assert received(feed, 3) == b"one\r\ntwo\n\n"
@@ -55,7 +55,9 @@ def test_lines_come_whole_as_they_were_sent(listener: socket.socket) -> None:
     feed.close()
 
 
-def test_a_server_that_asks_for_it_hears_where_to_go_on_and_what_is_kept(listener: socket.socket) -> None:
+def test_a_server_that_asks_for_acknowledgements_receives_its_start_and_each_replicated_offset(
+    listener: socket.socket,
+) -> None:
     server, feed = connected(listener, 1_234, acknowledge=True)
     assert server.recv(100) == b"1234\n"
     server.sendall(b"one\n")
@@ -66,7 +68,7 @@ def test_a_server_that_asks_for_it_hears_where_to_go_on_and_what_is_kept(listene
     feed.close()
 
 
-def test_any_other_server_hears_nothing(listener: socket.socket) -> None:
+def test_a_server_that_does_not_ask_receives_nothing(listener: socket.socket) -> None:
     server, feed = connected(listener, 1_234)
     feed.acknowledge(2_000)
     feed.close()
@@ -92,7 +94,7 @@ def test_a_connection_that_breaks_is_named(listener: socket.socket) -> None:
     feed.close()
 
 
-def test_a_server_that_is_not_there_is_named(listener: socket.socket) -> None:
+def test_a_server_that_does_not_listen_is_named(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     listener.close()
     with pytest.raises(SocketFailed, match=f"connecting to 127.0.0.1:{port} failed"):
@@ -100,7 +102,7 @@ def test_a_server_that_is_not_there_is_named(listener: socket.socket) -> None:
 
 
 @given(st.lists(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"\r"))))
-def test_what_is_cut_into_lines_is_the_same_when_it_is_joined(lines: list[bytes]) -> None:
+def test_bytes_cut_into_lines_join_to_the_same_bytes(lines: list[bytes]) -> None:
     source = sockets.lines("localhost", 1, errors="replace")
     data = b"".join(line + b"\n" for line in lines)
     cut = source.cut(data)
@@ -108,7 +110,7 @@ def test_what_is_cut_into_lines_is_the_same_when_it_is_joined(lines: list[bytes]
     assert len(source.decode(cut)) == len(lines)
 
 
-def test_only_the_ends_of_lines_are_taken_off() -> None:
+def test_only_line_ends_are_removed() -> None:
     source = sockets.lines("localhost", 1)
     assert source.decode([b"a\r\n", b"\n", b"b\rc\n", "\u2028 \u20ac\r\r\n".encode()]) == [
         "a",
@@ -118,28 +120,28 @@ def test_only_the_ends_of_lines_are_taken_off() -> None:
     ]
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_undecodable_bytes_are_refused() -> None:
     with pytest.raises(SocketLineMalformed, match="encoding="):
         sockets.lines("localhost", 1).decode([b"\xff\n"])
 
 
 @pytest.mark.parametrize("port", [0, 65_536])
-def test_a_port_that_is_none_is_refused(port: int) -> None:
+def test_an_invalid_port_is_refused(port: int) -> None:
     with pytest.raises(ConnectorMisused, match="from 1 to 65535"):
         sockets.lines("localhost", port)
 
 
-def test_a_limit_that_no_message_could_carry_is_refused() -> None:
+def test_a_line_limit_beyond_the_message_limit_is_refused() -> None:
     with pytest.raises(ConnectorMisused, match="from 1 to 16777216"):
         sockets.lines("localhost", 1, line_bytes_max=1 << 30)
 
 
-def test_the_description_says_where_it_leads() -> None:
+def test_the_description_names_host_and_port() -> None:
     description: SocketLines = sockets.lines("localhost", 9_000, encoding="utf-8-sig")
     assert (description.address, description.encoding) == ("localhost:9000", "utf-8")
 
 
-def test_it_is_a_pushed_source_and_none_that_can_be_re_read() -> None:
+def test_a_socket_source_is_pushed_and_cannot_be_re_read() -> None:
     description = sockets.lines("localhost", 9_000)
     assert isinstance(description, PushedSource)
     assert not isinstance(description, Source)

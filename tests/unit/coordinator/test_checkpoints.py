@@ -25,7 +25,7 @@ def _written(effects: tuple[Effect, ...]) -> CheckpointMetadata:
     return write.metadata
 
 
-def test_a_checkpoint_begins_each_interval_with_a_trigger_to_each_source() -> None:
+def test_each_interval_a_checkpoint_triggers_every_source() -> None:
     desk = _desk()
     assert sent(desk.tick(4_900), Trigger) == []
     triggers = sent(desk.tick(100), Trigger)
@@ -52,7 +52,7 @@ def test_metadata_is_written_when_every_task_has_acknowledged() -> None:
     assert [entry.log_offset_bytes for entry in metadata.tasks] == [100, 101, 102, 103, 104, 105]
 
 
-def test_complete_is_told_to_every_slot_and_repeated_to_those_that_do_not_say_so() -> None:
+def test_completed_is_sent_to_every_slot_and_repeated_until_confirmed() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.slots[SlotId(3)].is_deaf = True
@@ -64,7 +64,7 @@ def test_complete_is_told_to_every_slot_and_repeated_to_those_that_do_not_say_so
     assert sent(desk.tick(300), Completed) == []
 
 
-def test_complete_names_the_incarnations_that_counted() -> None:
+def test_completed_names_the_incarnations_that_acknowledged() -> None:
     desk = _desk()
     effects = desk.complete(1)
     message = sent(effects, Completed)[0][1]
@@ -72,7 +72,7 @@ def test_complete_names_the_incarnations_that_counted() -> None:
     assert message.tasks == tuple((p.task, p.incarnation, 100 + p.task) for p in desk.view.placements)
 
 
-def test_an_acknowledgement_of_a_dead_incarnation_counts_for_nobody() -> None:
+def test_an_acknowledgement_of_a_dead_incarnation_is_ignored() -> None:
     desk = _desk()
     desk.tick(5_000)
     dead = desk.of(5).incarnation
@@ -83,7 +83,7 @@ def test_an_acknowledgement_of_a_dead_incarnation_counts_for_nobody() -> None:
     assert _written(desk.acknowledge(1, 5)).tasks[5].incarnation == desk.of(5).incarnation
 
 
-def test_an_acknowledgement_of_a_task_that_has_died_since_is_forgotten() -> None:
+def test_an_acknowledgement_of_a_task_that_died_afterwards_is_dropped() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1, 5)
@@ -92,7 +92,7 @@ def test_an_acknowledgement_of_a_task_that_has_died_since_is_forgotten() -> None
     assert of_kind(desk.acknowledge(1, 5), WriteMetadata)
 
 
-def test_an_acknowledgement_between_death_and_the_next_view_counts_for_nobody() -> None:
+def test_an_acknowledgement_between_death_and_the_next_view_is_ignored() -> None:
     desk = _desk()
     desk.tick(10_000)
     desk.acknowledge(1)  # committing: the next view waits
@@ -104,7 +104,7 @@ def test_an_acknowledgement_between_death_and_the_next_view_counts_for_nobody() 
     assert of_kind(desk.durable(1), WriteMetadata) == []
 
 
-def test_while_committing_the_view_waits_and_names_what_became_durable() -> None:
+def test_during_a_commit_the_view_waits_and_then_names_the_new_checkpoint() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1)
@@ -119,7 +119,7 @@ def test_while_committing_the_view_waits_and_names_what_became_durable() -> None
     assert desk.of(3).restore == 0  # belongs to its incarnation and does not change
 
 
-def test_while_committing_the_view_waits_through_failed_attempts() -> None:
+def test_during_a_commit_the_view_waits_through_failed_attempts() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1)
@@ -132,7 +132,7 @@ def test_while_committing_the_view_waits_through_failed_attempts() -> None:
     assert sent(desk.durable(1), View)
 
 
-def test_a_failure_that_was_told_before_or_is_of_an_earlier_checkpoint_costs_no_attempt() -> None:
+def test_a_repeated_or_outdated_write_failure_uses_up_no_attempt() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1)
@@ -146,7 +146,7 @@ def test_a_failure_that_was_told_before_or_is_of_an_earlier_checkpoint_costs_no_
     assert _written(desk.tick(300)).checkpoint == 2
 
 
-def test_metadata_that_cannot_be_written_fails_the_job_in_the_end() -> None:
+def test_metadata_that_cannot_be_written_fails_the_job_after_the_last_attempt() -> None:
     desk = _desk(checkpoint_every_ms=1_000_000)
     desk.tick(100)
     desk.do(StopAsked(drain=True))
@@ -160,7 +160,7 @@ def test_metadata_that_cannot_be_written_fails_the_job_in_the_end() -> None:
     assert failed[0].blame is Blame.ENVIRONMENT
 
 
-def test_an_outcome_that_is_never_learned_fails_the_job_in_time() -> None:
+def test_a_write_whose_outcome_stays_unknown_fails_the_job_at_its_timeout() -> None:
     desk = _desk(checkpoint_timeout_ms=3_000)
     desk.tick(5_000)
     desk.acknowledge(1)
@@ -168,7 +168,7 @@ def test_an_outcome_that_is_never_learned_fails_the_job_in_time() -> None:
     assert "the store has not said within 3000 ms" in failed.reason
 
 
-def test_a_number_that_is_taken_makes_the_coordinator_stand_down_for_good() -> None:
+def test_a_checkpoint_number_taken_by_another_coordinator_ends_this_one() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(1)
@@ -181,7 +181,7 @@ def test_a_number_that_is_taken_makes_the_coordinator_stand_down_for_good() -> N
     assert desk.do(StopAsked(drain=False)) == ()
 
 
-def test_several_may_be_pending_and_a_later_one_stands_for_the_earlier() -> None:
+def test_several_checkpoints_may_be_pending_and_a_later_one_subsumes_earlier_ones() -> None:
     desk = _desk()
     desk.tick(10_000)
     assert desk.pending() == [1, 2]
@@ -193,7 +193,7 @@ def test_several_may_be_pending_and_a_later_one_stands_for_the_earlier() -> None
     assert of_kind(desk.acknowledge(1, 3, 4, 5), WriteMetadata) == []
 
 
-def test_an_earlier_one_may_complete_while_a_later_one_is_pending() -> None:
+def test_an_earlier_checkpoint_may_complete_while_a_later_one_is_pending() -> None:
     desk = _desk()
     desk.tick(10_000)
     desk.acknowledge(1)
@@ -201,7 +201,7 @@ def test_an_earlier_one_may_complete_while_a_later_one_is_pending() -> None:
     assert desk.pending() == [2]
 
 
-def test_what_is_acknowledged_while_committing_is_written_next() -> None:
+def test_a_checkpoint_acknowledged_during_a_commit_is_written_next() -> None:
     desk = _desk()
     desk.tick(10_000)
     desk.acknowledge(1)
@@ -209,7 +209,7 @@ def test_what_is_acknowledged_while_committing_is_written_next() -> None:
     assert _written(desk.durable(1)).checkpoint == 2
 
 
-def test_numbers_are_never_used_again() -> None:
+def test_checkpoint_numbers_are_never_reused() -> None:
     desk = _desk(checkpoint_timeout_ms=1_000)
     desk.tick(5_000)
     assert desk.pending() == [1]
@@ -221,7 +221,7 @@ def test_numbers_are_never_used_again() -> None:
     assert desk.pending() == [2]
 
 
-def test_a_number_that_nobody_can_have_begun_is_not_believed() -> None:
+def test_an_acknowledgement_of_a_checkpoint_that_was_never_triggered_is_ignored() -> None:
     desk = Desk()
     desk.form()
     for number in (1 << 21, (1 << 62) - 1):
@@ -231,7 +231,7 @@ def test_a_number_that_nobody_can_have_begun_is_not_believed() -> None:
     assert desk.pending() == [1]
 
 
-def test_a_checkpoint_that_is_not_complete_in_time_is_given_up_aloud() -> None:
+def test_a_checkpoint_beyond_its_timeout_is_aborted_with_a_warning() -> None:
     desk = _desk(checkpoint_timeout_ms=2_000)
     desk.tick(5_000)
     desk.acknowledge(1, 0, 1)
@@ -239,13 +239,13 @@ def test_a_checkpoint_that_is_not_complete_in_time_is_given_up_aloud() -> None:
     assert dict(alarm.fields) == {"checkpoint": 1, "missing": 4}
 
 
-def test_no_more_than_a_limit_are_pending() -> None:
+def test_at_most_the_configured_number_of_checkpoints_are_pending() -> None:
     desk = _desk(checkpoint_every_ms=500)
     desk.tick(500 * (PENDING_MAX + 5))
     assert len(desk.pending()) == PENDING_MAX
 
 
-def test_none_begins_while_a_task_recovers_for_one_interval_at_most() -> None:
+def test_a_recovering_task_delays_the_next_checkpoint_by_at_most_one_interval() -> None:
     desk = _desk()
     desk.slots[SlotId(1)].phase = TaskPhase.REPLAYING
     desk.tick(4_000)
@@ -259,7 +259,7 @@ def test_none_begins_while_a_task_recovers_for_one_interval_at_most() -> None:
     assert desk.pending() == [1]
 
 
-def test_one_begins_as_soon_as_the_recovery_is_over() -> None:
+def test_a_checkpoint_begins_as_soon_as_the_recovery_has_ended() -> None:
     desk = _desk()
     desk.tick(4_000)
     for slot in desk.slots.values():
@@ -273,7 +273,7 @@ def test_one_begins_as_soon_as_the_recovery_is_over() -> None:
     assert desk.pending() == [1]
 
 
-def test_above_the_soft_limit_one_begins_at_once() -> None:
+def test_a_slot_above_its_soft_limit_starts_a_checkpoint_at_once() -> None:
     desk = _desk()
     desk.tick(1_000)
     desk.slots[SlotId(1)].is_over_soft_limit = True
@@ -284,7 +284,7 @@ def test_above_the_soft_limit_one_begins_at_once() -> None:
     assert desk.pending() == [1]
 
 
-def test_final_counts_for_every_checkpoint_whose_barrier_was_not_passed() -> None:
+def test_a_final_state_counts_for_every_checkpoint_whose_barrier_was_not_passed() -> None:
     desk = _desk()
     desk.acknowledge(1, 0, final=True)  # it has passed no barrier
     desk.tick(5_000)
@@ -297,7 +297,7 @@ def test_final_counts_for_every_checkpoint_whose_barrier_was_not_passed() -> Non
     assert metadata.tasks[0].snapshot == 1
 
 
-def test_final_does_not_count_for_a_barrier_that_was_passed() -> None:
+def test_a_final_state_does_not_count_for_a_barrier_that_was_passed() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.acknowledge(2, 0, final=True)  # its label is one above barrier 1, which it has passed
@@ -305,7 +305,7 @@ def test_final_does_not_count_for_a_barrier_that_was_passed() -> None:
     assert of_kind(desk.acknowledge(1, 0), WriteMetadata)
 
 
-def test_no_trigger_goes_to_a_source_that_is_final() -> None:
+def test_no_trigger_is_sent_to_a_final_source() -> None:
     desk = _desk()
     desk.acknowledge(1, 0, final=True)
     assert {message.task for _, message in sent(desk.tick(5_100), Trigger)} == {1}  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ def _written(effects: tuple[Effect, ...]) -> CheckpointMetadata:
     return write.metadata
 
 
-def test_when_all_are_final_a_last_checkpoint_is_made_of_it_and_the_job_is_done() -> None:
+def test_a_job_ends_with_a_last_checkpoint_when_all_tasks_are_final() -> None:
     desk = _desk()
     metadata = _written(desk.acknowledge(1, final=True))
     assert metadata.is_final
@@ -67,7 +67,7 @@ def _acknowledge_with_parts(desk: Desk, checkpoint: int, *labels: int) -> tuple[
     return effects
 
 
-def test_prepared_output_is_committed_once_by_vertex_task_and_age() -> None:
+def test_prepared_output_is_committed_once_in_order_of_vertex_task_and_age() -> None:
     desk = _desk()
     desk.tick(10_000)
     _acknowledge_with_parts(desk, 2, 1, 2)  # 1 never completed: 2 stands for it
@@ -104,7 +104,7 @@ def test_a_view_does_not_wait_for_the_commit_of_output() -> None:
     assert sent(desk.gone(desk.of(0).hosting_slot), View)
 
 
-def test_a_commit_that_fails_is_tried_again_and_fails_the_job_in_the_end() -> None:
+def test_a_failing_commit_is_retried_and_fails_the_job_after_the_last_attempt() -> None:
     desk = _desk(checkpoint_every_ms=1_000_000)
     desk.tick(100)
     desk.do(StopAsked(drain=True))
@@ -118,7 +118,7 @@ def test_a_commit_that_fails_is_tried_again_and_fails_the_job_in_the_end() -> No
     assert "folder is read-only" in failed[0].reason
 
 
-def test_a_failed_commit_that_was_told_before_or_is_of_an_earlier_checkpoint_costs_no_attempt() -> None:
+def test_a_repeated_or_outdated_commit_failure_uses_up_no_attempt() -> None:
     desk = _desk()
     for checkpoint in (1, 2):
         desk.tick(5_000)
@@ -134,7 +134,7 @@ def test_a_failed_commit_that_was_told_before_or_is_of_an_earlier_checkpoint_cos
     assert commit.checkpoint == 2
 
 
-def test_deletion_keeps_what_the_last_two_need() -> None:
+def test_deletion_keeps_the_objects_of_the_last_two_checkpoints() -> None:
     desk = _desk()
     names: dict[int, str] = {}
     deleted: list[str] = []
@@ -154,7 +154,7 @@ def test_deletion_keeps_what_the_last_two_need() -> None:
     assert names[3] == "0-1,1-1"
 
 
-def test_objects_of_acknowledgements_that_count_no_more_are_deleted_in_time() -> None:
+def test_objects_of_dropped_acknowledgements_are_deleted_later() -> None:
     desk = _desk()
     desk.tick(5_000)
     desk.say(desk.of(5).hosting_slot, desk.acknowledgement(5, 1, objects=("dead",)))
@@ -163,7 +163,7 @@ def test_objects_of_acknowledgements_that_count_no_more_are_deleted_in_time() ->
     assert of_kind(effects, DeleteObjects) == [DeleteObjects(("dead",))]
 
 
-def test_objects_that_a_later_snapshot_may_build_on_are_kept() -> None:
+def test_objects_that_a_later_snapshot_may_build_on_are_not_deleted() -> None:
     desk = _desk(checkpoint_timeout_ms=8_000)
     desk.tick(10_000)
     desk.say(desk.of(5).hosting_slot, desk.acknowledgement(5, 2, objects=("base",)))
@@ -171,7 +171,7 @@ def test_objects_that_a_later_snapshot_may_build_on_are_kept() -> None:
     assert of_kind(desk.durable(1), DeleteObjects) == []
 
 
-def test_a_drained_job_pauses_its_sources_behind_the_last_barrier_and_is_done() -> None:
+def test_a_drained_job_pauses_its_sources_after_the_last_barrier_and_ends() -> None:
     desk = _desk()
     desk.tick(1_000)
     effects = desk.do(StopAsked(drain=True))
@@ -203,7 +203,7 @@ def test_a_drain_survives_the_death_of_a_source() -> None:
     assert of_kind(desk2.durable(1), JobDone)
 
 
-def test_a_drain_that_a_rollback_interrupts_begins_anew() -> None:
+def test_a_drain_interrupted_by_a_rollback_starts_again() -> None:
     desk = _desk()
     desk.tick(1_000)
     desk.do(StopAsked(drain=True))
@@ -222,7 +222,7 @@ def test_a_job_that_is_stopped_at_once_releases_all_and_names_its_checkpoint() -
     assert len(of_kind(effects, ReleaseSlot)) == 6
 
 
-def test_a_slot_that_has_not_heard_its_release_hears_it_again() -> None:
+def test_a_release_is_repeated_to_a_slot_that_has_not_ended() -> None:
     desk = _desk()
     desk.slots[SlotId(2)].is_deaf = True
     status = desk.slots[SlotId(2)].status()

@@ -23,11 +23,11 @@ from clonos.core.wire.control_messages import Register, Release, View
 from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
 
 
-def test_as_many_slots_are_asked_for_as_there_are_tasks() -> None:
+def test_a_job_requests_one_slot_per_task() -> None:
     assert Desk().begin() == (RequestSlots(6),)
 
 
-def test_a_job_of_one_task_asks_for_a_second_slot_for_its_backups() -> None:
+def test_a_job_of_one_task_requests_a_second_slot_for_its_backups() -> None:
     alone = Desk(replace(chain_plan(1), vertices=chain_plan(1).vertices[:1], edges=()))
     assert alone.begin() == (RequestSlots(2),)
     bare = Desk(alone.plan, Options(standbys=0))
@@ -54,7 +54,7 @@ def test_a_repeated_registration_counts_once() -> None:
     assert desk.coordinator.phase == "starting"
 
 
-def test_too_few_slots_in_time_release_all_and_name_needed_and_got() -> None:
+def test_too_few_slots_at_the_timeout_release_all_and_report_needed_and_present() -> None:
     desk = Desk(options=Options(slots_wait_ms=2_000))
     desk.begin()
     desk.register(1, "a")
@@ -72,7 +72,7 @@ def test_too_few_slots_in_time_release_all_and_name_needed_and_got() -> None:
     assert failed.blame is Blame.ENVIRONMENT
 
 
-def test_all_slots_in_one_domain_are_not_enough_while_another_may_come() -> None:
+def test_a_start_waits_for_a_second_domain_while_one_may_come() -> None:
     desk = Desk()
     desk.begin(slots=4)
     effects = [e for slot in range(1, 5) for e in desk.register(slot, "a")]
@@ -83,7 +83,7 @@ def test_all_slots_in_one_domain_are_not_enough_while_another_may_come() -> None
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [4]  # surplus, from the fullest domain
 
 
-def test_surplus_slots_of_the_same_domain_go_and_others_are_asked_for_again() -> None:
+def test_surplus_slots_of_one_domain_are_released_and_others_requested() -> None:
     desk = Desk(options=Options(lease_ms=60_000))
     desk.begin(slots=2)
     for slot in (1, 2, 3):
@@ -93,7 +93,7 @@ def test_surplus_slots_of_the_same_domain_go_and_others_are_asked_for_again() ->
     assert of_kind(effects, RequestSlots) == [RequestSlots(1, ("a",))]
 
 
-def test_one_domain_only_is_said_aloud_after_the_wait_and_the_job_goes_on() -> None:
+def test_a_job_with_one_domain_starts_with_a_warning_after_the_wait() -> None:
     desk = Desk(options=Options(slots_wait_ms=1_000))
     desk.begin(slots=3)
     for slot in (1, 2, 3):
@@ -107,7 +107,7 @@ def test_one_domain_only_is_said_aloud_after_the_wait_and_the_job_goes_on() -> N
         assert placement.slot not in placement.standbys  # in another slot at least
 
 
-def test_a_provider_with_one_domain_need_not_be_waited_for() -> None:
+def test_a_provider_with_one_domain_causes_no_wait() -> None:
     desk = Desk()
     desk.begin(slots=2, can_spread=False)
     desk.register(1, "a")
@@ -115,7 +115,7 @@ def test_a_provider_with_one_domain_need_not_be_waited_for() -> None:
     assert desk.coordinator.phase == "running"
 
 
-def test_a_slot_that_ends_while_others_are_awaited_is_asked_for_again() -> None:
+def test_a_slot_that_ends_while_others_are_awaited_is_requested_again() -> None:
     desk = Desk()
     desk.begin(slots=2)
     desk.register(1, "a")
@@ -124,7 +124,7 @@ def test_a_slot_that_ends_while_others_are_awaited_is_asked_for_again() -> None:
     assert desk.coordinator.phase == "starting"
 
 
-def test_a_slot_that_ends_before_it_registers_is_asked_for_again() -> None:
+def test_a_slot_that_ends_before_it_registers_is_requested_again() -> None:
     desk = Desk()
     desk.begin(slots=2)
     desk.register(1, "a")
@@ -132,7 +132,7 @@ def test_a_slot_that_ends_before_it_registers_is_asked_for_again() -> None:
     assert of_kind(desk.tick(100), RequestSlots) == [RequestSlots(1, ("a",))]
 
 
-def test_a_slot_with_other_versions_ends_the_start_with_advice() -> None:
+def test_a_slot_with_other_versions_fails_the_start_with_a_remedy() -> None:
     desk = Desk()
     desk.do(Begin(1, "job-1", 1, versions=(("python", "3.11"), ("wire", "1"))))
     effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("python", "3.12"), ("wire", "1"))))
@@ -142,7 +142,7 @@ def test_a_slot_with_other_versions_ends_the_start_with_advice() -> None:
     assert "ship an environment" in failed.reason
 
 
-def test_a_slot_with_another_hash_seed_is_refused_without_telling_either() -> None:
+def test_a_slot_with_another_hash_seed_is_refused_without_revealing_either_seed() -> None:
     desk = Desk()
     desk.do(Begin(1, "job-1", 1, versions=(("hash_seed", "4711"),)))
     effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("hash_seed", "815"),)))
@@ -187,7 +187,7 @@ def test_a_resume_begins_the_next_generation_at_the_checkpoint() -> None:
     assert desk.coordinator.completed.generation == view_number(2, 1)
 
 
-def test_a_generation_of_a_driver_that_died_before_its_first_checkpoint_is_not_used_again() -> None:
+def test_the_generation_of_a_driver_that_died_before_its_first_checkpoint_is_not_reused() -> None:
     metadata = _completed_checkpoint()
     generations = []
     for term in (2, 3):
@@ -226,7 +226,7 @@ def test_a_resume_of_another_plan_is_refused() -> None:
     assert "cannot resume from checkpoint 1: plan" in failed.reason
 
 
-def test_a_finished_job_that_is_resumed_only_commits_and_is_done() -> None:
+def test_a_resumed_job_that_had_finished_only_commits_its_output() -> None:
     desk = Desk()
     desk.form()
     desk.acknowledge(1, final=True)

@@ -73,31 +73,31 @@ def _tick(desk: Desk) -> tuple[Effect, ...]:
     return desk.coordinator.handle(Ticked(desk.now_ns))
 
 
-def test_lines_are_counted_in_loops_and_in_comprehensions() -> None:
+def test_the_line_counter_counts_loops_and_comprehensions() -> None:
     numbers = range(1_000)
     assert 1_000 < _lines_of(lambda: [number + 1 for number in numbers]) < 1_020
 
 
-def test_a_tick_costs_a_few_lines_a_task() -> None:
+def test_a_tick_executes_a_few_lines_per_task() -> None:
     desk = _wide_desk()
     assert _lines_of(lambda: _tick(desk)) < TICK_LINES_MAX * TASKS
 
 
-def test_a_tick_at_which_a_checkpoint_begins_costs_a_few_lines_a_task() -> None:
+def test_a_tick_that_starts_a_checkpoint_executes_a_few_lines_per_task() -> None:
     desk = _wide_desk(checkpoint_every_ms=50)
     effects: list[Effect] = []
     assert _lines_of(lambda: effects.extend(_tick(desk))) < TRIGGERING_LINES_MAX * TASKS
     assert len(sent(effects, Trigger)) == TASKS // 4
 
 
-def test_the_view_after_a_death_costs_some_lines_a_task() -> None:
+def test_the_view_after_a_death_executes_a_bounded_number_of_lines_per_task() -> None:
     desk = _wide_desk()
     before = desk.number
     assert _lines_of(lambda: desk.coordinator.handle(SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * TASKS
     assert desk.number > before
 
 
-def test_a_slots_heartbeat_costs_the_same_however_many_tasks_there_are() -> None:
+def test_a_heartbeat_executes_the_same_lines_for_any_number_of_tasks() -> None:
     desk = _wide_desk()
     desk.slots[SlotId(7)].counters = ((TaskCounter.BACKLOG_ELEMENTS, 5), (TaskCounter.RECORDS_IN, 12))
     heartbeat = Received(SlotId(7), desk.slots[SlotId(7)].status())

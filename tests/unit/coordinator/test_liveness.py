@@ -25,7 +25,7 @@ def _home(desk: Desk, task: int) -> int:
     return desk.of(task).hosting_slot
 
 
-def test_the_providers_word_is_enough() -> None:
+def test_a_slot_that_its_provider_reports_as_ended_is_dead_at_once() -> None:
     desk = _desk()
     slot = _home(desk, 0)
     effects = desk.gone(slot)
@@ -34,7 +34,7 @@ def test_the_providers_word_is_enough() -> None:
     assert of_kind(effects, ReleaseSlot) == []  # its process has ended
 
 
-def test_silence_for_a_lease_is_a_death_and_less_is_none() -> None:
+def test_a_slot_is_dead_after_a_silent_lease_and_not_before() -> None:
     desk = _desk()
     slot = desk.slots[SlotId(_home(desk, 0))]
     slot.is_mute = True
@@ -48,7 +48,7 @@ def test_silence_for_a_lease_is_a_death_and_less_is_none() -> None:
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [slot.slot]  # it may be paused only: its end is seen to
 
 
-def test_a_pause_of_the_coordinator_kills_nobody() -> None:
+def test_a_pause_of_the_coordinator_causes_no_death() -> None:
     desk = _desk()
     desk.now_ns += 3_600_000 * MILLISECOND_NS  # ticks stop for an hour, and what slots said is still in the socket
     effects = desk.do(Ticked(desk.now_ns))
@@ -56,13 +56,13 @@ def test_a_pause_of_the_coordinator_kills_nobody() -> None:
     assert of_kind(desk.tick(300), RecoveryEvent) == []
 
 
-def test_a_clock_that_is_set_back_kills_nobody() -> None:
+def test_a_clock_that_is_set_back_causes_no_death() -> None:
     desk = _desk()
     desk.now_ns -= 200 * MILLISECOND_NS
     assert of_kind(desk.do(Ticked(desk.now_ns)), RecoveryEvent) == []
 
 
-def test_a_slot_that_was_replaced_is_released_whenever_it_speaks() -> None:
+def test_a_replaced_slot_is_released_whenever_it_sends_a_message() -> None:
     desk = _desk()
     slot = desk.slots[SlotId(_home(desk, 0))]
     slot.is_mute = slot.is_deaf = True
@@ -73,13 +73,13 @@ def test_a_slot_that_was_replaced_is_released_whenever_it_speaks() -> None:
         assert [(to, type(message)) for to, message in sent(effects, Release)] == [(slot.slot, Release)]
 
 
-def test_a_slot_that_nobody_knows_is_released() -> None:
+def test_an_unknown_slot_is_released() -> None:
     desk = _desk()
     effects = desk.say(4711, desk.slots[SlotId(1)].status())
     assert [to for to, _ in sent(effects, Release)] == [4711]
 
 
-def test_a_broken_connection_and_silence_since_are_a_death_within_a_few_heartbeats() -> None:
+def test_a_broken_connection_followed_by_silence_is_a_death_within_a_few_heartbeats() -> None:
     desk = _desk()
     slot = _home(desk, 0)
     desk.slots[SlotId(slot)].is_mute = True
@@ -88,13 +88,13 @@ def test_a_broken_connection_and_silence_since_are_a_death_within_a_few_heartbea
     assert len(sent(desk.tick(200), View)) == 5
 
 
-def test_a_broken_connection_of_a_slot_that_is_heard_is_no_death() -> None:
+def test_a_broken_connection_of_a_slot_that_keeps_sending_is_not_a_death() -> None:
     desk = _desk()
     desk.suspect(_home(desk, 1), _home(desk, 0))
     assert sent(desk.tick(800), View) == []
 
 
-def test_two_peers_that_saw_a_connection_break_are_not_enough() -> None:
+def test_suspicions_of_two_peers_are_not_a_death() -> None:
     desk = _desk()
     suspect = _home(desk, 0)
     accusers = [slot for slot in desk.slots if slot != suspect]
@@ -102,14 +102,14 @@ def test_two_peers_that_saw_a_connection_break_are_not_enough() -> None:
     assert sent(desk.suspect(accusers[1], suspect), View) == []
 
 
-def test_a_peer_and_the_coordinator_that_saw_connections_break_are_enough_at_once() -> None:
+def test_a_suspicion_and_a_broken_connection_to_the_coordinator_are_a_death_at_once() -> None:
     desk = _desk()
     suspect = _home(desk, 0)
     assert sent(desk.do(SlotUnreachable(SlotId(suspect))), View) == []
     assert len(sent(desk.suspect(_home(desk, 1), suspect), View)) == 5
 
 
-def test_a_connection_of_the_coordinator_that_comes_back_is_no_death() -> None:
+def test_a_connection_to_the_coordinator_that_comes_back_is_not_a_death() -> None:
     desk = _desk()
     desk.do(SlotUnreachable(SlotId(_home(desk, 0))))
     assert sent(desk.tick(600), View) == []
@@ -125,7 +125,7 @@ def _mutual_suspicion(desk: Desk, pairs: Sequence[tuple[int, int]], milliseconds
     return [entry for entry in told if entry.milestone is Milestone.DETECTED]
 
 
-def test_of_two_living_peers_that_cannot_reach_each_other_one_is_replaced_after_a_lease() -> None:
+def test_one_of_two_live_peers_that_cannot_reach_each_other_is_replaced_after_a_lease() -> None:
     desk = _desk()
     one, other = sorted((_home(desk, 0), _home(desk, 1)))
     assert _mutual_suspicion(desk, [(one, other), (other, one)], 900) == []
@@ -136,7 +136,7 @@ def test_of_two_living_peers_that_cannot_reach_each_other_one_is_replaced_after_
     assert _mutual_suspicion(desk, [(one, other), (other, one)], 3_000) == []
 
 
-def test_the_one_accused_by_most_is_replaced() -> None:
+def test_the_slot_that_most_peers_suspect_is_replaced() -> None:
     desk = _desk()
     low, *others = sorted(desk.view_slots())
     pairs = [(other, low) for other in others[:2]] + [(low, other) for other in others[:2]]
@@ -145,14 +145,14 @@ def test_the_one_accused_by_most_is_replaced() -> None:
     assert set(others) <= set(desk.view_slots())
 
 
-def test_an_accusation_that_is_not_repeated_falls() -> None:
+def test_a_suspicion_that_is_not_repeated_expires() -> None:
     desk = _desk()
     for _ in range(5):
         desk.suspect(1, 2)
         assert of_kind(desk.tick(700), RecoveryEvent) == []
 
 
-def test_an_accusation_of_somebody_who_is_gone_already_means_nothing() -> None:
+def test_a_suspicion_of_a_dead_slot_is_ignored() -> None:
     desk = _desk()
     desk.gone(1)
     assert desk.suspect(2, 1) == ()

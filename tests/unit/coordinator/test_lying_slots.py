@@ -66,7 +66,7 @@ def _name(message: object) -> str:
 
 @pytest.mark.parametrize("message", [*OF_SLOTS, *OF_COORDINATORS], ids=_name)
 @pytest.mark.parametrize("slot", [SlotId(1), NOBODYS])
-def test_a_message_that_no_slot_sends_to_a_coordinator_is_malformed_and_the_job_goes_on(
+def test_a_message_type_that_slots_do_not_send_is_malformed_and_the_job_continues(
     message: Message, slot: SlotId
 ) -> None:
     desk = _desk()
@@ -76,7 +76,7 @@ def test_a_message_that_no_slot_sends_to_a_coordinator_is_malformed_and_the_job_
     desk.complete(1)
 
 
-def test_a_slot_registers_for_itself_only() -> None:
+def test_a_registration_in_the_name_of_another_slot_is_malformed() -> None:
     desk = _desk()
     register = Register(NOBODYS, "domain", "host", "ipc://x", "ipc://x", b"key", "token", 1, ())
     with pytest.raises(MessageMalformed, match=r"slot 1 .* speaks for slot 99"):
@@ -99,7 +99,7 @@ def _of_task_0(desk: Desk) -> tuple[Message, ...]:
 @pytest.mark.parametrize(
     "number", range(6), ids=["Snapshotted", "LogLost", "JournalLost", "SinkFenced", "TaskFailed", "AnnounceStep"]
 )
-def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
+def test_a_message_about_a_task_of_another_slot_is_malformed(number: int) -> None:
     desk = _desk()
     message = _of_task_0(desk)[number]
     home = desk.of(0).hosting_slot
@@ -111,7 +111,7 @@ def test_a_slot_speaks_for_the_tasks_that_live_in_it_only(number: int) -> None:
     desk.say(home, message)
 
 
-def test_what_a_slot_says_of_tasks_that_live_elsewhere_is_not_believed() -> None:
+def test_a_status_of_tasks_of_another_slot_is_ignored() -> None:
     desk = _desk()
     liar = next(slot for slot in desk.view_slots() if slot != desk.of(0).hosting_slot)
     honest = desk.slots[liar].status()
@@ -121,7 +121,7 @@ def test_what_a_slot_says_of_tasks_that_live_elsewhere_is_not_believed() -> None
 
 
 @pytest.mark.parametrize("task", [6, -7, 1 << 40])
-def test_backups_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
+def test_a_status_of_unknown_backups_does_not_change_the_view(task: int) -> None:
     desk = _desk()
     liar = desk.of(5).hosting_slot
     said = msgspec.structs.replace(
@@ -138,7 +138,7 @@ def test_backups_of_tasks_that_do_not_exist_disturb_no_view(task: int) -> None:
     assert desk.number > before
 
 
-def test_a_new_coordinator_does_not_inherit_a_view_of_another_plan() -> None:
+def test_a_new_coordinator_does_not_adopt_a_view_of_another_plan() -> None:
     desk = _desk()
     desk.complete(1)
     again = Desk(desk.plan, Options())
@@ -154,7 +154,7 @@ def test_a_new_coordinator_does_not_inherit_a_view_of_another_plan() -> None:
     assert again.view.placements == desk.view.placements
 
 
-def test_a_new_coordinator_does_not_believe_that_a_task_lives_where_the_view_does_not_have_it() -> None:
+def test_a_new_coordinator_ignores_a_status_that_contradicts_the_view() -> None:
     desk = _desk()
     desk.complete(1)
     again = Desk(desk.plan, Options())

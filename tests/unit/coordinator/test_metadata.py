@@ -52,12 +52,12 @@ def _metadata() -> CheckpointMetadata:
     )
 
 
-def test_metadata_comes_back_as_it_was() -> None:
+def test_metadata_is_decoded_as_it_was_encoded() -> None:
     assert decode_metadata(encode_metadata(_metadata()), "e") == _metadata()
 
 
 @pytest.mark.parametrize("length", [0, 1, 10, -1])
-def test_metadata_that_is_cut_off_is_refused_by_name(length: int) -> None:
+def test_truncated_metadata_is_refused_by_name(length: int) -> None:
     with pytest.raises(MetadataMalformed, match="chain/7"):
         decode_metadata(encode_metadata(_metadata())[:length], "chain/7")
 
@@ -76,7 +76,7 @@ def test_tasks_in_another_order_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES_ASTRAY)
-def test_a_name_that_leads_out_of_the_store_is_refused(name: str) -> None:
+def test_an_object_name_outside_the_store_is_refused(name: str) -> None:
     metadata = _metadata()
     first = msgspec.structs.replace(metadata.tasks[0], objects=("snapshots/0/000000000003-1-full", name))
     astray = msgspec.structs.replace(metadata, tasks=(first, *metadata.tasks[1:]))
@@ -86,7 +86,7 @@ def test_a_name_that_leads_out_of_the_store_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("field", ["term", "generation", "checkpoint", "highest_checkpoint"])
 @pytest.mark.parametrize("number", [-1, 1 << 62, (1 << 64) - 1])
-def test_a_number_from_which_nothing_can_go_on_is_refused(field: str, number: int) -> None:
+def test_a_number_from_which_no_job_can_resume_is_refused(field: str, number: int) -> None:
     with pytest.raises(MetadataMalformed, match="chain/7"):
         decode_metadata(encode_metadata(msgspec.structs.replace(_metadata(), **{field: number})), "chain/7")
 
@@ -95,7 +95,7 @@ def test_the_fingerprint_is_the_same_in_every_process() -> None:
     assert plan_fingerprint(chain_plan()) == "7e8667f5cb88d2cdbd50f5f2eddb450c"
 
 
-def test_the_fingerprint_changes_with_whatever_state_depends_on() -> None:
+def test_the_fingerprint_changes_with_everything_that_state_depends_on() -> None:
     plan = chain_plan()
     others = [
         chain_plan(3),
@@ -109,7 +109,7 @@ def test_the_fingerprint_changes_with_whatever_state_depends_on() -> None:
     assert plan_fingerprint(replace(plan, sharing_depth=1, job_name="renamed")) == plan_fingerprint(plan)
 
 
-def test_a_checkpoint_of_another_plan_refuses_to_resume() -> None:
+def test_a_resume_from_a_checkpoint_of_another_plan_is_refused() -> None:
     check_resumable(chain_plan(), _metadata())
     with pytest.raises(PlanChanged, match="resume with the original job"):
         check_resumable(chain_plan(3), _metadata())

@@ -36,7 +36,7 @@ def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) ->
     return desk
 
 
-def test_a_task_that_raised_gets_a_cautious_successor_in_the_same_slot() -> None:
+def test_a_task_that_raised_is_restarted_in_single_step_mode_in_the_same_slot() -> None:
     desk = _desk()
     before = desk.of(3)
     desk.raise_in(3)
@@ -61,7 +61,7 @@ def test_an_exception_that_is_repeated_counts_once() -> None:
     assert len({p.incarnation for p in desk.view.placements}) == 2
 
 
-def test_the_same_input_element_raising_in_two_incarnations_is_poison() -> None:
+def test_an_input_element_that_raises_in_two_incarnations_is_poison() -> None:
     desk = _desk()
     desk.raise_in(3, channel=3, first_seq=10, count=64)
     effects = desk.raise_in(3, channel=3, first_seq=37, count=1)
@@ -74,7 +74,7 @@ def test_the_same_input_element_raising_in_two_incarnations_is_poison() -> None:
     assert len(of_kind(effects, ReleaseSlot)) == 6
 
 
-def test_other_elements_and_channels_are_no_poison() -> None:
+def test_failures_at_different_elements_or_channels_are_not_poison() -> None:
     desk = _desk()
     desk.raise_in(3, channel=3, first_seq=10, count=5)
     desk.raise_in(3, channel=3, first_seq=15, count=1)
@@ -82,7 +82,7 @@ def test_other_elements_and_channels_are_no_poison() -> None:
     assert desk.coordinator.phase == "running"
 
 
-def test_poison_is_known_again_after_a_checkpoint_has_completed() -> None:
+def test_a_poison_record_is_recognised_across_a_completed_checkpoint() -> None:
     desk = _desk()
     desk.raise_in(3, first_seq=10, count=5)
     desk.tick(200)
@@ -90,13 +90,13 @@ def test_poison_is_known_again_after_a_checkpoint_has_completed() -> None:
     assert of_kind(desk.raise_in(3, first_seq=12, count=1), JobFailed)
 
 
-def test_a_timer_that_raises_the_same_twice_is_poison() -> None:
+def test_a_timer_that_raises_the_same_error_twice_is_poison() -> None:
     desk = _desk()
     desk.raise_in(3, count=0)
     assert of_kind(desk.raise_in(3, count=0), JobFailed)
 
 
-def test_an_exception_that_no_second_try_helps_fails_the_job_at_once() -> None:
+def test_a_fatal_exception_fails_the_job_at_once() -> None:
     desk = _desk()
     (failed,) = of_kind(desk.raise_in(3, recourse=Recourse.NONE), JobFailed)
     assert failed.error == "ValueError: x"
@@ -107,7 +107,7 @@ def _unrestorable(desk: Desk, task: int) -> tuple[Effect, ...]:
     return desk.say(desk.of(task).hosting_slot, failed)
 
 
-def test_a_task_that_the_store_cannot_restore_goes_on_in_the_standby_that_holds_its_state() -> None:
+def test_a_task_with_a_damaged_snapshot_continues_in_the_standby_that_holds_its_state() -> None:
     desk = _desk()
     desk.complete(1)
     desk.tick(100)
@@ -123,7 +123,7 @@ def test_a_task_that_the_store_cannot_restore_goes_on_in_the_standby_that_holds_
     assert any("goes on in a standby" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
-def test_without_a_standby_that_holds_it_the_job_fails_and_says_what_is_damaged() -> None:
+def test_without_such_a_standby_a_damaged_snapshot_fails_the_job_by_name() -> None:
     desk = _desk()
     desk.slots[desk.of(3).standbys[0]].standbys_at[TaskId(3)] = CheckpointId(0)
     desk.complete(1)
@@ -143,7 +143,7 @@ def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:
     assert failed
 
 
-def test_a_completed_checkpoint_begins_the_count_anew() -> None:
+def test_a_completed_checkpoint_resets_the_restart_count() -> None:
     desk = _desk(failures_per_epoch_max=3)
     for epoch in range(1, 4):
         for attempt in range(3):
@@ -153,7 +153,7 @@ def test_a_completed_checkpoint_begins_the_count_anew() -> None:
     assert desk.coordinator.phase == "running"
 
 
-def test_two_deaths_of_the_process_in_one_epoch_make_the_successor_cautious() -> None:
+def test_two_process_deaths_in_one_epoch_put_the_successor_in_single_step_mode() -> None:
     desk = _desk()
     desk.gone(desk.of(2).hosting_slot)
     assert not desk.of(2).is_cautious
@@ -162,7 +162,7 @@ def test_two_deaths_of_the_process_in_one_epoch_make_the_successor_cautious() ->
     assert desk.of(2).is_cautious
 
 
-def test_deaths_during_replay_never_make_the_successor_cautious() -> None:
+def test_deaths_during_replay_do_not_lead_to_single_step_mode() -> None:
     desk = _desk()
     for slot in desk.slots.values():
         slot.phase = TaskPhase.REPLAYING
@@ -172,7 +172,7 @@ def test_deaths_during_replay_never_make_the_successor_cautious() -> None:
     assert not desk.of(2).is_cautious
 
 
-def test_deaths_count_together_over_a_few_epochs_and_are_forgotten_then() -> None:
+def test_deaths_count_towards_single_step_mode_for_a_few_epochs() -> None:
     desk = _desk()
     desk.gone(desk.of(2).hosting_slot)
     desk.tick(200)
@@ -186,7 +186,7 @@ def test_deaths_count_together_over_a_few_epochs_and_are_forgotten_then() -> Non
     assert not desk.of(2).is_cautious
 
 
-def test_lives_that_die_before_they_can_tell_that_they_were_live_make_the_successor_cautious() -> None:
+def test_incarnations_that_die_before_reporting_live_put_the_successor_in_single_step_mode() -> None:
     desk = _desk()
     for slot in desk.slots.values():
         slot.phase = TaskPhase.REPLAYING
@@ -202,7 +202,7 @@ def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None 
     return desk.say(desk.of(2).hosting_slot, AnnounceStep(TaskId(2), life, ChannelId(channel), first_seq))
 
 
-def test_what_a_cautious_task_is_about_to_take_is_noted_as_often_as_it_says_so() -> None:
+def test_each_announced_step_of_a_single_step_task_is_acknowledged() -> None:
     desk = _desk()
     for _ in range(2):
         ((slot, noted),) = sent(_approach(desk, 3, 17), AnnounceAck)
@@ -211,7 +211,7 @@ def test_what_a_cautious_task_is_about_to_take_is_noted_as_often_as_it_says_so()
     assert _approach(desk, 3, 17, incarnation=77) == ()  # an earlier life
 
 
-def test_a_process_that_dies_again_and_again_at_one_input_element_has_met_a_poison_record() -> None:
+def test_repeated_process_deaths_at_one_input_element_are_a_poison_record() -> None:
     desk = _desk()
     for checkpoint in range(1, DEATHS_OF_POISON):
         _approach(desk, 3, 17)
@@ -225,7 +225,7 @@ def test_a_process_that_dies_again_and_again_at_one_input_element_has_met_a_pois
     assert "poison record (killed)" in failed.reason
 
 
-def test_a_process_that_dies_at_several_elements_or_in_replay_has_met_none() -> None:
+def test_process_deaths_at_several_elements_or_in_replay_are_not_a_poison_record() -> None:
     desk = _desk()
     for first_seq in (17, 17, 18, 17, 17):
         _approach(desk, 3, first_seq)
@@ -238,7 +238,7 @@ def test_a_process_that_dies_at_several_elements_or_in_replay_has_met_none() -> 
 # ------------------------------------------------------------------ timeline
 
 
-def test_the_timeline_tells_each_milestone_once_and_in_order() -> None:
+def test_the_timeline_reports_each_milestone_once_and_in_order() -> None:
     desk = _desk()
     slot = desk.slots[desk.of(2).standbys[0]]
     dead = desk.of(2)
@@ -288,7 +288,7 @@ def test_a_task_has_not_caught_up_while_its_backlog_is_unknown() -> None:
     assert _report(desk, 5) == [Milestone.CAUGHT_UP]
 
 
-def test_reports_of_long_ago_are_not_what_a_task_had_before_its_failure() -> None:
+def test_old_reports_do_not_count_as_the_backlog_before_a_failure() -> None:
     desk = _desk()
     for backlog in (100, *[2] * BACKLOGS_REMEMBERED):
         _report(desk, backlog)
@@ -297,7 +297,7 @@ def test_reports_of_long_ago_are_not_what_a_task_had_before_its_failure() -> Non
     assert _report(desk, 2) == [Milestone.CAUGHT_UP]
 
 
-def test_a_task_that_fails_while_it_catches_up_has_the_backlog_of_before_the_first_failure_to_reach() -> None:
+def test_a_task_that_fails_while_catching_up_keeps_the_backlog_target_of_the_first_failure() -> None:
     desk = _desk()
     _report(desk, 5)
     _fails(desk)
@@ -316,7 +316,7 @@ def test_a_task_whose_input_has_ended_has_caught_up() -> None:
     assert Milestone.CAUGHT_UP in _report(desk, 6)
 
 
-def test_a_task_that_is_behind_when_the_job_ends_has_caught_up_by_then() -> None:
+def test_a_task_that_is_still_behind_has_caught_up_when_the_job_ends() -> None:
     desk = _desk()
     _report(desk, 5)
     _fails(desk)
@@ -328,7 +328,7 @@ def test_a_task_that_is_behind_when_the_job_ends_has_caught_up_by_then() -> None
     assert all(recovery.is_over for recovery in desk.coordinator.recoveries)
 
 
-def test_a_task_that_dies_before_it_has_reported_a_backlog_has_caught_up_when_it_is_live() -> None:
+def test_a_task_that_died_without_a_reported_backlog_has_caught_up_when_it_is_live() -> None:
     desk = _desk()
     _fails(desk)
     assert Milestone.CAUGHT_UP in _report(desk, 6)
@@ -359,7 +359,7 @@ def _exposed(effects: tuple[Effect, ...]) -> list[str]:
     return [alarm.text for alarm in of_kind(effects, Alarm) if "died with all keepers" in alarm.text]
 
 
-def test_a_task_that_dies_with_its_keepers_raises_an_alarm_and_one_that_dies_alone_none() -> None:
+def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:
     for is_alone in (True, False):
         desk = _desk(has_effects=True)
         desk.complete(1)
@@ -373,7 +373,7 @@ def test_a_task_that_dies_with_its_keepers_raises_an_alarm_and_one_that_dies_alo
             assert "since checkpoint 1" in texts[0]
 
 
-def test_a_keeper_that_is_named_and_not_ready_yet_keeps_nothing() -> None:
+def test_a_keeper_that_is_not_ready_does_not_count_as_a_replica() -> None:
     desk = _desk(has_effects=True)
     sink = desk.of(4)
     for slot in desk.slots.values():

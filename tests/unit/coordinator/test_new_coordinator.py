@@ -30,7 +30,7 @@ def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
     return again
 
 
-def test_a_new_coordinator_goes_on_with_the_highest_view_heard() -> None:
+def test_a_new_coordinator_adopts_the_highest_view_that_slots_report() -> None:
     desk = _desk()
     desk.complete(1)
     before = desk.view
@@ -41,7 +41,7 @@ def test_a_new_coordinator_goes_on_with_the_highest_view_heard() -> None:
     again.complete(2)
 
 
-def test_a_new_coordinator_replaces_what_has_not_spoken_for_a_lease() -> None:
+def test_a_new_coordinator_replaces_slots_that_stay_silent_for_a_lease() -> None:
     desk = _desk()
     desk.complete(1)
     before = desk.view
@@ -54,7 +54,7 @@ def test_a_new_coordinator_replaces_what_has_not_spoken_for_a_lease() -> None:
     assert [slot for slot, _ in sent(again.say(silent, late.status()), Release)] == [silent]
 
 
-def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_but_not_for_ever() -> None:
+def test_a_new_coordinator_waits_a_limited_time_for_the_view_of_a_registered_slot() -> None:
     for heard_ms, is_replaced in ((5_300, False), (10_500, True)):
         desk = _desk()
         desk.complete(1)
@@ -71,7 +71,7 @@ def test_a_slot_that_has_spoken_is_waited_for_until_it_has_said_by_which_view_bu
         assert (again.of(2).incarnation != before.placements[2].incarnation) is is_replaced
 
 
-def test_the_view_of_a_slot_that_registered_before_the_dead_coordinators_view_got_there_is_asked_for() -> None:
+def test_a_new_coordinator_requests_the_view_of_a_slot_that_registered_without_one() -> None:
     desk = _desk()
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
@@ -84,7 +84,7 @@ def test_the_view_of_a_slot_that_registered_before_the_dead_coordinators_view_go
     assert again.view.placements == desk.view.placements
 
 
-def test_a_new_coordinator_that_hears_nobody_starts_like_a_resume() -> None:
+def test_a_new_coordinator_without_any_slot_starts_like_a_resume() -> None:
     desk = _desk()
     desk.complete(1)
     again = Desk(desk.plan, Options())
@@ -97,7 +97,7 @@ def test_a_new_coordinator_that_hears_nobody_starts_like_a_resume() -> None:
     assert again.view.generation == view_number(2, 1)
 
 
-def test_numbers_that_the_old_coordinator_gave_are_not_given_again() -> None:
+def test_numbers_given_by_the_old_coordinator_are_not_reused() -> None:
     desk = _desk()
     desk.complete(1)
     desk.tick(10_000)
@@ -110,7 +110,7 @@ def test_numbers_that_the_old_coordinator_gave_are_not_given_again() -> None:
     assert again.pending() == [4]
 
 
-def test_a_slot_that_registers_while_a_new_coordinator_listens_is_a_spare() -> None:
+def test_a_slot_that_registers_during_takeover_is_a_spare() -> None:
     desk = _desk()
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
@@ -121,7 +121,7 @@ def test_a_slot_that_registers_while_a_new_coordinator_listens_is_a_spare() -> N
     assert 70 in again.view_slots()
 
 
-def test_an_old_coordinator_stands_down_when_a_slot_obeys_a_later_term() -> None:
+def test_an_old_coordinator_stands_down_when_a_slot_reports_a_later_term() -> None:
     desk = _desk()
     again = _restart(desk)
     woken = desk.say(1, again.slots[SlotId(1)].status())
@@ -142,14 +142,14 @@ def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[Effect, ...]
     return desk.say(mine.hosting_slot, SinkFenced(mine.task, mine.incarnation, generation, Incarnation(incarnation)))
 
 
-def test_a_sink_that_is_fenced_by_a_generation_that_nobody_knew_of_ends_this_one() -> None:
+def test_a_sink_fenced_by_an_unknown_later_generation_rolls_the_job_back() -> None:
     again = _restart(_desk())
     effects = _fenced(again, view_number(1, 7), view_number(1, 7))
     assert again.view.generation == again.number == view_number(2, 2)
     assert any("has registered generation 1.7" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
-def test_a_sink_that_is_fenced_by_a_life_that_nobody_knew_of_begins_anew_alone() -> None:
+def test_a_sink_fenced_by_an_unknown_incarnation_is_restarted_alone() -> None:
     again = _restart(_desk())
     before = again.view
     _fenced(again, before.generation, view_number(1, 7))
@@ -163,7 +163,7 @@ def test_a_coordinator_whose_sink_is_fenced_by_a_later_term_stands_down() -> Non
     assert desk.coordinator.phase == "replaced"
 
 
-def test_what_a_dead_incarnation_says_of_its_outside_counts_for_nobody() -> None:
+def test_a_fencing_report_of_a_dead_incarnation_is_ignored() -> None:
     desk = _desk()
     before = desk.view
     sink = before.placements[-1]

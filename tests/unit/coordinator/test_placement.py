@@ -57,20 +57,20 @@ def _place(
     return place([wish] * len(assignment), domains, assignment, ready or _ready(len(assignment)), {})
 
 
-def test_active_tasks_sit_one_in_a_slot_and_alternate_over_domains() -> None:
+def test_active_tasks_are_placed_one_per_slot_in_alternating_domains() -> None:
     assignment = _place(ReplicationTargets(0, 0), _slots("aaabbb"), [NO_ASSIGNMENT] * 4)
     assert len({seat.slot for seat in assignment}) == 4
     assert Counter(_slots("aaabbb")[_slot_of(seat)] for seat in assignment) == {"a": 2, "b": 2}
 
 
-def test_standbys_and_keepers_sit_in_another_domain() -> None:
+def test_standbys_and_keepers_are_placed_in_another_domain() -> None:
     domains = _slots("aaabbb")
     for seat in _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 6):
         assert domains[seat.standbys[0]] != domains[_slot_of(seat)]
         assert seat.keepers == seat.standbys  # the standby's slot where it has one
 
 
-def test_two_standbys_sit_in_two_other_domains_where_there_are_two() -> None:
+def test_two_standbys_are_placed_in_two_other_domains_when_available() -> None:
     domains = _slots("aabbcc")
     for seat in _place(ReplicationTargets(2, 0), domains, [NO_ASSIGNMENT] * 6):
         assert len({domains[slot] for slot in (_slot_of(seat), *seat.standbys)}) == 3
@@ -82,14 +82,14 @@ def test_backups_are_spread_evenly() -> None:
     assert max(Counter(slot for seat in assignment for slot in seat.standbys).values()) <= 2
 
 
-def test_standbys_sit_in_spare_slots_so_that_whoever_takes_over_is_alone() -> None:
+def test_standbys_are_placed_in_spare_slots_so_that_a_promoted_task_has_its_own_slot() -> None:
     domains = _slots("abcdef")
     assignment = _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 4)
     spare = set(domains) - {seat.slot for seat in assignment}
     assert Counter(seat.standbys[0] for seat in assignment) == dict.fromkeys(spare, 2)
 
 
-def test_of_one_spare_slot_the_last_tasks_have_the_choice() -> None:
+def test_a_single_spare_slot_hosts_the_standbys_of_the_last_tasks() -> None:
     """Nobody behind a sink holds its log."""
     assignment = _place(ReplicationTargets(1, 1), _slots("abcdefg"), [NO_ASSIGNMENT] * 6)
     (spare,) = set(_slots("abcdefg")) - {seat.slot for seat in assignment}
@@ -103,17 +103,17 @@ def test_a_backup_prefers_another_host() -> None:
     assert seat.standbys == (3,)
 
 
-def test_with_one_domain_backups_sit_in_another_slot() -> None:
+def test_with_one_domain_backups_are_placed_in_another_slot() -> None:
     for seat in _place(ReplicationTargets(1, 1), _slots("aaa"), [NO_ASSIGNMENT] * 3):
         assert seat.slot not in (*seat.standbys, *seat.keepers)
         assert len(seat.standbys) == len(seat.keepers) == 1
 
 
-def test_with_one_slot_there_are_no_backups() -> None:
+def test_with_one_slot_no_backup_is_placed() -> None:
     assert _place(ReplicationTargets(1, 1), _slots("a"), [NO_ASSIGNMENT]) == (_seat(1),)
 
 
-def test_a_task_that_lives_is_never_moved() -> None:
+def test_a_live_task_is_never_moved() -> None:
     assignment = [_seat(1), _seat(1), _seat(1)]
     assert [seat.slot for seat in _place(ReplicationTargets(1, 0), _slots("abab"), assignment)] == [1, 1, 1]
 
@@ -126,33 +126,33 @@ def test_the_standby_that_is_ready_at_the_completed_checkpoint_is_promoted() -> 
     assert 3 not in seat.standbys
 
 
-def test_a_standby_that_is_not_ready_goes_before_a_free_slot() -> None:
+def test_a_standby_that_is_not_ready_is_preferred_to_a_free_slot() -> None:
     (seat,) = _place(ReplicationTargets(1, 0), _slots("bcd", 2), [_seat(1, [3])])
     assert seat.slot == 3
 
 
-def test_without_a_standby_the_slot_with_the_fewest_tasks_is_taken() -> None:
+def test_without_a_standby_the_slot_with_the_fewest_tasks_is_chosen() -> None:
     assignment = _place(ReplicationTargets(0, 0), _slots("abc", 2), [_seat(1), _seat(2), _seat(3)])
     assert assignment[0].slot == 4
 
 
-def test_without_any_slot_a_task_waits_and_keeps_nothing_of_the_dead() -> None:
+def test_without_any_slot_a_task_is_unplaced_and_drops_its_dead_backups() -> None:
     assert _place(ReplicationTargets(1, 1), {}, [_seat(1, [2], [2])]) == (NO_ASSIGNMENT,)
 
 
-def test_a_standby_that_died_is_named_anew() -> None:
+def test_a_dead_standby_is_replaced() -> None:
     (seat,) = _place(ReplicationTargets(1, 0), _slots("ac"), [_seat(1, [9])])
     assert seat.standbys == (2,)
 
 
-def test_a_new_keeper_is_named_beside_the_old_one_that_lives() -> None:
+def test_a_new_keeper_is_added_while_the_old_live_one_stays() -> None:
     domains = _slots("aab")
     before = [_seat(1, [], [2])]  # in the task's own domain, for there was no other
     (seat,) = _place(ReplicationTargets(0, 1), domains, before, _ready(1, keepers={(2, 0): 9}))
     assert seat.keepers == (2, 3)
 
 
-def test_the_old_keeper_stays_until_the_new_one_has_all_of_this_incarnation() -> None:
+def test_the_old_keeper_stays_until_the_new_one_holds_the_whole_log_of_the_incarnation() -> None:
     domains = _slots("aab")
     seat = _seat(1, [], [2, 3])
     assert _place(ReplicationTargets(0, 1), domains, [seat], _ready(1, keepers={(3, 0): 8}))[0].keepers == (2, 3)
@@ -169,7 +169,7 @@ def test_a_keeper_whose_slot_now_hosts_its_task_stays_until_another_is_ready() -
     assert seat.keepers == (3,)
 
 
-def test_a_standby_in_the_own_domain_is_replaced_when_another_domain_comes() -> None:
+def test_a_standby_in_its_tasks_domain_is_replaced_when_another_domain_joins() -> None:
     domains = _slots("aab")
     (beside,) = _place(ReplicationTargets(1, 0), domains, [_seat(1, [2])])
     assert beside.standbys == (2, 3)
@@ -177,7 +177,7 @@ def test_a_standby_in_the_own_domain_is_replaced_when_another_domain_comes() -> 
     assert alone.standbys == (3,)
 
 
-def test_a_settled_placement_stays_as_it_is() -> None:
+def test_a_balanced_placement_does_not_change() -> None:
     domains = _slots("abab")
     once = _place(ReplicationTargets(1, 1), domains, [NO_ASSIGNMENT] * 4)
     assert _place(ReplicationTargets(1, 1), domains, once) == once
@@ -191,7 +191,7 @@ def test_a_settled_placement_stays_as_it_is() -> None:
     st.integers(0, 2),
     st.integers(1, 6),
 )
-def test_after_any_losses_and_arrivals_everybody_sits_where_somebody_lives(
+def test_after_every_sequence_of_losses_and_arrivals_tasks_are_placed_in_live_slots(
     first: list[str], losses: list[list[int]], standbys: int, keepers: int, tasks: int
 ) -> None:
     domains = {SlotId(number): domain for number, domain in enumerate(first, 1)}
@@ -284,7 +284,7 @@ def test_the_depth_check_agrees_with_walking_every_path(domains: list[str], dept
     assert (problem is not None) == (_longest_run_by_paths(plan, domains) > depth)
 
 
-def test_what_the_death_of_a_domain_costs_is_said_by_name() -> None:
+def test_a_warning_names_the_tasks_that_the_death_of_a_domain_would_lose() -> None:
     plan = chain_plan(1, has_effects=True)
     targets = replication_targets(plan, 1, 1)
     assignment = [_seat(1, [2]), _seat(2, [3]), _seat(3, [2], [1])]
@@ -295,13 +295,13 @@ def test_what_the_death_of_a_domain_costs_is_said_by_name() -> None:
     assert what_is_not_survived(plan, targets, [_seat(1, [3]), _seat(2, [3]), _seat(3, [1], [1])], _slots("aab")) == ""
 
 
-def test_a_task_whose_output_waits_for_a_keeper_is_told_apart() -> None:
+def test_a_task_whose_output_waits_for_a_keeper_has_its_own_warning() -> None:
     plan = chain_plan(1, has_effects=True)
     said = what_is_not_survived(plan, replication_targets(plan, 0, 1), [_seat(1), _seat(1), _seat(1)], _slots("a"))
     assert said.startswith("1 tasks (sink/0) have no keeper at all: what they would let out waits")
 
 
-def test_tasks_with_replicas_in_too_few_domains_are_named_and_hold_nothing_back() -> None:
+def test_tasks_with_replicas_in_too_few_domains_are_warned_of_and_still_start() -> None:
     plan = replace(chain_plan(1), replicas=2)
     targets = replication_targets(plan, 0, 1)
     assert [wish.keepers for wish in targets] == [2, 2, 0]

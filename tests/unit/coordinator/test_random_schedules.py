@@ -12,14 +12,14 @@ from tests.harnesses.ideal_cluster import World
 
 
 @pytest.mark.parametrize("seed", range(1, 21))
-def test_whatever_fails_the_job_ends_and_no_rule_is_broken(seed: int) -> None:
+def test_every_random_schedule_ends_the_job_without_breaking_a_rule(seed: int) -> None:
     world = World(seed)
     world.run()
     assert isinstance(world.ending, JobDone), world.ending
     assert world.watch.completed[-1].is_final
 
 
-def test_the_same_seed_is_the_same_world() -> None:
+def test_one_seed_gives_the_same_world_every_time() -> None:
     def story(seed: int) -> tuple[object, ...]:
         world = World(seed)
         world.run()
@@ -43,12 +43,12 @@ def _is_noticed(seeds: range) -> bool:
     return False
 
 
-def test_a_view_that_does_not_wait_while_committing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_catch_a_view_that_does_not_wait_for_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(failover.GATE, checkpoint_machine.Committing, failover.GATE[checkpoint_machine.Collecting])
     assert _is_noticed(range(1, 21))
 
 
-def test_a_dead_incarnation_that_is_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_catch_an_acknowledgement_of_a_dead_incarnation_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def count_anyone(
         state: checkpoint_machine.Collecting, event: checkpoint_machine.Acknowledged
     ) -> checkpoint_machine.Step:
@@ -59,7 +59,7 @@ def test_a_dead_incarnation_that_is_counted_is_noticed(monkeypatch: pytest.Monke
     assert _is_noticed(range(20, 61))
 
 
-def test_acknowledgements_that_are_not_forgotten_at_a_death_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_catch_acknowledgements_that_survive_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
     for state in (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing):
         monkeypatch.setitem(
             checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), lambda state, _event: (state, ())
@@ -67,7 +67,7 @@ def test_acknowledgements_that_are_not_forgotten_at_a_death_are_noticed(monkeypa
     assert _is_noticed(range(1, 21))
 
 
-def test_messages_that_are_never_repeated_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_catch_messages_that_are_never_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     def repeat_nothing(_state: CoordinatorState) -> None:
         return
 
@@ -75,7 +75,7 @@ def test_messages_that_are_never_repeated_are_noticed(monkeypatch: pytest.Monkey
     assert _is_noticed(range(30, 40))
 
 
-def test_every_pair_of_phase_and_event_has_a_row_or_cannot_be() -> None:
+def test_every_pair_of_phase_and_event_has_a_row_or_is_impossible() -> None:
     phases = {phase for phase, _ in coordinator.HANDLERS}
     events = {event for _, event in coordinator.HANDLERS} - {Begin}
     missing = {

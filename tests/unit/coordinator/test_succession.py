@@ -22,7 +22,7 @@ def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) ->
     return desk
 
 
-def test_a_dead_task_lives_on_in_its_standbys_slot_and_restores_the_completed_checkpoint() -> None:
+def test_a_dead_task_restarts_in_its_standbys_slot_from_the_completed_checkpoint() -> None:
     desk = _desk()
     desk.complete(1)
     before = desk.of(2)
@@ -35,7 +35,7 @@ def test_a_dead_task_lives_on_in_its_standbys_slot_and_restores_the_completed_ch
     assert not after.is_fresh
 
 
-def test_everybody_else_keeps_incarnation_slot_and_what_it_restored() -> None:
+def test_all_other_tasks_keep_incarnation_slot_and_restored_checkpoint() -> None:
     desk = _desk()
     desk.complete(1)
     before = desk.view
@@ -50,7 +50,7 @@ def test_everybody_else_keeps_incarnation_slot_and_what_it_restored() -> None:
             )
 
 
-def test_the_view_goes_to_every_living_slot_and_names_no_other() -> None:
+def test_the_view_is_sent_to_and_names_every_live_slot_only() -> None:
     desk = _desk()
     dead = desk.of(2).hosting_slot
     effects = desk.gone(dead)
@@ -74,33 +74,33 @@ def test_a_standby_whose_slot_died_with_the_task_is_no_candidate() -> None:
     assert desk.of(0).hosting_slot in desk.view_slots()
 
 
-def test_a_slot_that_is_lost_is_asked_for_again() -> None:
+def test_a_lost_slot_is_requested_again() -> None:
     desk = _desk()
     assert of_kind(desk.gone(1), RequestSlots) == [RequestSlots(1)]
     assert of_kind(desk.gone(2), RequestSlots) == [RequestSlots(1)]
 
 
-def test_when_all_that_live_share_a_domain_slots_are_asked_for_elsewhere() -> None:
+def test_when_all_live_slots_share_a_domain_slots_are_requested_in_another() -> None:
     desk = _desk(domains="ababab")
     effects = desk.gone(2, 4, 6)
     assert of_kind(effects, RequestSlots)[-1].avoid_domains == ("a",)
 
 
-def test_a_slot_that_was_asked_for_and_never_came_is_asked_for_again() -> None:
+def test_a_requested_slot_that_never_registers_is_requested_again() -> None:
     desk = _desk(slots_wait_ms=2_000)
     desk.gone(1)
     assert of_kind(desk.tick(1_800), RequestSlots) == []
     assert of_kind(desk.tick(300), RequestSlots) == [RequestSlots(1)]
 
 
-def test_a_slot_that_cannot_be_started_is_asked_for_again_at_a_tick() -> None:
+def test_a_slot_that_cannot_be_started_is_requested_again_at_a_tick() -> None:
     desk = _desk()
     desk.gone(1)
     assert of_kind(desk.do(SlotRefused("no core is free")), Alarm)
     assert of_kind(desk.tick(100), RequestSlots) == [RequestSlots(1)]
 
 
-def test_whoever_cannot_start_slots_is_asked_less_and_less_and_says_why_at_the_end() -> None:
+def test_a_provider_that_refuses_is_asked_with_growing_pauses_and_its_reason_is_reported() -> None:
     desk = Desk(chain_plan(1), Options(slots_wait_ms=30_000))
     effects = desk.begin(1)
     asked = alarms = 0
@@ -140,7 +140,7 @@ def test_the_view_that_answers_a_loss_names_new_standbys_and_keepers_in_other_pr
     assert all(p.slot not in (*p.standbys, *p.keepers) for p in desk.view.placements if p.incarnation < desk.number)
 
 
-def test_the_last_process_shares_its_tasks_logs_with_the_next_that_comes_and_they_stay_in_it() -> None:
+def test_the_last_slot_replicates_its_tasks_logs_to_the_next_slot_and_keeps_its_tasks() -> None:
     desk = Desk(chain_plan(1, has_effects=True), Options(standbys=1))
     desk.form("abc", slots=3)
     desk.gone(1, 2)
@@ -173,7 +173,7 @@ def test_a_keeper_is_changed_in_two_phases() -> None:
     assert desk.of(4).keepers == tuple(slot for slot in moved.keepers if slot != moved.slot)
 
 
-def test_a_keepers_word_counts_under_the_view_that_stands() -> None:
+def test_a_keepers_report_counts_only_under_the_installed_view() -> None:
     desk = Desk(chain_plan(1, has_effects=True), Options(standbys=1))
     desk.form("aaaa", slots=4, can_spread=0)
     desk.tick(200)
@@ -190,7 +190,7 @@ def test_a_keepers_word_counts_under_the_view_that_stands() -> None:
     assert desk.of(2).keepers == (9,)
 
 
-def test_the_view_that_names_a_successor_lets_no_keeper_of_the_dead_incarnation_go() -> None:
+def test_the_view_that_names_a_successor_keeps_all_keepers_of_the_dead_incarnation() -> None:
     desk = Desk(chain_plan(1, has_effects=True), Options(standbys=1))
     desk.form("aaaa", slots=4, can_spread=0)
     desk.tick(200)
@@ -226,14 +226,14 @@ def test_a_task_without_any_slot_waits_in_the_view_until_one_registers() -> None
     assert not desk.of(0).is_fresh
 
 
-def test_nobody_is_sent_to_a_slot_that_is_nowhere() -> None:
+def test_no_message_is_sent_to_an_unplaced_task() -> None:
     desk = Desk(chain_plan(1), Options(standbys=0))
     desk.form("ab", slots=2)
     desk.gone(1, 2)
     assert sent(desk.tick(10_000), object) == []
 
 
-def test_a_job_without_slots_fails_when_none_comes_in_time() -> None:
+def test_a_job_without_slots_fails_at_the_timeout() -> None:
     desk = Desk(chain_plan(1), Options(standbys=0, slots_wait_ms=3_000))
     desk.form("ab", slots=2)
     desk.gone(1, 2)
@@ -258,7 +258,7 @@ def test_a_view_is_repeated_until_it_is_installed() -> None:
     assert sent(desk.tick(300), View) == []
 
 
-def test_completed_is_told_again_in_the_generation_that_a_slot_is_in() -> None:
+def test_completed_is_repeated_with_the_generation_of_the_slot() -> None:
     desk = _desk()
     desk.slots[SlotId(5)].is_deaf = True
     desk.complete(1)
@@ -271,7 +271,7 @@ def test_completed_is_told_again_in_the_generation_that_a_slot_is_in() -> None:
 # ------------------------------------------------------------------ lost logs
 
 
-def test_a_lost_log_begins_a_generation_in_which_everybody_starts_at_the_checkpoint() -> None:
+def test_a_lost_log_starts_a_generation_in_which_all_tasks_restore_the_checkpoint() -> None:
     desk = _desk()
     desk.complete(1)
     effects = desk.lose_log(3)
@@ -293,7 +293,7 @@ def test_a_lost_log_begins_a_generation_in_which_everybody_starts_at_the_checkpo
     }
 
 
-def test_an_alarm_of_a_rollback_says_what_is_lost() -> None:
+def test_a_rollback_alarm_names_the_lost_logs() -> None:
     losses = {
         (None, 40, 50): "it was found up to byte 40 only, and somebody has a copy up to byte 50",
         (6, 40, 50): "at 40 of channel 6 it would have to decide anew what its receiver has seen up to 50",
@@ -311,13 +311,13 @@ def test_an_alarm_of_a_rollback_says_what_is_lost() -> None:
     assert desk.view.generation == view_number(1, 2)
 
 
-def test_a_log_that_is_lost_before_any_checkpoint_goes_back_to_the_start() -> None:
+def test_a_log_lost_before_any_checkpoint_rolls_back_to_the_start() -> None:
     desk = _desk()
     desk.lose_log(0)
     assert all((p.restore, p.objects, p.log_offset_bytes) == (0, (), 0) for p in desk.view.placements)
 
 
-def test_a_dead_incarnations_loss_is_not_believed() -> None:
+def test_a_lost_log_reported_by_a_dead_incarnation_is_ignored() -> None:
     desk = _desk()
     dead = desk.of(3).incarnation
     desk.gone(desk.of(3).hosting_slot)
@@ -325,7 +325,7 @@ def test_a_dead_incarnations_loss_is_not_believed() -> None:
     assert desk.view.generation == view_number(1, 1)
 
 
-def test_a_loss_that_is_repeated_leads_to_one_rollback() -> None:
+def test_a_repeated_report_of_a_lost_log_leads_to_one_rollback() -> None:
     desk = _desk()
     lost = desk.of(3).incarnation
     desk.lose_log(3)
@@ -343,7 +343,7 @@ def test_a_rollback_waits_while_a_checkpoint_is_committing() -> None:
     assert desk.of(0).restore == 1
 
 
-def test_a_failure_during_the_rollback_is_an_ordinary_one_of_the_new_generation() -> None:
+def test_a_failure_during_a_rollback_is_recovered_in_the_new_generation() -> None:
     desk = _desk()
     desk.lose_log(3)
     desk.gone(desk.of(2).hosting_slot)
@@ -352,7 +352,7 @@ def test_a_failure_during_the_rollback_is_an_ordinary_one_of_the_new_generation(
     assert desk.of(3).is_fresh
 
 
-def test_rollbacks_without_a_completed_checkpoint_come_to_an_end() -> None:
+def test_rollbacks_without_a_completed_checkpoint_fail_the_job_at_the_limit() -> None:
     desk = _desk(failures_per_epoch_max=3)
     effects: tuple[Effect, ...] = ()
     for _ in range(4):

@@ -34,23 +34,23 @@ def formed(*keepers: int) -> Standing:
     return state
 
 
-def test_a_keeper_is_one_since_the_view_that_named_it_first() -> None:
+def test_a_keeper_counts_from_the_view_that_first_named_it() -> None:
     first = formed(7)
     second = step(first, ViewChange({}, START, assignment(7, 8), ()))
     third = step(second, ViewChange({TaskId(SINK): False}, START, assignment(7, 8), ()))
     assert (since(first), since(second), since(third)) == ({7: 1}, {7: 1, 8: 2}, {7: 1, 8: 2})
 
 
-def test_a_keeper_that_was_none_for_a_while_is_another_one() -> None:
+def test_a_keeper_that_was_dropped_and_named_again_counts_from_the_later_view() -> None:
     state = step(formed(7), ViewChange({}, START, assignment(8), ()))
     assert since(step(state, ViewChange({}, START, assignment(7, 8), ()))) == {7: 3, 8: 2}
 
 
-def test_a_keeper_outlives_a_rollback_since_it_may_have_a_journal() -> None:
+def test_a_keeper_keeps_its_role_across_a_rollback() -> None:
     assert since(step(formed(7), RollBack(START, assignment(7, 9), ()))) == {7: 1, 9: 2}
 
 
-def test_a_new_coordinator_goes_on_from_the_view_that_it_heard() -> None:
+def test_a_new_coordinator_continues_the_keepers_of_the_adopted_view() -> None:
     heard: View = formed(7).view
     state = step(Unformed(2, "job-1", heard), ViewChange({}, START, assignment(7, 8), ()))
     assert since(state) == {7: 1, 8: 1}

@@ -101,16 +101,16 @@ def named(found: object) -> str:
 
 
 @pytest.mark.parametrize("message", FOR_SLOTS, ids=named)
-def test_what_slots_are_told_is_let_in(message: Message) -> None:
+def test_every_valid_message_for_a_slot_is_admitted(message: Message) -> None:
     check_for_slot(PLAN, PEER, message)
 
 
 @pytest.mark.parametrize("message", FOR_COORDINATORS, ids=named)
-def test_what_a_coordinator_is_told_is_let_in(message: Message) -> None:
+def test_every_valid_message_for_a_coordinator_is_admitted(message: Message) -> None:
     check_for_coordinator(PLAN, PEER, message)
 
 
-def test_a_view_of_number_0_is_a_question_and_names_nothing() -> None:
+def test_a_view_with_number_0_is_a_request_and_names_nothing() -> None:
     check_for_slot(PLAN, PEER, View(ViewNumber(0), 0, "", (), ()))
 
 
@@ -126,14 +126,14 @@ OUT_OF_THE_PLAN = (3, -1, -2, 1 << 40, (1 << 64) - 1)
     ],
     ids=lambda found: found if isinstance(found, str) else named(found),
 )
-def test_a_task_that_the_plan_has_not_is_malformed(message: Message, field: str, task: int) -> None:
+def test_an_unknown_task_is_malformed_for_a_slot(message: Message, field: str, task: int) -> None:
     with pytest.raises(MessageMalformed, match=rf"slot 77 is malformed: {named(message)} names task {task}, the plan"):
         check_for_slot(PLAN, PEER, msgspec.structs.replace(message, **{field: task}))
 
 
 @pytest.mark.parametrize("task", OUT_OF_THE_PLAN)
 @pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, APPROACHING], ids=named)
-def test_so_it_is_for_a_coordinator(message: Message, task: int) -> None:
+def test_an_unknown_task_is_malformed_for_a_coordinator(message: Message, task: int) -> None:
     with pytest.raises(MessageMalformed, match=f"names task {task}"):
         check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, task=task))
 
@@ -173,12 +173,12 @@ def test_so_it_is_for_a_coordinator(message: Message, task: int) -> None:
     ],
     ids=lambda found: named(found) if isinstance(found, msgspec.Struct) else None,
 )
-def test_what_fields_say_together_has_to_be_possible(message: Message, changes: dict[str, Any]) -> None:
+def test_contradicting_fields_are_malformed(message: Message, changes: dict[str, Any]) -> None:
     with pytest.raises(MessageMalformed, match=f"slot 77 is malformed: {named(message)} names"):
         check_for_slot(PLAN, PEER, msgspec.structs.replace(message, **changes))
 
 
-def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
+def test_a_journal_is_admitted_together_with_the_logs_of_its_task() -> None:
     journal = Delta(journal_of(TaskId(0)), 0, True, b"bytes")
     check_for_slot(PLAN, PEER, msgspec.structs.replace(KEEP, deltas=(DELTA, journal)))
     check_for_slot(PLAN, PEER, msgspec.structs.replace(ANSWER, replicas=(journal,)))
@@ -199,7 +199,7 @@ def test_a_journal_goes_with_the_logs_of_its_task_to_keepers_and_back() -> None:
     ],
     ids=lambda found: named(found) if isinstance(found, msgspec.Struct) else None,
 )
-def test_a_coordinator_hears_of_its_own_job_and_of_each_slot_by_itself(
+def test_messages_of_another_job_or_about_another_slot_are_malformed_for_a_coordinator(
     message: Message, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(MessageMalformed, match="slot 77"):
@@ -207,12 +207,12 @@ def test_a_coordinator_hears_of_its_own_job_and_of_each_slot_by_itself(
 
 
 @pytest.mark.parametrize("message", [BATCH, QUESTION, KEEP, TRIGGER, COMPLETED, Release(PEER, "")], ids=named)
-def test_what_is_for_slots_is_malformed_for_a_coordinator(message: Message) -> None:
+def test_a_message_for_slots_is_malformed_for_a_coordinator(message: Message) -> None:
     with pytest.raises(MessageMalformed, match="is not for a coordinator"):
         check_for_coordinator(PLAN, PEER, message)
 
 
-def test_nobody_speaks_to_a_coordinator_as_a_coordinator() -> None:
+def test_a_message_from_a_coordinator_is_malformed_for_a_coordinator() -> None:
     with pytest.raises(MessageMalformed):
         check_for_coordinator(PLAN, COORDINATOR, msgspec.structs.replace(REGISTER, slot=COORDINATOR))
 
@@ -220,7 +220,7 @@ def test_nobody_speaks_to_a_coordinator_as_a_coordinator() -> None:
 # ------------------------------------------------------------------ what only the machine can know
 
 
-def test_a_slot_without_a_view_answers_no_question() -> None:
+def test_a_slot_without_a_view_sends_no_reply() -> None:
     dialogue = Dialogue()
     dialogue.run("slot 2")
     with pytest.raises(MessageMalformed, match="view 0"):
@@ -244,14 +244,14 @@ def _sender_of_c() -> Dialogue:
     return dialogue
 
 
-def test_a_receiver_that_asks_for_what_a_checkpoint_covers_is_malformed() -> None:
+def test_a_handshake_for_elements_before_the_checkpoint_is_malformed() -> None:
     dialogue = _sender_of_c()
     with pytest.raises(MessageMalformed, match=r"channel 1 .* asks for element 0, the log begins with 3"):
         dialogue.run("statement b->c session=2 next=0")
     assert dialogue.run("statement b->c session=3 next=3")[0].endswith("z (1) from 3 with b[2!]")
 
 
-def test_such_a_statement_that_came_early_is_passed_over() -> None:
+def test_an_early_handshake_for_elements_before_the_checkpoint_is_ignored() -> None:
     dialogue = Dialogue()
     for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3", "read task b.2 1 in=4 out=3"):
         dialogue.run(command)
@@ -260,7 +260,7 @@ def test_such_a_statement_that_came_early_is_passed_over() -> None:
     assert dialogue.run("statement b->c session=2 next=3 claim=3")[-1].endswith("b.2 replaying")
 
 
-def test_a_checkpoint_that_is_called_complete_too_early_ends_the_session_of_who_lacks_it() -> None:
+def test_a_checkpoint_completed_too_early_ends_the_session_of_a_receiver_that_lacks_it() -> None:
     dialogue = Dialogue()
     for command in (
         "slot 2",
@@ -276,7 +276,7 @@ def test_a_checkpoint_that_is_called_complete_too_early_ends_the_session_of_who_
     assert not dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)].session
 
 
-def test_a_holder_whose_copy_begins_behind_the_checkpoint_is_malformed() -> None:
+def test_a_log_copy_that_begins_after_the_checkpoint_is_malformed() -> None:
     dialogue = Dialogue()
     for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3"):
         dialogue.run(command)
@@ -286,7 +286,7 @@ def test_a_holder_whose_copy_begins_behind_the_checkpoint_is_malformed() -> None
 
 
 @pytest.mark.parametrize("payload", [b"\xc1", b"\x91\xc4\x01\x00", b"\x91" * 5_000])
-def test_a_standby_that_was_sent_no_snapshot_fetches_it_from_the_store(payload: bytes) -> None:
+def test_a_standby_without_a_sent_snapshot_fetches_it_from_the_store(payload: bytes) -> None:
     dialogue = Dialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh"):
         dialogue.run(command)
@@ -294,7 +294,7 @@ def test_a_standby_that_was_sent_no_snapshot_fetches_it_from_the_store(payload: 
     assert dialogue.run("completed 1 b=7")[0] == "read for the standby b.1: object-1"
 
 
-def test_a_standby_that_was_sent_another_snapshot_fetches_its_own_from_the_store() -> None:
+def test_a_standby_with_a_wrong_sent_snapshot_fetches_its_own_from_the_store() -> None:
     dialogue = Dialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh", "update b.1 1"):
         dialogue.run(command)

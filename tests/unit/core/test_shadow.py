@@ -70,7 +70,7 @@ class Standby:
         )
 
 
-def test_a_session_that_has_not_begun_is_asked_for_again_and_again_whatever_is_stored_meanwhile() -> None:
+def test_a_shadow_session_that_has_not_begun_is_requested_repeatedly() -> None:
     standby = Standby()
     session = standby.tick()
     for checkpoint in (1, 2, 3):
@@ -79,7 +79,7 @@ def test_a_session_that_has_not_begun_is_asked_for_again_and_again_whatever_is_s
     assert standby.shell.read == []
 
 
-def test_the_state_at_the_barrier_where_a_session_begins_is_read_when_it_is_stored() -> None:
+def test_a_shadow_reads_the_state_at_its_start_barrier_when_it_is_stored() -> None:
     standby = Standby()
     standby.begins(standby.tick(), base=2)
     standby.stored(1)
@@ -88,7 +88,7 @@ def test_the_state_at_the_barrier_where_a_session_begins_is_read_when_it_is_stor
     assert standby.shell.read == [("object-1", "object-2")]
 
 
-def test_another_session_is_asked_for_when_a_later_snapshot_is_stored_and_that_of_the_barrier_never_was() -> None:
+def test_a_shadow_requests_a_new_session_when_the_snapshot_of_its_barrier_was_never_stored() -> None:
     standby = Standby()
     session = standby.tick()
     standby.begins(session, base=2)

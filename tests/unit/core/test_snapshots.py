@@ -38,7 +38,7 @@ TOO_LARGE = 1 << 62
 DEEP = b"\x91" * 5_000 + b"\xc0"
 
 
-def test_a_snapshot_comes_back_as_it_was() -> None:
+def test_a_snapshot_is_decoded_as_it_was_encoded() -> None:
     assert decode_snapshot(memoryview(encode_snapshot(SNAPSHOT)), "a/1") == SNAPSHOT
     assert pieces_of_payload(standby_payload([b"one", b""]), "a/1") == (b"one", b"")
 
@@ -58,14 +58,14 @@ def test_a_snapshot_comes_back_as_it_was() -> None:
     ],
     ids=["inputs", "outputs", "log", "instant", "chain", "records", "journal", "calls"],
 )
-def test_a_number_from_which_no_task_can_go_on_is_malformed(changes: Any, number: int) -> None:
+def test_a_number_from_which_no_task_can_resume_is_malformed(changes: Any, number: int) -> None:
     data = encode_snapshot(msgspec.structs.replace(SNAPSHOT, **changes(number)))
     with pytest.raises(SnapshotMalformed, match="the snapshot a/1 is corrupt"):
         decode_snapshot(data, "a/1")
 
 
 @pytest.mark.parametrize("data", [b"", DEEP, b"\x91" + DEEP, encode_snapshot(SNAPSHOT)[:-1]])
-def test_what_is_no_snapshot_is_malformed_and_nothing_else(data: bytes) -> None:
+def test_arbitrary_bytes_decode_to_a_snapshot_or_are_malformed(data: bytes) -> None:
     with pytest.raises(SnapshotMalformed):
         decode_snapshot(data, "a/1")
     with pytest.raises(SnapshotMalformed):

@@ -52,13 +52,13 @@ def tasks(processes: list[subprocess.Popen[bytes]]) -> list[TaskState]:
         (KillKind.EXECUTOR, ["read/1", "ask/1", "count/0", "count/1"]),
     ],
 )
-def test_each_kind_strikes_its_own(kind: KillKind, names: list[str]) -> None:
+def test_each_kind_of_kill_selects_its_own_victims(kind: KillKind, names: list[str]) -> None:
     domains = dict(zip(NAMES, "abacbb", strict=True)) | {"ask/1": "b"}
     tasks = [_task(name, pid, domains[name]) for pid, name in enumerate(NAMES, 1)]
     assert [task.name for task in choose(kind, tasks)] == names
 
 
-def test_a_kill_waits_until_checkpoints_completed_in_calm(
+def test_a_kill_waits_until_checkpoints_completed_without_a_recovery(
     tasks: list[TaskState], processes: list[subprocess.Popen[bytes]]
 ) -> None:
     kills = Kills([KillKind.MAP])
@@ -80,7 +80,7 @@ def _struck(tasks: list[TaskState]) -> Kills:
     return kills
 
 
-def test_a_kill_is_over_when_its_task_lives_again_and_has_caught_up(tasks: list[TaskState]) -> None:
+def test_a_kill_has_ended_when_its_task_is_live_and_has_caught_up(tasks: list[TaskState]) -> None:
     kills = _struck(tasks)
     moved = [replace(task, incarnation=2, pid=1) if task.name == "ask/0" else task for task in tasks]
     unfinished = RecoveryState("ask/0", 1, 2, "killed", {"detected": 1})
@@ -103,7 +103,7 @@ def test_a_recovery_that_failed_again_does_not_count_as_unfinished() -> None:
     assert is_live(_status([_task("ask/0", 1)], recoveries=(first, replace(first, failed_incarnation=2, reached=OVER))))
 
 
-def test_the_step_of_a_chain_is_its_first_name() -> None:
+def test_a_chain_of_steps_is_named_by_its_first_step() -> None:
     assert [step_of(name) for name in ("ask/0", "count -> map/12", "read+flat_map/1")] == ["ask", "count", "read"]
 
 

@@ -46,12 +46,12 @@ def test_a_word_in_both_outputs_is_contradicted() -> None:
     assert (verdict.contradicted, verdict.lost, verdict.duplicated) == (1, 0, 0)
 
 
-def test_a_word_against_every_answer_is_contradicted() -> None:
+def test_a_word_that_disagrees_with_every_answer_is_contradicted() -> None:
     assert _judged(answers=[("a:0:0", False), ("a:0:1", True), ("a:8:0", True)]).contradicted == 1
     assert _judged(answers=[("a:0:0", False), ("a:0:1", False), ("a:8:0", False)]).contradicted == 1
 
 
-def test_a_word_that_follows_one_of_two_answers_is_a_repeated_call_and_nothing_worse() -> None:
+def test_a_word_that_follows_one_of_two_answers_is_only_a_repeated_call() -> None:
     verdict = _judged(answers=[*ANSWERS, ("a:0:1", False), ("a:8:0", False)])
     assert verdict.is_clean
     assert verdict.calls_repeated == 2
@@ -95,13 +95,13 @@ def test_a_part_with_rows_missing_is_an_error(tmp_path: Path) -> None:
         list(committed_rows(folder))
 
 
-def test_a_line_of_the_log_that_is_cut_short_was_not_given(tmp_path: Path) -> None:
+def test_a_truncated_line_of_the_log_does_not_count(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text('{"identity": "a:0:0", "banned": true}\n{"identity": "a:0:1", "ban', "utf-8")
     assert list(answers_given(log)) == [("a:0:0", True)]
 
 
-def test_of_a_stopped_job_the_words_up_to_the_last_line_asked_about_are_judged() -> None:
+def test_the_verdict_on_a_stopped_job_covers_words_up_to_the_last_requested_line() -> None:
     words = [*WORDS, ("a:8:1", "dog"), ("a:20:0", "end"), ("b:0:0", "other")]
     assert list(as_far_as_asked(words, [("a:8:0", True), ("a:0:1", False)])) == words[:4]
 
@@ -114,14 +114,14 @@ def test_a_silence_is_the_longest_pause_that_touches_the_span() -> None:
     assert silence_ms([1], 0, 2) is None
 
 
-def test_the_text_is_dealt_to_the_files_without_loss(tmp_path: Path) -> None:
+def test_the_text_is_distributed_over_the_files_without_loss(tmp_path: Path) -> None:
     paths = write_text(tmp_path, lines=11, files=3)
     written = [path.read_text("utf-8").splitlines() for path in paths]
     assert [len(lines) for lines in written] == [4, 4, 3]
     assert [line for lines in written for line in lines] == carried_lines()[:11]
 
 
-def test_every_word_has_an_identity_of_its_own(tmp_path: Path) -> None:
+def test_every_word_has_a_unique_identity(tmp_path: Path) -> None:
     paths = write_text(tmp_path, lines=50, files=2)
     found = list(words_in(paths))
     assert len({identity for identity, _ in found}) == len(found) == sum(len(words_of(x)) for x in carried_lines()[:50])

@@ -65,7 +65,7 @@ LIFE = Incarnation(1)
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_no_slot_tells_a_coordinator_costs_the_connection_and_not_the_job(
+def test_a_message_type_that_slots_do_not_send_costs_the_connection_and_not_the_job(
     driver: Driver, message: Message
 ) -> None:
     with pytest.raises(MessageMalformed, match="slot 7"):
@@ -73,7 +73,7 @@ def test_what_no_slot_tells_a_coordinator_costs_the_connection_and_not_the_job(
     assert driver._events == []
 
 
-def test_what_slots_tell_a_coordinator_is_let_through(driver: Driver) -> None:
+def test_every_valid_message_of_a_slot_reaches_the_coordinator(driver: Driver) -> None:
     status = SlotStatus(SlotId(7), ViewNumber(1), CheckpointId(0), (), (), ())
     driver.on_message(SlotId(7), status, b"")
     driver.on_message(SlotId(7), Logged(SlotId(7), 10, "clonos.job", "a line"), b"")

@@ -77,7 +77,7 @@ def _register(number: int, host: str = "host") -> Register:
     ],
     ids=["registrations", "lines", "warnings"],
 )
-def test_a_flood_of_messages_is_some_lines_and_a_count(
+def test_a_flood_of_bad_messages_is_logged_as_a_few_lines_and_a_count(
     message: Callable[[int], tuple[SlotId, Message]],
     lines: int,
     driver: Driver,
@@ -102,7 +102,7 @@ def test_a_host_with_a_line_break_in_its_name_forges_no_line(driver: Driver, cap
     assert "host\n    CRITICAL" in line
 
 
-def test_what_a_slot_logs_forges_no_line_makes_no_logger_and_has_no_strange_level(
+def test_a_slots_log_records_are_cleaned_of_line_breaks_unknown_loggers_and_levels(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("clonos.slot", "clonos.never.heard.of", "root", "urllib3"):
@@ -113,13 +113,13 @@ def test_what_a_slot_logs_forges_no_line_makes_no_logger_and_has_no_strange_leve
     assert "clonos.never.heard.of" not in logging.Logger.manager.loggerDict
 
 
-def test_what_no_slot_sends_to_a_coordinator_is_malformed_before_the_coordinator_hears_of_it(driver: Driver) -> None:
+def test_a_message_type_that_slots_do_not_send_is_malformed_before_it_reaches_the_coordinator(driver: Driver) -> None:
     with pytest.raises(MessageMalformed, match="may not send Hold to the coordinator"):
         driver.on_message(SLOT, Hold(SLOT), b"")
     assert driver.ask(lambda coordinator: coordinator.phases.get(TaskId(0))) is None
 
 
-def test_a_slot_whose_process_has_ended_takes_no_connection(driver: Driver) -> None:
+def test_a_slot_whose_process_has_ended_cannot_connect(driver: Driver) -> None:
     driver._order(())
     (order,) = driver._orders.values()
     register = msgspec.structs.replace(_register(SLOT), token=order.token)

@@ -14,7 +14,7 @@ from clonos_standby.slot.log_forwarding import LINES_PER_SECOND_MAX, Forwarder, 
 SLOT = SlotId(7)
 
 
-def test_lines_of_the_runtime_and_of_user_code_travel_with_their_level_and_logger(
+def test_log_records_of_runtime_and_user_code_are_forwarded_with_level_and_logger(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sent: list[Logged] = []
@@ -30,7 +30,7 @@ def test_lines_of_the_runtime_and_of_user_code_travel_with_their_level_and_logge
     assert caplog.messages == ["stays here"]
 
 
-def test_afterwards_lines_stay_here_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_forwarding_ends_when_it_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[Logged] = []
     with forwarded(logging.INFO, SLOT, sent.append):
         pass
@@ -38,7 +38,7 @@ def test_afterwards_lines_stay_here_again(caplog: pytest.LogCaptureFixture) -> N
     assert (sent, caplog.messages) == ([], ["here"])
 
 
-def test_a_flood_is_cut_and_what_was_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_log_records_is_cut_and_the_omitted_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Logged] = []
     seconds = iter([0.0] * (LINES_PER_SECOND_MAX + 50) + [1.0])
     monkeypatch.setattr("clonos_standby.slot.log_forwarding.time.monotonic", lambda: next(seconds))

@@ -13,7 +13,7 @@ def do_nothing() -> None:
     """A call like any other."""
 
 
-def test_calls_are_made_in_order_by_the_thread_that_drains() -> None:
+def test_queued_calls_are_made_in_order_by_the_draining_thread() -> None:
     woken: list[int] = []
     made: list[tuple[int, int]] = []
     inbox = Inbox(lambda: woken.append(1))
@@ -25,7 +25,7 @@ def test_calls_are_made_in_order_by_the_thread_that_drains() -> None:
     assert made == [(number, -number) for number in range(5)]
 
 
-def test_a_long_queue_gives_way_to_others_between_two_drains() -> None:
+def test_a_long_queue_is_drained_in_portions() -> None:
     inbox = Inbox(lambda: None)
     made: list[int] = []
     for number in range(DRAIN_MAX + 1):
@@ -35,7 +35,7 @@ def test_a_long_queue_gives_way_to_others_between_two_drains() -> None:
     assert inbox.drain() is False
 
 
-def test_who_adds_faster_than_is_drained_waits_for_room() -> None:
+def test_a_producer_that_is_faster_than_the_drain_waits_for_space() -> None:
     inbox = Inbox(lambda: None)
     full = threading.Event()
     done = threading.Event()
@@ -57,7 +57,7 @@ def test_who_adds_faster_than_is_drained_waits_for_room() -> None:
     adder.join()
 
 
-def test_after_the_end_nobody_waits_and_nothing_is_queued() -> None:
+def test_a_closed_inbox_blocks_no_producer_and_queues_no_call() -> None:
     inbox = Inbox(lambda: None)
     for _ in range(WAITING_MAX + 1):
         inbox.put(do_nothing)

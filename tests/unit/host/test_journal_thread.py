@@ -106,7 +106,7 @@ class TimedSource:
         return self.feeds[-1]
 
 
-def test_a_connector_may_use_services_beside_its_task() -> None:
+def test_a_connector_may_use_services_in_its_own_thread() -> None:
     source, told = TimedSource(), Told()
     thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     with confined_services():
@@ -128,7 +128,7 @@ def bench() -> Iterator[Bench]:
             assert not thread.is_alive()
 
 
-def test_whole_lines_come_in_and_the_server_hears_what_is_kept(bench: Bench) -> None:
+def test_whole_lines_are_delivered_and_the_server_receives_replicated_offsets(bench: Bench) -> None:
     with bench.open(100) as connection:
         connection.sendall(b"one\ntwo\nthr")
         assert bench.told.journal(8) == b"one\ntwo\n"
@@ -140,7 +140,7 @@ def test_whole_lines_come_in_and_the_server_hears_what_is_kept(bench: Bench) -> 
         assert connection.recv(100) == b"114\n"
 
 
-def test_the_end_comes_in_and_the_last_acknowledgement_goes_out(bench: Bench) -> None:
+def test_the_end_of_the_stream_is_delivered_and_the_last_acknowledgement_sent(bench: Bench) -> None:
     with bench.open() as connection:
         connection.sendall(b"one\n")
         connection.shutdown(socket.SHUT_WR)
@@ -150,7 +150,7 @@ def test_the_end_comes_in_and_the_last_acknowledgement_goes_out(bench: Bench) ->
         assert connection.recv(100) == b""
 
 
-def test_what_is_held_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, source, told = Plan(), TimedSource(), Told()
     monkeypatch.setattr(journal_thread, "Event", partial(HandEvent, plan))
     thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_what_is_held_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert told.next() == ("on_journal", END_OF_JOURNAL)
 
 
-def test_a_server_that_closes_while_it_is_held_loses_nothing(bench: Bench) -> None:
+def test_a_server_that_closes_during_a_pause_loses_no_line(bench: Bench) -> None:
     with bench.open() as connection:
         bench.threads.hold(*LIFE, True)
         connection.sendall(b"one\n")
@@ -177,7 +177,7 @@ def test_a_server_that_closes_while_it_is_held_loses_nothing(bench: Bench) -> No
     assert bench.told.journal(5) == b"one\n" + END_OF_JOURNAL
 
 
-def test_a_connection_that_breaks_is_told_and_another_one_can_be_opened(bench: Bench) -> None:
+def test_a_broken_connection_is_reported_and_a_new_one_can_be_opened(bench: Bench) -> None:
     with bench.open() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
     name, error = bench.told.next()
@@ -187,14 +187,14 @@ def test_a_connection_that_breaks_is_told_and_another_one_can_be_opened(bench: B
         assert bench.told.journal(4) == b"one\n"
 
 
-def test_a_server_that_is_not_there_is_told(bench: Bench) -> None:
+def test_a_server_that_does_not_listen_is_reported(bench: Bench) -> None:
     bench.server.close()
     bench.threads.open(*LIFE, 0)
     name, error = bench.told.next()
     assert (name, "Start the server that sends the lines" in error) == ("on_producer_failed", True)
 
 
-def test_what_no_other_connection_would_mend_fails_the_job(bench: Bench) -> None:
+def test_an_error_that_a_reconnect_cannot_fix_fails_the_job(bench: Bench) -> None:
     with bench.open() as connection:
         connection.sendall(b"x" * 101)
         name, failed = bench.told.next()
@@ -202,13 +202,13 @@ def test_what_no_other_connection_would_mend_fails_the_job(bench: Bench) -> None
         assert "a line of more than 100 bytes" in failed.error
 
 
-def test_a_life_that_is_over_is_disconnected(bench: Bench) -> None:
+def test_the_connection_of_an_ended_incarnation_is_closed(bench: Bench) -> None:
     with bench.open() as connection:
         bench.threads.close(*LIFE)
         assert connection.recv(100) == b""
 
 
-def test_what_is_about_another_life_does_nothing_to_this_one(bench: Bench) -> None:
+def test_a_call_for_another_incarnation_is_ignored(bench: Bench) -> None:
     other = (TaskId(0), Incarnation(8))
     with bench.open() as connection:
         connection.sendall(b"one\n")

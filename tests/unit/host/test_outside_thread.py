@@ -92,7 +92,7 @@ def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_thread, "BACKOFF_S_MAX", 0.002)
 
 
-def test_what_is_written_is_registered_first_and_confirmed_in_order() -> None:
+def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:
     ledger, told = Ledger(), Told()
     thread = begin(ledger, told)
     assert told.next() == ("on_outside_opened", (0, 7, 0, None))
@@ -120,7 +120,7 @@ class TimedLedger(Ledger):
         super().close()
 
 
-def test_a_connector_may_use_services_beside_its_task() -> None:
+def test_a_connector_may_use_services_in_its_own_thread() -> None:
     ledger, told = TimedLedger(), Told()
     with confined_services():
         thread = begin(ledger, told)
@@ -130,7 +130,7 @@ def test_a_connector_may_use_services_beside_its_task() -> None:
     assert (len(ledger.rows), ledger.closed) == (1, 1)
 
 
-def test_writes_that_wait_become_one() -> None:
+def test_waiting_writes_are_merged_into_one() -> None:
     ledger, told = Ledger(is_held=True), Told()
     thread = begin(ledger, told)
     for number in range(50):
@@ -144,7 +144,7 @@ def test_writes_that_wait_become_one() -> None:
     assert ledger.writes == [(0, list(range(50))), (60, ["behind a gap"])]
 
 
-def test_a_failed_call_is_made_again_on_a_new_connection_that_is_registered() -> None:
+def test_a_failed_call_is_retried_on_a_new_registered_connection() -> None:
     ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"
@@ -163,7 +163,7 @@ class Superseding(Ledger):
         return Registration(answer.next_number, 9) if self.registered == 1 else answer
 
 
-def test_a_registration_that_is_tried_again_still_says_what_had_left() -> None:
+def test_a_repeated_registration_still_reports_the_rows_already_written() -> None:
     ledger, told = Superseding(ConnectionError("no")), Told()
     thread = begin(ledger, told)
     assert told.next() == ("on_outside_opened", (0, 7, 0, 9))
@@ -182,7 +182,7 @@ class Forgetting(Ledger):
         self.forgotten.append((before_number, len(self.rows)))
 
 
-def test_what_may_be_forgotten_is_told_behind_the_writes_so_far() -> None:
+def test_truncation_is_sent_after_the_writes_so_far() -> None:
     ledger, told = Forgetting(), Told()
     ledger.may_go_on.clear()
     thread = begin(ledger, told)
@@ -199,7 +199,7 @@ def test_what_may_be_forgotten_is_told_behind_the_writes_so_far() -> None:
     assert ledger.forgotten == [(0, 0), (1, 1), (2, 2)]
 
 
-def test_an_outside_that_cannot_forget_goes_on_registered() -> None:
+def test_an_external_system_that_fails_to_truncate_stays_registered() -> None:
     ledger, told = Forgetting(None, None, EnvironmentFault("busy"), None), Told()
     thread = begin(ledger, told)
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
@@ -213,7 +213,7 @@ def test_an_outside_that_cannot_forget_goes_on_registered() -> None:
     assert ledger.rows == ["a", "b"]
 
 
-def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_tried_again() -> None:
+def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retriably() -> None:
     ledger, told = Ledger(*[EnvironmentFault("down")] * 100), Told()
     thread = begin(ledger, told)
     name, (failed,) = told.next()
@@ -224,7 +224,7 @@ def test_an_outside_that_fails_for_too_long_fails_the_incarnation_which_may_be_t
     end(thread)
 
 
-def test_rows_that_the_outside_refuses_fail_the_job_at_once_with_their_numbers() -> None:
+def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_numbers() -> None:
     ledger, told = Ledger(None, JobError("no such column")), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"
@@ -237,7 +237,7 @@ def test_rows_that_the_outside_refuses_fail_the_job_at_once_with_their_numbers()
 
 
 @pytest.mark.parametrize("by", [None, (2, 7)], ids=["whoever it is", "and who it is"])
-def test_one_that_is_fenced_writes_no_more_and_says_by_whom(by: tuple[int, int] | None) -> None:
+def test_a_fenced_writer_stops_and_reports_the_incarnation_that_fenced_it(by: tuple[int, int] | None) -> None:
     ledger, told = Ledger(None, OutsideFenced("later", by)), Told()
     thread = begin(ledger, told)
     assert told.next()[0] == "on_outside_opened"

@@ -110,7 +110,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     made.threads.close()
 
 
-def test_what_is_written_is_read(desk: Desk) -> None:
+def test_a_stored_snapshot_is_read_back(desk: Desk) -> None:
     desk.threads.write("a/0", snapshot(1), None)
     assert desk.told.next() == ("on_snapshot_written", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
     desk.threads.read(STANDBY_READ, ("a/0", "a/0"))
@@ -119,7 +119,7 @@ def test_what_is_written_is_read(desk: Desk) -> None:
     assert restored == RestoredState(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
 
 
-def test_a_store_that_fails_for_a_while_is_tried_again(desk: Desk) -> None:
+def test_a_store_that_fails_for_a_while_is_retried(desk: Desk) -> None:
     desk.files.failures = store_thread.ATTEMPTS_MAX - 1
     desk.threads.write("a/0", snapshot(1), None)
     assert desk.told.next()[1][2] == ""
@@ -128,7 +128,7 @@ def test_a_store_that_fails_for_a_while_is_tried_again(desk: Desk) -> None:
     assert desk.told.next()[1][1].mirror == Story([b"all"])
 
 
-def test_a_store_that_fails_for_longer_is_an_event(desk: Desk) -> None:
+def test_a_store_that_fails_for_too_long_is_reported(desk: Desk) -> None:
     desk.files.failures = store_thread.ATTEMPTS_MAX
     desk.threads.write("a/0", snapshot(1), None)
     name, (_, encoded, error) = desk.told.next()
@@ -158,7 +158,7 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
     assert desk.told.next()[0] == "on_objects_read"
 
 
-def test_state_that_this_process_cannot_read_fails_its_task_instead_of_the_process(desk: Desk) -> None:
+def test_unreadable_state_fails_its_task_instead_of_the_process(desk: Desk) -> None:
     values = column_of([{"n": 1}])
     unknown = replace(values, kind=99)
     changes = encode_piece((Section("a", column_of([]), column_of(["key"]), unknown),), is_full=True)
@@ -171,7 +171,7 @@ def test_state_that_this_process_cannot_read_fails_its_task_instead_of_the_proce
     assert "ValueMalformed: " in failed.error
 
 
-def test_a_bug_in_a_job_kills_the_process_instead_of_being_forgotten() -> None:
+def test_a_bug_in_the_store_thread_ends_the_process() -> None:
     inbox = Inbox(lambda: None)
     thread = StoreThread("buggy", inbox)
     thread.put(lambda: [][0])
@@ -181,7 +181,7 @@ def test_a_bug_in_a_job_kills_the_process_instead_of_being_forgotten() -> None:
     thread.close()
 
 
-def test_pieces_that_are_made_later_are_part_of_the_object_and_released_when_it_is_stored(desk: Desk) -> None:
+def test_lazily_encoded_pieces_are_part_of_the_object_and_released_when_it_is_stored(desk: Desk) -> None:
     more = LaterPieces(b"1", b"2")
     desk.files.failures = 1
     desk.threads.write("a/0", snapshot(1), more)
@@ -191,7 +191,7 @@ def test_pieces_that_are_made_later_are_part_of_the_object_and_released_when_it_
     assert desk.told.next()[1][1].mirror == Story([b"all", b"1", b"2"])
 
 
-def test_pieces_are_kept_as_long_as_the_store_fails(desk: Desk) -> None:
+def test_pieces_are_held_while_the_store_fails(desk: Desk) -> None:
     more = LaterPieces(b"1")
     desk.files.failures = store_thread.ATTEMPTS_MAX
     desk.threads.write("a/0", snapshot(1), more)
@@ -199,13 +199,13 @@ def test_pieces_are_kept_as_long_as_the_store_fails(desk: Desk) -> None:
     assert not more.is_released
 
 
-def test_what_is_long_is_not_sent_to_standbys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_snapshot_is_not_sent_to_standbys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_thread, "STANDBY_BYTES_MAX", 300)
     desk.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
     assert desk.told.next() == ("on_snapshot_written", ("a/0", b"", ""))
 
 
-def test_a_whole_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
+def test_a_full_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
     whole = LaterPieces(b"1", b"2")
     desk.threads.write_whole("a/0", replace(snapshot(1), changes=b""), whole)
     assert desk.told.next() == ("on_whole_written", ("a/0",))
@@ -214,7 +214,7 @@ def test_a_whole_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
     assert desk.told.next()[1][1].mirror == Story([b"1", b"2"])
 
 
-def test_a_whole_state_that_cannot_be_stored_is_given_up(desk: Desk) -> None:
+def test_a_full_state_that_cannot_be_stored_is_dropped(desk: Desk) -> None:
     whole = LaterPieces(b"1")
     desk.files.failures = 1
     desk.threads.write_whole("a/0", snapshot(1), whole)
@@ -224,7 +224,7 @@ def test_a_whole_state_that_cannot_be_stored_is_given_up(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["write", "write_whole"])
-def test_a_task_whose_state_turns_out_to_be_no_value_fails_by_it(desk: Desk, kind: str) -> None:
+def test_a_task_whose_state_cannot_be_encoded_fails(desk: Desk, kind: str) -> None:
     getattr(desk.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
     name, (failed,) = desk.told.next()
     assert (name, failed.recourse) == ("on_failed", Recourse.NONE)

@@ -51,7 +51,7 @@ def waiting_port(mailbox: Mailbox, tmp_path: Path, plan: Plan, monkeypatch: pyte
     return _port(mailbox, tmp_path)
 
 
-def test_commands_come_in_order_and_none_is_waited_for_when_it_is_not_asked(port: TaskThread) -> None:
+def test_commands_arrive_in_order_and_a_poll_does_not_wait(port: TaskThread) -> None:
     trigger = Triggered(CheckpointId(1), False)
     port.put(trigger)
     port.put(BudgetChanged())
@@ -68,28 +68,28 @@ def test_a_task_waits_for_a_command_until_one_comes(waiting_port: TaskThread, pl
     assert plan.is_done
 
 
-def test_a_task_that_waits_for_a_command_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_that_waits_for_a_command_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.receive(None)
     assert plan.is_done
 
 
-def test_a_stopped_task_gets_no_command_that_waited(port: TaskThread) -> None:
+def test_a_stopped_task_receives_no_queued_command(port: TaskThread) -> None:
     port.put(BudgetChanged())
     port.stop()
     with pytest.raises(TaskStopped):
         port.receive(0)
 
 
-def test_going_live_waits_for_leave(waiting_port: TaskThread, plan: Plan, mailbox: Mailbox) -> None:
+def test_going_live_waits_for_permission(waiting_port: TaskThread, plan: Plan, mailbox: Mailbox) -> None:
     plan.then(waiting_port.release)
     waiting_port.go_live({ChannelId(0): 7})
     assert plan.is_done
     assert mailbox.calls == [("on_log_end", (0, 7, {0: 7}))]
 
 
-def test_a_task_that_waits_for_leave_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_that_waits_to_go_live_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.go_live({})
@@ -106,14 +106,14 @@ def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
     waiting_port.await_replicated(100)  # not again
 
 
-def test_a_task_that_waits_for_its_keepers_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_that_waits_for_its_keepers_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.await_replicated(1)
     assert plan.is_done
 
 
-def test_a_cautious_task_waits_until_it_is_known_what_it_takes(
+def test_a_single_step_task_waits_until_its_step_is_acknowledged(
     waiting_port: TaskThread, plan: Plan, mailbox: Mailbox
 ) -> None:
     for first_seq in (17, 18):  # what was noted once counts for that element only
@@ -123,14 +123,14 @@ def test_a_cautious_task_waits_until_it_is_known_what_it_takes(
     assert mailbox.calls == [("on_announce_step", (0, 7, 0, 17)), ("on_announce_step", (0, 7, 0, 18))]
 
 
-def test_a_cautious_task_that_waits_is_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_single_step_task_that_waits_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.announce_step(ChannelId(0), 17)
     assert plan.is_done
 
 
-def test_an_incarnation_that_is_over_calls_nobody(port: TaskThread) -> None:
+def test_an_ended_incarnation_makes_no_call(port: TaskThread) -> None:
     called: list[str] = []
     assert port.perform(called.append, "a key") is None
     port.stop()
@@ -144,7 +144,7 @@ def test_a_call_during_which_the_incarnation_ends_has_no_outcome(port: TaskThrea
         port.perform(lambda _: port.stop(), "a key")
 
 
-def test_a_task_that_cannot_even_begin_says_why(port: TaskThread, mailbox: Mailbox, tmp_path: Path) -> None:
+def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: Mailbox, tmp_path: Path) -> None:
     (tmp_path / "task").write_text("a file where the folder of the incarnation should be")
     port.thread.start()
     port.thread.join()
@@ -154,7 +154,7 @@ def test_a_task_that_cannot_even_begin_says_why(port: TaskThread, mailbox: Mailb
     assert "FileExistsError" in failed.error
 
 
-def test_a_task_that_is_stopped_ends_its_thread_and_says_nothing(port: TaskThread, mailbox: Mailbox) -> None:
+def test_a_stopped_task_ends_its_thread_without_a_report(port: TaskThread, mailbox: Mailbox) -> None:
     port.thread.start()
     port.stop()
     port.thread.join(LIMIT_S)

@@ -16,7 +16,7 @@ def _above(desk: Desk) -> SlotId:
     return next(slot for slot in desk.slots if slot not in _source_slots(desk))
 
 
-def test_every_slot_with_a_source_is_held_at_each_heartbeat_while_some_slot_is_above_its_soft_limit() -> None:
+def test_sources_are_held_at_each_heartbeat_while_a_slot_is_above_its_soft_limit() -> None:
     desk = Desk()
     desk.form()
     assert sent(desk.tick(1_000), Hold) == []
@@ -31,7 +31,7 @@ def test_every_slot_with_a_source_is_held_at_each_heartbeat_while_some_slot_is_a
     assert sent(desk.tick(1_000), Hold) == []
 
 
-def test_a_slot_that_is_gone_holds_nobody() -> None:
+def test_a_dead_slot_holds_no_source() -> None:
     desk = Desk()
     desk.form()
     above = _above(desk)

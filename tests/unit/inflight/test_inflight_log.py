@@ -103,7 +103,7 @@ class Pair:
 @pytest.mark.parametrize("policy", POLICIES)
 @given(acts=_ACTS, memory_bytes=st.sampled_from([1, 700, 4_000, 1 << 20]), next_seq=st.sampled_from([0, 77]))
 @settings(max_examples=60, deadline=None)
-def test_b9_every_policy_gives_the_bytes_of_a_plain_list_whatever_the_disk_does(
+def test_b9_every_spill_policy_returns_the_bytes_of_a_plain_list_for_every_disk_behaviour(
     policy: SpillPolicy, acts: list[tuple[str, float, int]], memory_bytes: int, next_seq: int
 ) -> None:
     pair = Pair(policy, memory_bytes, next_seq)
@@ -126,7 +126,7 @@ def _three_epochs(log: InflightLog) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_b7_three_epochs_of_six_batches_are_eighteen_and_twelve_when_the_first_is_complete(policy: SpillPolicy) -> None:
+def test_b7_a_completed_checkpoint_drops_the_first_of_three_epochs_of_six_batches(policy: SpillPolicy) -> None:
     log, disk = new_log(options_of(policy, memory_bytes=1_000))
     pending = PendingSnapshots(())
     _three_epochs(log)
@@ -148,7 +148,7 @@ def test_b7_three_epochs_of_six_batches_are_eighteen_and_twelve_when_the_first_i
     assert not disk.files
 
 
-def test_what_is_being_written_can_be_read_until_it_is_on_disk() -> None:
+def test_a_segment_can_be_read_while_it_is_being_written() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     log.append(ElementKind.ROWS, 3, CheckpointId(0), b"abc")
     assert [work[0] for work in disk.asked] == ["write"]
@@ -162,7 +162,7 @@ def test_what_is_being_written_can_be_read_until_it_is_on_disk() -> None:
     assert read(log, disk, 1) == chunk
 
 
-def test_eager_hands_over_each_chunk_at_once_and_gathers_only_while_the_disk_is_busy() -> None:
+def test_the_eager_policy_spills_each_chunk_at_once_and_batches_only_while_the_disk_is_busy() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     for _ in range(3):
         log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x")
@@ -174,7 +174,7 @@ def test_eager_hands_over_each_chunk_at_once_and_gathers_only_while_the_disk_is_
     assert log.tail_bytes == 0
 
 
-def test_availability_leaves_all_in_memory_until_half_of_the_budget_is_used() -> None:
+def test_the_availability_policy_spills_nothing_below_half_of_the_budget() -> None:
     log, disk = new_log(options_of(SpillPolicy.AVAILABILITY, memory_bytes=10_000))
     while log.budget.tail_bytes < 5_000 - 200 - CHUNK_OVERHEAD_BYTES:
         log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
@@ -188,7 +188,7 @@ def test_availability_leaves_all_in_memory_until_half_of_the_budget_is_used() ->
     assert log.read(log.next_seq - 1) is not None
 
 
-def test_availability_takes_from_the_largest_log() -> None:
+def test_the_availability_policy_spills_the_largest_log_first() -> None:
     budget, disk = new_budget(options_of(SpillPolicy.AVAILABILITY, memory_bytes=10_000))
     small, large = (InflightLog(ChannelId(number), 0, budget) for number in (0, 1))
     small.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 300)
@@ -198,7 +198,7 @@ def test_availability_takes_from_the_largest_log() -> None:
     assert large.segments
 
 
-def test_epoch_spills_closed_epochs_when_memory_is_short_and_leaves_the_open_one() -> None:
+def test_the_epoch_policy_spills_closed_epochs_when_memory_is_short_and_not_the_open_one() -> None:
     log, disk = new_log(options_of(SpillPolicy.EPOCH, memory_bytes=10_000))
     for _ in range(16):
         log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
@@ -211,7 +211,7 @@ def test_epoch_spills_closed_epochs_when_memory_is_short_and_leaves_the_open_one
     assert log.tail_bytes == 200 + CHUNK_OVERHEAD_BYTES
 
 
-def test_epoch_does_not_wait_for_the_end_of_one_that_is_larger_than_memory() -> None:
+def test_the_epoch_policy_spills_an_open_epoch_larger_than_memory() -> None:
     log, disk = new_log(options_of(SpillPolicy.EPOCH, memory_bytes=10_000))
     for _ in range(100):
         log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x" * 200)
@@ -219,7 +219,7 @@ def test_epoch_does_not_wait_for_the_end_of_one_that_is_larger_than_memory() -> 
     assert log.budget.memory_bytes <= 7_500
 
 
-def test_a_truncated_segment_is_deleted_even_while_it_is_written_or_loaded() -> None:
+def test_a_truncated_segment_is_deleted_even_during_its_write_or_load() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x")
     log.truncate(1)
@@ -232,7 +232,7 @@ def test_a_truncated_segment_is_deleted_even_while_it_is_written_or_loaded() -> 
     assert (log.memory_bytes, log.disk_bytes, disk.files) == (0, 0, {})
 
 
-def test_a_replay_reads_ahead_and_keeps_no_more_in_memory_than_it_may() -> None:
+def test_a_replay_reads_ahead_within_its_memory_limit() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER, memory_bytes=100_000))
     for number in range(200):
         log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 1_000)
@@ -247,7 +247,7 @@ def test_a_replay_reads_ahead_and_keeps_no_more_in_memory_than_it_may() -> None:
     assert disk.loaded <= 200 + 2  # each once
 
 
-def test_a_segment_is_loaded_once_for_all_its_chunks_and_given_back_behind_the_last() -> None:
+def test_a_segment_is_loaded_once_for_all_its_chunks_and_released_after_the_last() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER, memory_bytes=100_000))
     for number in range(10):  # the first goes by itself, the others wait meanwhile and go together
         log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 100)
@@ -259,7 +259,7 @@ def test_a_segment_is_loaded_once_for_all_its_chunks_and_given_back_behind_the_l
     assert disk.loaded == 1
 
 
-def test_many_channels_that_replay_at_once_share_the_memory_for_what_is_loaded_and_all_go_on() -> None:
+def test_channels_that_replay_at_once_share_the_load_memory_and_all_progress() -> None:
     budget, disk = new_budget(options_of(SpillPolicy.EAGER, memory_bytes=10_000))
     logs = [InflightLog(ChannelId(number), 0, budget) for number in range(20)]
     for log in logs:
@@ -279,7 +279,7 @@ def test_many_channels_that_replay_at_once_share_the_memory_for_what_is_loaded_a
         assert budget.memory_bytes <= 10_000
 
 
-def test_b9_a_disk_that_fails_while_spilling_loses_nothing_and_is_asked_again() -> None:
+def test_b9_a_disk_that_fails_while_spilling_loses_no_chunk_and_is_retried() -> None:
     log, disk = new_log(options_of(SpillPolicy.AVAILABILITY, memory_bytes=4_000))
     disk.is_full = True
     for number in range(50):
@@ -302,7 +302,7 @@ def test_b9_a_disk_that_fails_while_spilling_loses_nothing_and_is_asked_again() 
     assert [chunk.payload[0] for chunk in read_all(log, disk)] == [*range(50), ord("2")]
 
 
-def test_a_disk_that_failed_is_used_again_even_when_what_could_not_be_written_is_gone() -> None:
+def test_a_failed_disk_is_used_again_after_the_failed_segment_was_truncated() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     disk.is_full = True
     log.append(ElementKind.ROWS, 1, CheckpointId(0), b"x")
@@ -317,7 +317,7 @@ def test_a_disk_that_failed_is_used_again_even_when_what_could_not_be_written_is
     assert log.memory_bytes == 0
 
 
-def test_a_budget_without_disk_never_asks_for_one() -> None:
+def test_a_budget_without_a_disk_never_spills() -> None:
     for policy in POLICIES:
         log, disk = new_log(options_of(policy, memory_bytes=100, inflight_disk_bytes=0))
         for number in range(20):
@@ -326,7 +326,7 @@ def test_a_budget_without_disk_never_asks_for_one() -> None:
         assert len(read_all(log, HandDisk())) == 20
 
 
-def test_sizes_of_spilled_chunks_are_known_without_the_disk() -> None:
+def test_sizes_of_spilled_chunks_are_known_without_reading_the_disk() -> None:
     log, disk = new_log(options_of(SpillPolicy.EAGER))
     for size in (10, 20, 30):
         log.append(ElementKind.ROWS, 2, CheckpointId(0), b"x" * size)

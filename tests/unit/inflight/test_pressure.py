@@ -33,7 +33,7 @@ def _begun(policy: SpillPolicy = SpillPolicy.AVAILABILITY, memory_bytes: int = 2
 
 
 @pytest.mark.parametrize("policy", SpillPolicy)
-def test_b8_a_replay_while_the_task_goes_on_has_neither_gap_nor_repeat(policy: SpillPolicy) -> None:
+def test_b8_a_replay_during_processing_has_neither_gap_nor_repeat(policy: SpillPolicy) -> None:
     bench = _begun(policy)
     expected: list[bytes] = []
 
@@ -61,7 +61,7 @@ def test_b8_a_replay_while_the_task_goes_on_has_neither_gap_nor_repeat(policy: S
     assert bench.received(0)[-1] == b"live"
 
 
-def test_b10_a_channel_that_waits_for_the_disk_holds_up_no_other() -> None:
+def test_b10_a_channel_that_waits_for_the_disk_delays_no_other() -> None:
     bench = _begun(SpillPolicy.EAGER)
     for _ in range(5):
         bench.emit((0, b"old"))
@@ -78,7 +78,7 @@ def test_b10_a_channel_that_waits_for_the_disk_holds_up_no_other() -> None:
     assert bench.received(0)[before:] == [b"old"] * 5 + [b"new"] * 5
 
 
-def test_b10_a_disk_that_does_nothing_stops_nobody_until_the_soft_limit() -> None:
+def test_b10_a_hanging_disk_pauses_sources_only_at_the_soft_limit() -> None:
     bench = _begun(memory_bytes=50_000)
     sent = 0
     while not bench.is_out_of_budget():
@@ -93,7 +93,7 @@ def test_b10_a_disk_that_does_nothing_stops_nobody_until_the_soft_limit() -> Non
     assert not bench.is_out_of_budget()
 
 
-def test_b9_what_the_disk_could_not_write_is_sent_from_memory_and_told_once() -> None:
+def test_b9_chunks_that_the_disk_could_not_write_are_sent_from_memory_with_one_warning() -> None:
     bench = _begun(memory_bytes=20_000)
     bench.disk.is_full = True
     for _ in range(50):
@@ -107,7 +107,7 @@ def test_b9_what_the_disk_could_not_write_is_sent_from_memory_and_told_once() ->
     assert bench.is_out_of_budget()  # memory alone is too small
 
 
-def test_b9_a_segment_that_cannot_be_read_back_ends_the_incarnation_and_says_which() -> None:
+def test_b9_an_unreadable_segment_fails_the_incarnation_with_its_name() -> None:
     bench = _begun(SpillPolicy.EAGER)
     bench.emit((0, PAYLOAD))
     bench.disk.do_all()
@@ -136,7 +136,7 @@ def test_b9_a_segment_that_cannot_be_read_back_ends_the_incarnation_and_says_whi
     ],
     ids=["nothing", "no heads", "deep heads", "a payload less", "a longer payload", "heads of other chunks"],
 )
-def test_a_segment_that_holds_other_chunks_ends_the_incarnation_too(
+def test_a_segment_with_other_chunks_fails_the_incarnation(
     change: Callable[[list[bytes]], list[bytes]],
 ) -> None:
     bench = _begun(SpillPolicy.EAGER)
@@ -150,7 +150,7 @@ def test_a_segment_that_holds_other_chunks_ends_the_incarnation_too(
     assert "it holds other elements than were stored" in failed.error
 
 
-def test_what_comes_from_disk_for_an_incarnation_that_is_over_is_dropped() -> None:
+def test_a_load_that_completes_for_an_ended_incarnation_is_dropped() -> None:
     bench = _begun(SpillPolicy.EAGER)
     for _ in range(4):
         bench.emit((0, PAYLOAD), (1, PAYLOAD))
@@ -166,7 +166,7 @@ def test_what_comes_from_disk_for_an_incarnation_that_is_over_is_dropped() -> No
     assert (bench.slot.pressure.budget.memory_bytes, bench.slot.pressure.budget.disk_bytes) == (0, 0)
 
 
-def test_spilled_output_for_the_outside_leaves_when_it_is_loaded() -> None:
+def test_spilled_external_output_is_released_when_it_is_loaded() -> None:
     bench = Bench(options_of(SpillPolicy.EAGER, keepers=0), chain_of(1))
     for _ in range(3):  # replayed before the outside has registered the incarnation
         bench.emit((0, PAYLOAD))
@@ -182,7 +182,7 @@ def test_spilled_output_for_the_outside_leaves_when_it_is_loaded() -> None:
 # ------------------------------------------------------------------ limits
 
 
-def test_b43_above_the_soft_limit_of_the_disk_sources_pause_and_a_checkpoint_lets_them_go_on() -> None:
+def test_b43_sources_pause_above_the_soft_disk_limit_until_a_checkpoint_truncates() -> None:
     bench = _begun(SpillPolicy.EAGER, inflight_disk_bytes=10_000)
     for _ in range(7):
         bench.emit((0, PAYLOAD))
@@ -202,7 +202,7 @@ def test_b43_above_the_soft_limit_of_the_disk_sources_pause_and_a_checkpoint_let
     assert not bench.budget_failures
 
 
-def test_at_the_hard_limit_of_the_disk_the_job_fails_and_says_why() -> None:
+def test_a_job_at_the_hard_disk_limit_fails_with_the_reason() -> None:
     bench = _begun(SpillPolicy.EAGER, inflight_disk_bytes=10_000)
     for _ in range(12):
         bench.emit((0, PAYLOAD))
@@ -214,7 +214,7 @@ def test_at_the_hard_limit_of_the_disk_the_job_fails_and_says_why() -> None:
     assert "--resume" in failed.error
 
 
-def test_a_disk_that_fails_for_good_fails_the_job_when_memory_is_at_its_hard_limit() -> None:
+def test_a_permanently_failing_disk_fails_the_job_at_the_hard_memory_limit() -> None:
     bench = _begun(memory_bytes=20_000)
     bench.disk.is_full = True
     large = b"x" * (1 << 20)
@@ -252,7 +252,7 @@ def test_a5_causal_logs_that_nothing_truncates_fail_the_job_at_their_hard_limit(
     assert "log_memory_bytes" in bench.budget_failures[0].error
 
 
-def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
+def test_a5_logs_held_as_a_keeper_count_towards_the_limits() -> None:
     plan = chain_of(2)
     options = options_of(log_memory_bytes=1_000)
     bench = Bench(options, plan)
@@ -270,7 +270,7 @@ def test_a5_a_slot_that_only_keeps_logs_counts_them_too() -> None:
     assert (failed.task, failed.incarnation, failed.recourse) == (1, LIFE, Recourse.NONE)
 
 
-def test_a_task_in_between_is_never_stopped_for_budget() -> None:
+def test_a_task_between_source_and_sink_is_never_paused_by_its_budget() -> None:
     plan = chain_of(3)
     bench = Bench(options_of(memory_bytes=5_000), plan, task=1)
     bench.begin()
@@ -281,7 +281,7 @@ def test_a_task_in_between_is_never_stopped_for_budget() -> None:
     assert not bench.is_out_of_budget()
 
 
-def test_sources_pause_while_some_other_slot_is_above_its_limit_and_go_on_by_themselves() -> None:
+def test_sources_pause_while_another_slot_is_above_its_limit_and_resume_afterwards() -> None:
     bench = _begun()
     bench.tick()
     bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))

@@ -60,7 +60,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     assert not found.folder.exists()
 
 
-def test_what_was_written_is_loaded_exactly(disk: Disk) -> None:
+def test_a_written_segment_is_loaded_unchanged(disk: Disk) -> None:
     disk.store.write_segment(7, PAYLOADS)
     what, segment, stored_bytes, error = disk.answer()
     assert (what, segment, error) == ("spilled", 7, "")
@@ -70,14 +70,14 @@ def test_what_was_written_is_loaded_exactly(disk: Disk) -> None:
         assert disk.answer() == ("loaded", 7, PAYLOADS, "")
 
 
-def test_nobody_else_may_read_a_segment(disk: Disk) -> None:
+def test_other_users_cannot_read_a_segment(disk: Disk) -> None:
     disk.store.write_segment(1, PAYLOADS)
     disk.answer()
     assert stat.S_IMODE(disk.file(1).stat().st_mode) == 0o600
     assert stat.S_IMODE(disk.folder.stat().st_mode) == 0o700
 
 
-def test_a_slot_that_never_spills_has_neither_thread_nor_folder(tmp_path: Path) -> None:
+def test_a_slot_that_never_spills_creates_neither_thread_nor_folder(tmp_path: Path) -> None:
     before = threading.active_count()
     disk = Disk(tmp_path / "spill")
     assert threading.active_count() == before
@@ -103,11 +103,11 @@ def test_a_file_of_another_segment_is_refused() -> None:
 
 
 @given(payloads=st.lists(st.binary(max_size=200), max_size=20), segment=st.integers(1, 2**63))
-def test_any_payloads_come_back_as_they_were(payloads: list[bytes], segment: int) -> None:
+def test_arbitrary_payloads_are_loaded_unchanged(payloads: list[bytes], segment: int) -> None:
     assert decode_segment(segment, b"".join(encode_segment(segment, payloads)), "file") == payloads
 
 
-def test_b9_a_damaged_or_missing_file_is_told_with_its_name(disk: Disk) -> None:
+def test_b9_a_damaged_or_missing_file_is_reported_with_its_name(disk: Disk) -> None:
     disk.store.write_segment(1, PAYLOADS)
     disk.answer()
     data = bytearray(disk.file(1).read_bytes())
@@ -123,7 +123,7 @@ def test_b9_a_damaged_or_missing_file_is_told_with_its_name(disk: Disk) -> None:
     assert "No such file" in disk.answer()[3]
 
 
-def test_b9_a_full_disk_is_told_and_the_next_write_is_tried(disk: Disk) -> None:
+def test_b9_a_full_disk_is_reported_and_the_next_write_is_attempted(disk: Disk) -> None:
     disk.store.write_segment(1, PAYLOADS)
     disk.answer()
     disk.file(2).symlink_to("/dev/full")
@@ -136,7 +136,7 @@ def test_b9_a_full_disk_is_told_and_the_next_write_is_tried(disk: Disk) -> None:
     assert disk.answer()[3] == ""
 
 
-def test_where_fault_points_are_armed_a_segment_waits_there_before_it_is_written(tmp_path: Path) -> None:
+def test_a_segment_waits_at_an_armed_fault_point_before_it_is_written(tmp_path: Path) -> None:
     answers: SimpleQueue[int] = SimpleQueue()
     with FaultPointServer() as fault_point_server:
         pause_point = fault_point_server.set_breakpoint("spilling", nth=2)
@@ -156,7 +156,7 @@ def test_where_fault_points_are_armed_a_segment_waits_there_before_it_is_written
         store.close()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     disk = Disk(tmp_path / "file" / "spill")
     disk.store.write_segment(1, PAYLOADS)
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     disk.store.close()
 
 
-def test_who_waits_for_a_load_does_not_wait_for_the_writes_before_it(disk: Disk) -> None:
+def test_a_load_does_not_wait_for_queued_writes(disk: Disk) -> None:
     disk.store.write_segment(1, PAYLOADS)
     disk.answer()
     go_on = threading.Event()
@@ -181,7 +181,7 @@ def test_who_waits_for_a_load_does_not_wait_for_the_writes_before_it(disk: Disk)
     assert [segment for what, segment in order if what == "spilled"] == [2, 3, 4]
 
 
-def test_a_segment_that_is_deleted_before_it_was_written_never_is(disk: Disk) -> None:
+def test_a_segment_deleted_before_its_write_is_never_written(disk: Disk) -> None:
     go_on = threading.Event()
     disk.before_answer = lambda: go_on.wait(ANSWER_TIMEOUT_S)
     disk.store.write_segment(1, PAYLOADS)
@@ -201,7 +201,7 @@ def test_a_segment_that_is_deleted_before_it_was_written_never_is(disk: Disk) ->
     assert [path.name for path in disk.folder.iterdir()] == [disk.file(4).name]
 
 
-def test_closing_ends_the_thread_whatever_waits(tmp_path: Path) -> None:
+def test_closing_ends_the_thread_with_work_queued(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "spill")
     for segment in range(50):
         disk.store.write_segment(segment, PAYLOADS)
@@ -211,7 +211,7 @@ def test_closing_ends_the_thread_whatever_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", SpillPolicy)
-def test_b9_a_log_on_a_real_disk_gives_back_what_it_got(disk: Disk, policy: SpillPolicy) -> None:
+def test_b9_a_log_on_a_real_disk_returns_its_chunks_unchanged(disk: Disk, policy: SpillPolicy) -> None:
     budget = InflightBudget(options_of(policy, memory_bytes=50_000), disk.store)
 
     def take_answer() -> None:

@@ -10,7 +10,7 @@ from clonos.io.system import cost_clock
 from clonos.io.system.cost_clock import CostClock
 
 
-def test_it_runs_forward_while_the_thread_waits_and_leaves_no_file_open() -> None:
+def test_the_cost_clock_advances_while_the_thread_waits_and_keeps_no_file_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     clock = CostClock()
     first = clock.now_ns()
@@ -22,7 +22,7 @@ def test_it_runs_forward_while_the_thread_waits_and_leaves_no_file_open() -> Non
 
 
 @pytest.mark.parametrize("content", [None, "", "1", "no numbers here"])
-def test_where_the_system_does_not_tell_it_is_plain_time(
+def test_without_scheduler_statistics_the_cost_clock_is_plain_time(
     content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = tmp_path / "schedstat"
@@ -34,7 +34,7 @@ def test_where_the_system_does_not_tell_it_is_plain_time(
     assert 0 <= clock.now_ns() - first < 10_000_000_000
 
 
-def test_time_without_a_processor_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_clock_excludes_time_without_a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = tmp_path / "schedstat"
     schedule.write_text("5 0 1", "utf-8")
     monkeypatch.setattr(cost_clock, "SCHEDULE", str(schedule))

@@ -14,12 +14,12 @@ from clonos_chaos.real.fault_point_server import FaultPointServer
 LIMIT_S = 20.0
 
 
-def test_nothing_is_armed_without_an_address() -> None:
+def test_no_fault_point_is_armed_without_an_address() -> None:
     assert armed("") is None
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:4000", "192.0.2.1:4000", "example.org:4000", "127.0.0.1", "4000", "::"])
-def test_only_a_listener_on_this_machine_may_be_named(address: str) -> None:
+def test_a_fault_point_server_on_another_machine_is_refused(address: str) -> None:
     with pytest.raises(FaultPointsMisused, match="on this machine"):
         FaultPoints(address)
 
@@ -39,14 +39,14 @@ class Passers:
 HERE = (FaultPoint.EMISSION, "map/0", os.getpid())
 
 
-def test_a_thread_that_is_not_trapped_is_seen_and_goes_on() -> None:
+def test_a_thread_at_a_point_without_breakpoint_is_reported_and_continues() -> None:
     with FaultPointServer() as fault_point_server:
         passers = Passers(fault_point_server)
         FaultPoints(fault_point_server.address).reach(FaultPoint.EMISSION, "map/0")
         assert passers.seen == [HERE]
 
 
-def test_a_listener_that_is_gone_holds_up_nobody() -> None:
+def test_a_closed_fault_point_server_delays_no_thread() -> None:
     with FaultPointServer() as fault_point_server:
         passers, points = Passers(fault_point_server), FaultPoints(fault_point_server.address)
         points.reach(FaultPoint.EMISSION, "map/0")
@@ -54,7 +54,7 @@ def test_a_listener_that_is_gone_holds_up_nobody() -> None:
     assert passers.seen == [HERE]
 
 
-def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
+def test_a_client_of_another_protocol_is_disconnected_from_the_fault_point_server() -> None:
     with FaultPointServer() as fault_point_server:
         host, port = fault_point_server.address.split(":")
         with socket.create_connection((host, int(port)), LIMIT_S) as stranger:
@@ -65,7 +65,7 @@ def test_a_stranger_who_takes_the_port_for_another_is_not_listened_to() -> None:
         assert passers.seen == [HERE]
 
 
-def test_the_nth_at_the_point_in_the_task_is_held_until_it_is_let_go() -> None:
+def test_the_nth_arrival_at_a_breakpoint_is_held_until_it_is_released() -> None:
     passed: list[str] = []
 
     def walk() -> None:
@@ -88,7 +88,7 @@ def test_the_nth_at_the_point_in_the_task_is_held_until_it_is_let_go() -> None:
         assert passed == ["one", "two", "three"]
 
 
-def test_the_end_lets_everybody_go_on() -> None:
+def test_closing_the_fault_point_server_releases_every_thread() -> None:
     with FaultPointServer() as fault_point_server:
         pause_point = fault_point_server.set_breakpoint("emission")
         walker = threading.Thread(target=FaultPoints(fault_point_server.address).reach, args=("emission",))

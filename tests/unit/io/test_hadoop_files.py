@@ -18,19 +18,19 @@ from clonos.io.store.store import CheckpointStore
         ("hdfs://me@namenode:8020/folder", "no options and no user; set HADOOP_USER_NAME"),
     ],
 )
-def test_a_url_that_names_no_folder_or_more_than_that_is_refused(url: str, reason: str) -> None:
+def test_a_url_without_a_folder_or_with_extra_parts_is_refused(url: str, reason: str) -> None:
     with pytest.raises(StoreUnsupported, match=reason):
         CheckpointStore(url)
 
 
 @pytest.mark.keeps_sockets
 @pytest.mark.parametrize("url", ["hdfs://127.0.0.1:1/folder", "webhdfs://127.0.0.1:1/folder"])
-def test_a_namenode_that_is_not_there_is_a_failure_of_the_store(url: str) -> None:
+def test_an_unreachable_namenode_is_a_store_failure(url: str) -> None:
     with pytest.raises(StoreFailed, match=r"failed to create chain/1: .*[Cc]onnection refused"):
         CheckpointStore(url).files.create_if_absent("chain/1", b"1")
 
 
-def test_a_service_that_no_configuration_knows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unconfigured_name_service_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_HOME", raising=False)
     with pytest.raises(StoreFailed, match=r"hdfs://nowhere/folder failed to connect: .*No NameNode hosts"):

@@ -25,7 +25,7 @@ sys.stdin.read()
 """
 
 
-def test_a_folder_is_private_and_goes_with_its_process(tmp_path: Path) -> None:
+def test_a_folder_is_private_and_removed_with_its_process(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path / "root", ONE)
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert sweep(tmp_path / "root") == []
@@ -34,7 +34,7 @@ def test_a_folder_is_private_and_goes_with_its_process(tmp_path: Path) -> None:
     assert list((tmp_path / "root").iterdir()) == []
 
 
-def test_a_second_process_cannot_have_the_same_folder(tmp_path: Path) -> None:
+def test_a_second_process_cannot_take_the_same_folder(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path / "root", ONE)
     with pytest.raises(FolderRefused, match="lock"):
         LocalFolder(tmp_path / "root", ONE)
@@ -42,7 +42,7 @@ def test_a_second_process_cannot_have_the_same_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_folder_of_a_killed_process_is_swept_and_of_a_living_one_is_not(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_process_is_swept_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
     root = tmp_path / "root"
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -69,7 +69,7 @@ def test_sweeping_a_root_that_does_not_exist_is_no_error(tmp_path: Path) -> None
     assert sweep(tmp_path / "nowhere") == []
 
 
-def test_folders_that_are_made_while_others_sweep_are_left_alone(tmp_path: Path) -> None:
+def test_folders_created_during_a_sweep_are_not_removed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     ends = threading.Event()
 
@@ -161,14 +161,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_root_is_one_for_each_user(temporary: Path) -> None:
+def test_each_user_has_a_different_root(temporary: Path) -> None:
     root = default_root()
     assert root == temporary / f"clonos-{os.getuid()}"
     assert root.stat().st_mode & 0o777 == 0o700
     assert default_root() == root
 
 
-def test_a_squatted_root_means_the_folder_of_the_session(
+def test_a_root_taken_by_another_user_is_replaced_by_the_session_folder(
     temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     precious = _precious(tmp_path / "elsewhere")
@@ -184,7 +184,7 @@ def test_a_squatted_root_means_the_folder_of_the_session(
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])
-def test_where_the_folder_of_the_session_is_open_to_others_it_is_a_new_one(
+def test_a_session_folder_open_to_other_users_is_replaced_by_a_new_folder(
     temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     (temporary / f"clonos-{os.getuid()}").mkdir()

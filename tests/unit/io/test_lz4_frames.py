@@ -23,12 +23,12 @@ def claiming(length_bytes: int) -> bytes:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", CONTENT, bytes(1 << 20)])
-def test_a_frame_gives_its_content_back(content: bytes) -> None:
+def test_a_frame_is_decompressed_to_its_content(content: bytes) -> None:
     assert decompress(memoryview(compress(content)), len(content)) == content
 
 
 @pytest.mark.parametrize("length_bytes", [0, len(CONTENT) - 1, len(CONTENT) + 1, 1 << 33, 1 << 62])
-def test_a_frame_of_another_length_is_damaged(length_bytes: int) -> None:
+def test_a_frame_with_a_wrong_length_is_damaged(length_bytes: int) -> None:
     with pytest.raises(FrameDamaged):
         decompress(compress(CONTENT), length_bytes)
 
@@ -36,18 +36,18 @@ def test_a_frame_of_another_length_is_damaged(length_bytes: int) -> None:
 @pytest.mark.parametrize(
     "frame", [b"", b"\x00", compress(CONTENT)[:-1], compress(CONTENT) + b"x", compress(CONTENT) * 2]
 )
-def test_what_is_no_single_frame_is_damaged(frame: bytes) -> None:
+def test_bytes_that_are_not_a_single_frame_are_damaged(frame: bytes) -> None:
     with pytest.raises(FrameDamaged):
         decompress(frame, len(CONTENT))
 
 
 @pytest.mark.parametrize("length_bytes", [1 << 40, (1 << 64) - 1])
-def test_what_the_head_of_a_frame_claims_takes_no_memory(length_bytes: int) -> None:
+def test_a_false_length_in_a_frame_header_allocates_no_memory(length_bytes: int) -> None:
     with pytest.raises(FrameDamaged):
         decompress(claiming(length_bytes), len(CONTENT))
 
 
-def test_an_object_with_a_claim_is_corrupt() -> None:
+def test_an_object_with_a_false_length_is_corrupt() -> None:
     facts = seal(CONTENT)[:16]
     assert facts[7] == 1, "it is compressed"
     digest = xxhash.xxh3_128(facts)
@@ -56,7 +56,7 @@ def test_an_object_with_a_claim_is_corrupt() -> None:
         unseal(facts + digest.digest() + claiming(1 << 62), "job")
 
 
-def test_a_piece_with_a_claim_is_corrupt() -> None:
+def test_a_piece_with_a_false_length_is_corrupt() -> None:
     head, stored = list(seal_pieces([CONTENT]))[1:3]
     frame = claiming(1 << 62)
     facts = head[:1] + len(frame).to_bytes(4, "little") + head[5:9]
@@ -67,7 +67,7 @@ def test_a_piece_with_a_claim_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("length_bytes", [0, 11, 1 << 33, 1 << 62])
-def test_a_segment_with_a_claim_is_damaged(length_bytes: int) -> None:
+def test_a_segment_with_a_false_length_is_damaged(length_bytes: int) -> None:
     body = length_bytes.to_bytes(8, "little") + claiming(1 << 62)
     with pytest.raises(SegmentDamaged):
         decode_segment(3, xxhash.xxh3_64_intdigest(body).to_bytes(8, "little") + body, "file")
@@ -83,11 +83,11 @@ def test_a_segment_with_a_claim_is_damaged(length_bytes: int) -> None:
     ],
     ids=["no head", "more payloads than bytes", "a payload longer than what is there", "bytes behind the last payload"],
 )
-def test_a_segment_whose_lengths_do_not_fit_is_damaged(content: bytes) -> None:
+def test_a_segment_with_contradicting_lengths_is_damaged(content: bytes) -> None:
     body = len(content).to_bytes(8, "little") + compress(content)
     with pytest.raises(SegmentDamaged):
         decode_segment(3, xxhash.xxh3_64_intdigest(body).to_bytes(8, "little") + body, "file")
 
 
-def test_a_segment_is_as_it_was() -> None:
+def test_a_segment_is_decoded_unchanged() -> None:
     assert decode_segment(3, b"".join(encode_segment(3, [b"", CONTENT])), "file") == [b"", CONTENT]

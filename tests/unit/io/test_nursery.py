@@ -6,7 +6,7 @@ from clonos.job.deployment import WARM_MODULES
 from tests.unit.values.samples import printed_by
 
 
-def test_the_module_of_a_job_finds_everything_of_the_library_imported_in_a_slot() -> None:
+def test_the_fork_server_has_preloaded_every_library_module_that_a_job_imports() -> None:
     program = (
         "import sys; from clonos.io.process.fork_server import warm_up;"
         f"warm_up({WARM_MODULES!r}); known = set(sys.modules);"

@@ -17,7 +17,7 @@ def limits() -> Iterator[tuple[int, int]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, found)
 
 
-def test_the_soft_limit_becomes_the_hard_one_or_the_most_that_is_useful(limits: tuple[int, int]) -> None:
+def test_the_soft_limit_is_raised_to_the_hard_limit_or_the_useful_maximum(limits: tuple[int, int]) -> None:
     hard = limits[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
@@ -25,7 +25,7 @@ def test_the_soft_limit_becomes_the_hard_one_or_the_most_that_is_useful(limits: 
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, hard)
 
 
-def test_a_limit_that_is_higher_already_stays(limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_higher_soft_limit_is_not_lowered(limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     hard = limits[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     monkeypatch.setattr("clonos.io.system.open_files.FILES_MAX", 128)
@@ -34,7 +34,7 @@ def test_a_limit_that_is_higher_already_stays(limits: tuple[int, int], monkeypat
 
 
 @pytest.mark.parametrize("refusal", [ValueError, OSError])
-def test_a_system_that_refuses_leaves_the_limit_as_it_was(
+def test_a_refusing_system_leaves_the_limit_unchanged(
     limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch, refusal: type[Exception]
 ) -> None:
     def refuse(kind: int, wanted: tuple[int, int]) -> None:

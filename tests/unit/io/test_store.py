@@ -19,12 +19,12 @@ from clonos.io.store.store import AnotherCoordinator, CheckpointStore, NothingTo
 
 
 @given(some.binary(max_size=3000) | some.binary(max_size=4).map(lambda unit: unit * 1000))
-def test_what_is_sealed_is_unsealed(content: bytes) -> None:
+def test_sealed_content_is_unsealed_unchanged(content: bytes) -> None:
     assert unseal(seal(content), "name") == content
 
 
 @given(some.data())
-def test_one_altered_or_missing_byte_of_an_object_is_noticed(data: some.DataObject) -> None:
+def test_one_altered_or_missing_byte_of_an_object_is_detected(data: some.DataObject) -> None:
     sealed = bytearray(seal(data.draw(some.binary(min_size=1, max_size=2000))))
     where = data.draw(some.integers(0, len(sealed) - 1))
     if data.draw(some.booleans()):
@@ -40,16 +40,16 @@ def test_a_repetitive_object_is_stored_compressed() -> None:
 
 
 @given(some.lists(some.binary(max_size=2000) | some.just(bytes(5000)), max_size=5))
-def test_what_is_sealed_in_pieces_comes_out_in_them(pieces: list[bytes]) -> None:
+def test_content_sealed_in_pieces_is_unsealed_in_the_same_pieces(pieces: list[bytes]) -> None:
     assert [bytes(piece) for piece in unseal_pieces(b"".join(seal_pieces(pieces)), "name")] == pieces
 
 
-def test_an_object_of_the_first_format_is_one_piece() -> None:
+def test_an_object_of_the_first_format_is_read_as_one_piece() -> None:
     assert list(unseal_pieces(seal(b"state"), "name")) == [b"state"]
 
 
 @given(some.data())
-def test_any_other_byte_in_pieces_is_found_before_the_end(data: some.DataObject) -> None:
+def test_an_altered_byte_in_pieces_is_detected_before_the_end(data: some.DataObject) -> None:
     pieces = data.draw(some.lists(some.binary(min_size=1, max_size=900), min_size=1, max_size=3))
     sealed = bytearray(b"".join(seal_pieces(pieces)))
     sealed[data.draw(some.integers(0, len(sealed) - 1))] ^= data.draw(some.integers(1, 255))
@@ -57,7 +57,7 @@ def test_any_other_byte_in_pieces_is_found_before_the_end(data: some.DataObject)
         list(unseal_pieces(bytes(sealed), "snapshots/7"))
 
 
-def test_pieces_that_are_missing_or_in_another_place_are_found() -> None:
+def test_missing_or_reordered_pieces_are_detected() -> None:
     head, one, one_data, two, two_data, end = seal_pieces([b"one", b"two"])
     for parts in (
         (head, two, two_data, one, one_data, end),
@@ -70,7 +70,7 @@ def test_pieces_that_are_missing_or_in_another_place_are_found() -> None:
             list(unseal_pieces(b"".join(parts), "name"))
 
 
-def test_pieces_behind_one_that_compression_hardly_shrinks_are_not_tried() -> None:
+def test_compression_is_skipped_for_pieces_after_an_incompressible_one() -> None:
     rng = Random(1).randbytes(1000)
     assert len(b"".join(seal_pieces([rng, bytes(1000)]))) > 2000
     assert len(b"".join(seal_pieces([rng] + [bytes(1000)] * 100))) < 50_000
@@ -81,7 +81,7 @@ def test_an_object_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
     assert b"".join(CheckpointStore(f"file://{tmp_path}").read_object("task/3/7")) == b"state"
 
 
-def test_a_missing_object_is_named_and_deleting_it_again_is_no_error(tmp_path: Path) -> None:
+def test_a_missing_object_is_named_and_deleting_it_twice_is_allowed(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     store.write_object("task/3/7", [b"state"])
     store.delete_objects(["task/3/7", "task/3/7"])
@@ -89,7 +89,7 @@ def test_a_missing_object_is_named_and_deleting_it_again_is_no_error(tmp_path: P
         b"".join(store.read_object("task/3/7"))
 
 
-def test_a_write_that_was_torn_leaves_no_object(tmp_path: Path) -> None:
+def test_a_torn_write_leaves_no_object(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     files.write("a/b", b"whole")
     (tmp_path / "a" / ".b.0123").write_bytes(b"tor")
@@ -97,7 +97,7 @@ def test_a_write_that_was_torn_leaves_no_object(tmp_path: Path) -> None:
     assert files.list("nowhere") == []
 
 
-def test_a_folder_that_cannot_be_written_is_a_failure_that_may_be_tried_again(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_retriable_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     files = LocalFiles(tmp_path / "file")
     for attempt in (lambda: files.write("a", b""), lambda: files.create_if_absent("a", b""), lambda: files.read("a")):
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_a_failure_that_may_be_tried_again(tm
             attempt()
 
 
-def test_of_many_that_create_one_object_just_one_succeeds(tmp_path: Path) -> None:
+def test_when_many_writers_create_one_object_exactly_one_succeeds(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     start = threading.Barrier(8)
     won: list[int] = []
@@ -124,7 +124,7 @@ def test_of_many_that_create_one_object_just_one_succeeds(tmp_path: Path) -> Non
     assert sorted(won) == list(range(20))
 
 
-def test_a_job_has_one_id_for_its_life_and_each_start_a_higher_term(tmp_path: Path) -> None:
+def test_a_job_has_one_id_and_each_start_a_higher_term(tmp_path: Path) -> None:
     first, second = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     record = first.open_job("wordcount", splits={"source": (b"1", b"2")})
     assert record.job_id.startswith("wordcount-")
@@ -133,7 +133,7 @@ def test_a_job_has_one_id_for_its_life_and_each_start_a_higher_term(tmp_path: Pa
     assert (first.term, second.term) == (1, 2)
 
 
-def test_a_job_keeps_the_hash_seed_that_was_drawn_for_it(tmp_path: Path) -> None:
+def test_a_resumed_job_has_the_hash_seed_of_its_first_start(tmp_path: Path) -> None:
     seeds = [CheckpointStore(str(tmp_path / name)).open_job(name).hash_seed for name in ("one", "two")]
     assert seeds[0] != seeds[1]
     assert all(1 <= int(seed) < 1 << 32 for seed in seeds), "0 would switch the seed off"
@@ -142,7 +142,7 @@ def test_a_job_keeps_the_hash_seed_that_was_drawn_for_it(tmp_path: Path) -> None
     assert again.hash_seed == CheckpointStore(str(tmp_path / "one")).find_job().hash_seed == "4711"
 
 
-def test_a_job_of_a_version_before_hash_seeds_were_drawn_goes_on_with_seed_0(tmp_path: Path) -> None:
+def test_a_job_of_a_version_without_hash_seeds_resumes_with_seed_0(tmp_path: Path) -> None:
     earlier = {"format": 1, "name": "one", "job_id": "one-1", "splits": {}}
     LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(earlier)))
     assert CheckpointStore(str(tmp_path)).find_job().hash_seed == "0"
@@ -171,7 +171,7 @@ def test_a_resume_without_a_job_or_a_checkpoint_is_refused(tmp_path: Path) -> No
         store.checkpoint_metadata()
 
 
-def test_a_resume_takes_the_last_checkpoint_or_the_one_that_is_named(tmp_path: Path) -> None:
+def test_a_resume_uses_the_last_or_the_named_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
     for checkpoint in (1, 2, 5):
@@ -185,7 +185,7 @@ def test_a_resume_takes_the_last_checkpoint_or_the_one_that_is_named(tmp_path: P
         later.checkpoint_metadata(3)
 
 
-def test_an_earlier_coordinator_learns_that_it_is_one_no_longer(tmp_path: Path) -> None:
+def test_an_earlier_coordinator_finds_that_it_was_superseded(tmp_path: Path) -> None:
     earlier, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     earlier.open_job("one")
     earlier.append_checkpoint(1, b"1")
@@ -195,7 +195,7 @@ def test_an_earlier_coordinator_learns_that_it_is_one_no_longer(tmp_path: Path) 
     assert earlier.append_checkpoint(2, b"2") is AppendOutcome.TAKEN
 
 
-def test_an_entry_that_was_written_though_its_writer_was_not_told_is_its_own(tmp_path: Path) -> None:
+def test_an_entry_whose_write_reported_a_failure_is_recognised_as_its_writers(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
     number = store._chain.last_number
@@ -206,7 +206,7 @@ def test_an_entry_that_was_written_though_its_writer_was_not_told_is_its_own(tmp
     assert len(LocalFiles(tmp_path).list("chain")) == 3
 
 
-def test_a_coordinator_that_slept_while_its_number_was_removed_is_none_any_more(tmp_path: Path) -> None:
+def test_a_coordinator_that_slept_while_its_entry_was_removed_is_superseded(tmp_path: Path) -> None:
     sleeper, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     sleeper.open_job("one")
     later.open_job("one", resume=True)
@@ -232,7 +232,7 @@ def test_overwriting_fences_the_old_job_and_discards_its_state(tmp_path: Path) -
         b"".join(new.read_object("task/0/1"))
 
 
-def test_two_that_claim_at_once_are_told_apart(tmp_path: Path) -> None:
+def test_of_two_coordinators_that_start_at_once_one_wins(tmp_path: Path) -> None:
     CheckpointStore(str(tmp_path)).open_job("one")
     one, other = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     refresh, other._chain.refresh = other._chain.refresh, lambda: None  # type: ignore[method-assign]
@@ -271,7 +271,7 @@ def entry(**changes: object) -> bytes:
         msgspec.msgpack.encode({"format": 2, "name": "one", "job_id": "one"}),
     ],
 )
-def test_a_record_that_is_none_is_corrupt_and_nothing_else(tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_job_record_raises_only_the_corrupt_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "job").write_bytes(seal(content))
     with pytest.raises(ObjectCorrupt, match="the object job of the checkpoint store"):
         CheckpointStore(str(tmp_path)).find_job()
@@ -289,7 +289,7 @@ def test_a_record_that_is_none_is_corrupt_and_nothing_else(tmp_path: Path, conte
         entry(kind="checkpoint", checkpoint=1 << 63),
     ],
 )
-def test_an_entry_that_is_none_is_corrupt_and_nothing_else(tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_chain_entry_raises_only_the_corrupt_error(tmp_path: Path, content: bytes) -> None:
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
     name = LocalFiles(tmp_path).list("chain")[-1]
@@ -298,7 +298,7 @@ def test_an_entry_that_is_none_is_corrupt_and_nothing_else(tmp_path: Path, conte
         CheckpointStore(str(tmp_path)).open_job("one", resume=True)
 
 
-def test_files_of_others_in_the_chain_are_no_entries(tmp_path: Path) -> None:
+def test_foreign_files_in_the_chain_are_ignored(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
     store.append_checkpoint(1, b"1")
@@ -328,7 +328,7 @@ def test_the_endpoint_of_a_bucket_comes_from_the_url_or_the_environment(monkeypa
         CloudLocation.parse("s3:///a")
 
 
-def test_each_cloud_has_an_endpoint_of_its_own_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_cloud_has_its_own_endpoint_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:2")
     assert CloudLocation.parse("s3://bucket/a").endpoint == "http://127.0.0.1:1"
@@ -337,7 +337,7 @@ def test_each_cloud_has_an_endpoint_of_its_own_in_the_environment(monkeypatch: p
     assert not CloudLocation.parse("gs://bucket/a?endpoint=https://storage.example").is_plain
 
 
-def test_what_was_completed_after_the_checkpoint_that_a_job_went_back_to_counts_no_more(tmp_path: Path) -> None:
+def test_checkpoints_after_the_one_resumed_from_do_not_count(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
     for checkpoint in (1, 2, 3):
@@ -359,7 +359,7 @@ def test_what_was_completed_after_the_checkpoint_that_a_job_went_back_to_counts_
         store.checkpoint_metadata(5)
 
 
-def test_a_job_that_was_looked_at_is_claimed_only_if_nobody_else_has_moved_it_since(tmp_path: Path) -> None:
+def test_a_job_is_taken_over_only_if_it_did_not_change_since_it_was_read(tmp_path: Path) -> None:
     running, later = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
     running.open_job("one")
     later.find_job()

@@ -50,24 +50,24 @@ def listing(*names: str, kind: str = "FILE") -> bytes:
     return json.dumps({"FileStatuses": {"FileStatus": found}}).encode()
 
 
-def test_files_are_listed_and_looked_at(serve: Serve) -> None:
+def test_files_are_listed_with_their_status(serve: Serve) -> None:
     assert serve(listing("1", "..2"), 200, {}).files_below("/store/chain") == ["/store/chain/1", "/store/chain/..2"]
     assert serve(b'{"FileStatus": {"type": "FILE", "length": 3, "owner": "me"}}', 200, {}).is_file("/store/job")
 
 
-def test_what_is_missing_is_told_apart(serve: Serve) -> None:
+def test_a_missing_file_is_distinguished_from_other_errors(serve: Serve) -> None:
     answer = b'{"RemoteException": {"exception": "FileNotFoundException", "javaClassName": "x", "message": null}}'
     with pytest.raises(FileNotFoundError):
         serve(answer, 404, {}).read("/store/job")
 
 
 @pytest.mark.parametrize("name", ["..", ".", "../other", "a/b", "/etc", "a\0"])
-def test_a_name_that_leads_elsewhere_is_refused(serve: Serve, name: str) -> None:
+def test_a_name_with_a_path_outside_the_root_is_refused(serve: Serve, name: str) -> None:
     with pytest.raises(OSError, match="cannot be read"):
         serve(listing(name), 200, {}).files_below("/store/chain")
 
 
-def test_folders_without_end_are_refused(serve: Serve) -> None:
+def test_an_endless_folder_tree_is_refused(serve: Serve) -> None:
     with pytest.raises(OSError, match="nested more than 64 levels deep"):
         serve(listing("deeper", kind="DIRECTORY"), 200, {}).files_below("/store/chain")
 
@@ -75,7 +75,7 @@ def test_folders_without_end_are_refused(serve: Serve) -> None:
 @pytest.mark.parametrize(
     "answer", [b"", b"{}", b"[]", b'{"FileStatus": 7}', b"\xff", b"[" * 5_000, b'{"x": ' + b"[" * 5_000]
 )
-def test_what_is_no_answer_is_a_failure_and_nothing_else(serve: Serve, answer: bytes) -> None:
+def test_a_malformed_answer_raises_only_a_store_failure(serve: Serve, answer: bytes) -> None:
     namenode = serve(answer, 200, {})
     for ask in (namenode.files_below, namenode.is_file, namenode.read):
         with pytest.raises(OSError, match="the namenode's answer cannot be read"):
@@ -85,6 +85,6 @@ def test_what_is_no_answer_is_a_failure_and_nothing_else(serve: Serve, answer: b
 
 
 @pytest.mark.parametrize("location", [None, "", "http://[", "ftp://127.0.0.1/x", "http://127.0.0.1:999999/"])
-def test_a_redirect_to_nowhere_is_a_failure_and_nothing_else(serve: Serve, location: str | None) -> None:
+def test_a_malformed_redirect_raises_only_a_store_failure(serve: Serve, location: str | None) -> None:
     with pytest.raises(OSError, match=r"redirects to|LocationParseError|ValueError"):
         serve(b"", 307, {} if location is None else {"Location": location}).is_file("/store/chain")

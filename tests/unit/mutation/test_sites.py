@@ -33,7 +33,7 @@ def _changes(source: str) -> list[tuple[str, int, str, str]]:
     return [(site.kind, site.line, " ".join(site.before.split()), site.after) for site in sites_of(source)]
 
 
-def test_every_kind_of_change_is_found_and_nothing_that_no_test_could_see() -> None:
+def test_mutation_sites_cover_every_kind_of_change_except_untestable_ones() -> None:
     assert _changes(SOURCE) == [
         ("off by one", 5, "3", "2"),
         ("off by one", 5, "3", "4"),
@@ -57,7 +57,7 @@ def test_every_kind_of_change_is_found_and_nothing_that_no_test_could_see() -> N
     assert {kind for kind, *_ in _changes(SOURCE)} == set(KINDS)
 
 
-def test_a_change_leaves_the_rest_as_it_was() -> None:
+def test_a_mutation_leaves_the_rest_of_the_file_unchanged() -> None:
     (dropped,) = [site for site in sites_of(SOURCE) if site.kind == "dropped call"]
     assert dropped.mutate(SOURCE) == SOURCE.replace('log("ä", größe)', "pass")
     diff = dropped.diff("a.py", SOURCE).splitlines()
@@ -84,7 +84,7 @@ def test_a_seed_names_one_mutant_that_differs_from_the_source() -> None:
     assert not [site for path, site in drawn if (path, site.kind) == ("a.py", "condition true")]  # it is true already
 
 
-def test_tests_that_use_a_module_are_known_by_their_imports() -> None:
+def test_tests_of_a_module_are_found_by_their_imports() -> None:
     patterns = list(imported_as("clonos/core/channel/sender.py"))
     for text in ("from clonos.core.channel.sender import Sender", "from clonos.core.channel import receiver, sender"):
         assert any(pattern.search(text) for pattern in patterns), text

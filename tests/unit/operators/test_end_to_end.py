@@ -40,7 +40,7 @@ def numbered(number: int, value: int) -> int:
 
 
 @pytest.mark.parametrize("sinks", [1, 2])
-def test_transactional_sinks_commit_what_was_written_before_the_barrier(sinks: int) -> None:
+def test_transactional_sinks_commit_the_rows_written_before_the_barrier(sinks: int) -> None:
     graph = JobGraph("sinks")
     numbers = graph.source(Given(range(5)))
     for number in range(sinks):
@@ -63,7 +63,7 @@ def test_transactional_sinks_commit_what_was_written_before_the_barrier(sinks: i
     job.close()
 
 
-def test_broadcast_and_rebalance_reach_the_tasks_that_they_should() -> None:
+def test_broadcast_reaches_all_tasks_and_rebalance_one_in_turn() -> None:
     class Marked:
         def open(self, context: Context[Any, Any]) -> None:
             self.seen: list[int] = []

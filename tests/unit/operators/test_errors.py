@@ -100,7 +100,7 @@ def build(step: str, errors: Outbox | None) -> JobGraph:
 
 
 @pytest.mark.parametrize("step", EXPECTED)
-def test_records_that_raise_go_to_the_error_output_and_the_rest_goes_on(step: str) -> None:
+def test_records_that_raise_go_to_the_error_output_and_the_job_continues(step: str) -> None:
     finished = run(build(step, Outbox()), parallelism=1)
     failed, results = EXPECTED[step]
     routed: list[RoutedError] = finished.outside.pop("errors")
@@ -122,13 +122,13 @@ def test_without_an_error_output_the_step_and_the_record_are_named(step: str) ->
     assert raised.value.at.step == {"result": "window_aggregate"}.get(step, step)
 
 
-def test_a_timer_that_raises_is_routed_without_a_record() -> None:
+def test_a_timer_that_raises_is_sent_to_the_error_output_without_a_record() -> None:
     finished = run(build("timer", Outbox()), parallelism=1)
     assert [(error.step, error.record) for error in finished.outside["errors"]] == [("timer", None)] * 2
     assert finished.outside["timer"] == [1, 3, 5]
 
 
-def test_what_is_said_of_an_error_is_the_same_in_every_life() -> None:
+def test_the_description_of_an_error_is_the_same_in_every_incarnation() -> None:
     first, second = (run(build("map", Outbox()), parallelism=1).outside["errors"] for _ in range(2))
     assert first == second
     assert "object at 0x..." in first[0].error
@@ -136,7 +136,7 @@ def test_what_is_said_of_an_error_is_the_same_in_every_life() -> None:
     assert "clonos/operators" not in first[0].traceback
 
 
-def test_the_place_of_a_record_is_told_only_where_it_is_that_of_the_input() -> None:
+def test_the_position_of_a_record_is_given_only_if_it_is_its_input_position() -> None:
     def failing(build: Any) -> int | None:
         graph = JobGraph("job")
         build(graph.source(Given([1, 3, 4])))
@@ -153,7 +153,7 @@ def test_the_place_of_a_record_is_told_only_where_it_is_that_of_the_input() -> N
 
 @pytest.mark.parametrize("errors", [None, Outbox()])
 @pytest.mark.parametrize("step", ["map", "filter", "flat_map", "key_by", "process"])
-def test_a_stop_iteration_of_the_users_is_an_error_like_any_other(step: str, errors: Outbox | None) -> None:
+def test_a_stop_iteration_raised_by_user_code_is_an_ordinary_error(step: str, errors: Outbox | None) -> None:
     def first_word(line: str) -> str:
         return next(iter(line.split()))
 
@@ -183,7 +183,7 @@ def test_a_stop_iteration_of_the_users_is_an_error_like_any_other(step: str, err
         assert [len(rows) for rows in outside.values()] == [2]
 
 
-def test_a_batch_function_that_raises_or_gives_no_batch_names_its_step() -> None:
+def test_a_batch_function_that_raises_or_returns_no_batch_is_reported_with_its_step() -> None:
     def failure(function: Callable[[Any], Any]) -> StepFailed:
         graph = JobGraph("job")
         graph.source(ColumnsGiven([{"n": 1}])).map_batches(function).map(lambda row: odd_only(len(row) * 2))
@@ -198,7 +198,7 @@ def test_a_batch_function_that_raises_or_gives_no_batch_names_its_step() -> None
     assert failure(lambda batch: batch).at.step == "map"
 
 
-def test_a_sink_that_raises_names_its_step() -> None:
+def test_a_sink_that_raises_is_reported_with_its_step() -> None:
     class Picky(FilesWriter):
         def write(self, rows: list[Any]) -> None:
             raise TypeError("not a row of mine")
@@ -216,7 +216,7 @@ def test_a_sink_that_raises_names_its_step() -> None:
     assert raised.value.at.step == "files"
 
 
-def test_errors_of_the_house_are_never_routed() -> None:
+def test_errors_of_the_library_never_go_to_the_error_output() -> None:
     def diverged(value: int) -> int:
         raise ReplayDiverged("map/0", 7, "CLOCK", "SEED")
 
@@ -229,7 +229,7 @@ def test_errors_of_the_house_are_never_routed() -> None:
     assert isinstance(raised.value.__cause__, ReplayDiverged)
 
 
-def test_a_key_that_is_none_names_its_record() -> None:
+def test_an_invalid_key_is_reported_with_its_record() -> None:
     graph = JobGraph("job")
     graph.source(Given([1, 2])).key_by(lambda value: value / 2).count()
     job = Run(graph.compile(Options()))
@@ -240,7 +240,7 @@ def test_a_key_that_is_none_names_its_record() -> None:
     assert (raised.value.at.step, raised.value.at.record) == ("key_by", "1")
 
 
-def test_a_record_that_cannot_travel_is_told_by_its_text() -> None:
+def test_a_record_that_cannot_be_encoded_is_reported_by_its_text() -> None:
     def fails(value: object) -> None:
         raise ValueError(value)
 

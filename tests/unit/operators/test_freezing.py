@@ -95,7 +95,7 @@ class Life:
 
 @settings(deadline=None)
 @given(deeds)
-def test_pieces_hold_what_was_there_at_the_barrier(deeds: list[Any]) -> None:
+def test_pieces_have_the_state_at_the_barrier(deeds: list[Any]) -> None:
     life = Life()
     for deed, table, key, value in deeds:
         key = key if key is None else state_key(key)
@@ -124,7 +124,7 @@ def test_pieces_hold_what_was_there_at_the_barrier(deeds: list[Any]) -> None:
     assert contents({name: life.backend.table(name).contents() for name in life.twin}) == contents(life.twin)
 
 
-def test_what_is_frozen_costs_the_barrier_nothing_and_is_plain_again_when_it_is_stored() -> None:
+def test_a_frozen_table_is_not_encoded_at_the_barrier_and_thaws_when_it_is_stored() -> None:
     backend = StateBackend(None, inline_bytes_max=1)
     table = backend.table("step/state")
     table.update(dict.fromkeys(range(1000), "value"))
@@ -142,7 +142,7 @@ def test_what_is_frozen_costs_the_barrier_nothing_and_is_plain_again_when_it_is_
     assert below[7] == "later"
 
 
-def test_a_barrier_encodes_up_to_its_limit_itself() -> None:
+def test_a_barrier_encodes_state_up_to_its_limit() -> None:
     backend = StateBackend(None, inline_bytes_max=1 << 10)
     backend.table("large").update(dict.fromkeys(range(10_000), "value"))
     changes, more = backend.take(False)
@@ -164,7 +164,7 @@ def test_a_small_table_is_never_frozen() -> None:
     assert type(table.entries) is dict
 
 
-def test_while_something_is_read_further_barriers_encode_all_themselves() -> None:
+def test_barriers_during_a_read_encode_the_whole_state() -> None:
     backend = StateBackend(None, inline_bytes_max=0)
     table = backend.table("step/state")
     table.update(dict.fromkeys(range(1000), "value"))
@@ -176,7 +176,7 @@ def test_while_something_is_read_further_barriers_encode_all_themselves() -> Non
     assert list(image_of(changes).tables["step/state"]) == list(range(1000, 2000))
 
 
-def test_values_of_a_restored_table_that_no_step_has_opened_are_part_of_the_whole() -> None:
+def test_values_of_a_restored_table_that_no_step_opened_are_part_of_the_full_state() -> None:
     image = StateImage()
     image.tables = {"step/state": {1: "one"}}
     whole = StateBackend(image).whole()
@@ -184,7 +184,7 @@ def test_values_of_a_restored_table_that_no_step_has_opened_are_part_of_the_whol
     assert image_of(*whole).tables == {"step/state": {1: "one"}}
 
 
-def test_pieces_can_be_made_again_when_the_store_has_failed() -> None:
+def test_pieces_can_be_encoded_again_after_a_store_failure() -> None:
     backend = StateBackend(None, inline_bytes_max=0)
     backend.table("step/state").update(dict.fromkeys(range(1000), "value"))
     _, more = backend.take(False)
@@ -192,7 +192,7 @@ def test_pieces_can_be_made_again_when_the_store_has_failed() -> None:
     assert list(more) == list(more)
 
 
-def test_what_cannot_be_kept_is_found_when_the_pieces_are_made() -> None:
+def test_a_value_that_cannot_be_encoded_is_found_when_the_pieces_are_encoded() -> None:
     backend = StateBackend(None, inline_bytes_max=0)
     backend.table("step/state").update(dict.fromkeys(range(300), "value"))
     backend.table("step/state").set("bad", object())
@@ -202,7 +202,7 @@ def test_what_cannot_be_kept_is_found_when_the_pieces_are_made() -> None:
         list(more)
 
 
-def test_what_was_frozen_takes_in_the_changes_step_by_step_however_many_come() -> None:
+def test_a_thawing_table_merges_changes_in_bounded_steps() -> None:
     overlay = Overlay(dict.fromkeys(range(100), 0))
     overlay.update(dict.fromkeys(range(50, 150), 1))
     for key in (0, 60):
@@ -219,7 +219,7 @@ def test_what_was_frozen_takes_in_the_changes_step_by_step_however_many_come() -
     assert overlay.below[60] == 2
 
 
-def test_what_melts_still_can_be_frozen_anew() -> None:
+def test_a_thawing_table_can_be_frozen_again() -> None:
     backend = StateBackend(None, inline_bytes_max=0)
     table = backend.table("step/state")
     table.update(dict.fromkeys(range(1000), "value"))
@@ -235,7 +235,7 @@ def test_what_melts_still_can_be_frozen_anew() -> None:
     assert list(image_of(changes, *more).tables["step/state"].values()) == ["later"] * 1000 + ["last"] * 500
 
 
-def test_an_overlay_is_asked_key_by_key() -> None:
+def test_an_overlay_is_read_key_by_key() -> None:
     overlay = Overlay({"a": [1], "b": 2})
     assert (overlay["b"], overlay.get("b"), overlay.get("c"), overlay.get("c", 3)) == (2, 2, None, 3)
     assert "a" in overlay

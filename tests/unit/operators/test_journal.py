@@ -48,14 +48,14 @@ def read_all(head: JournalHead) -> None:
         head.read(*found)
 
 
-def test_nothing_can_be_read_before_it_is_fed() -> None:
+def test_a_journal_source_has_nothing_to_read_before_it_is_fed() -> None:
     head, _ = new_head()
     assert head.poll(10) is NothingToRead.NOW
     with pytest.raises(InternalError, match="asked for 1 records"):
         head.read(0, 1)
 
 
-def test_records_are_read_as_they_were_fed() -> None:
+def test_journalled_records_are_read_in_the_order_fed() -> None:
     head, rows = new_head()
     assert head.feed(b"one\ntwo\r\n")
     assert head.feed(b"three\n")
@@ -64,7 +64,7 @@ def test_records_are_read_as_they_were_fed() -> None:
     assert (rows, head.poll(10), head.unread_bytes()) == (["one", "two"], (0, 1), 6)
 
 
-def test_the_end_comes_behind_the_last_record() -> None:
+def test_the_end_follows_the_last_record() -> None:
     head, rows = new_head()
     assert not head.feed(b"one\n" + END_OF_JOURNAL)
     assert head.poll(10) == (0, 1)
@@ -73,7 +73,7 @@ def test_the_end_comes_behind_the_last_record() -> None:
     assert not new_head(head.position())[0].feed(b"")
 
 
-def test_an_end_of_its_own_is_an_end_too() -> None:
+def test_an_end_without_records_ends_the_source() -> None:
     head, _ = new_head()
     assert head.feed(b"one\n")
     assert not head.feed(END_OF_JOURNAL)
@@ -81,7 +81,7 @@ def test_an_end_of_its_own_is_an_end_too() -> None:
 
 
 @given(LINES, st.data())
-def test_wherever_it_is_cut_and_restored_each_record_comes_once(lines: list[str], data: st.DataObject) -> None:
+def test_from_every_cut_a_restored_source_reads_each_record_once(lines: list[str], data: st.DataObject) -> None:
     places = st.integers(0, len(lines))
     cuts = sorted(data.draw(st.tuples(places, places, places)))
     head, rows = new_head()
@@ -97,7 +97,7 @@ def test_wherever_it_is_cut_and_restored_each_record_comes_once(lines: list[str]
     assert taken + rows == lines
 
 
-def test_a_position_of_something_else_is_refused() -> None:
+def test_a_position_of_another_source_is_refused() -> None:
     with pytest.raises(PositionMalformed, match="position of the source source"):
         new_head(b"\x93\x01\x02\x03")
 
@@ -108,7 +108,7 @@ def pushed_graph(parallelism: int | None = None) -> JobGraph:
     return graph
 
 
-def test_its_vertex_has_one_task_with_a_journal_and_needs_a_keeper() -> None:
+def test_the_vertex_of_a_pushed_source_has_one_journalled_task_and_needs_a_keeper() -> None:
     image = pushed_graph().compile(Options(), parallelism=4)
     source = image.plan.vertices[0]
     assert (source.parallelism, source.is_journalled, source.has_effects) == (1, True, False)
@@ -117,23 +117,23 @@ def test_its_vertex_has_one_task_with_a_journal_and_needs_a_keeper() -> None:
     assert image.splits == {"source": ()}
 
 
-def test_its_chain_is_fed_and_read() -> None:
+def test_the_chain_of_a_pushed_source_is_fed_and_read() -> None:
     chain: JournalledChain = pushed_graph().compile(Options()).new_chain(0)
     assert chain.feed(b"one\n")
     assert (chain.poll(5), chain.unread_bytes()) == ((0, 1), 4)
 
 
-def test_other_sources_have_no_journal() -> None:
+def test_a_source_that_is_not_pushed_has_no_journal() -> None:
     graph = JobGraph("values")
     graph.source(values(range(3))).sink(blackhole())
     assert not any(vertex.is_journalled for vertex in graph.compile(Options()).plan.vertices)
 
 
-def test_several_tasks_on_one_connection_are_refused() -> None:
+def test_a_pushed_source_with_several_tasks_is_refused() -> None:
     with pytest.raises(GraphRefused, match="its source is one connection"):
         pushed_graph(parallelism=2)
 
 
-def test_a_job_without_keepers_is_refused() -> None:
+def test_a_pushed_source_in_a_job_without_keepers_is_refused() -> None:
     with pytest.raises(GraphRefused, match="keepers is 0: a failure would lose what it has read"):
         pushed_graph().compile(Options(keepers=0))

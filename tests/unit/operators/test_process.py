@@ -54,11 +54,11 @@ def failure(function: Any, records: list[Any]) -> BaseException | None:
 
 
 @pytest.mark.parametrize("function", [Numbered, Numbered("{}")])
-def test_state_is_that_of_the_key(function: Any) -> None:
+def test_each_key_has_its_own_state(function: Any) -> None:
     assert outputs(function, ["a", "b", "a", "a"]) == ["no 1a", "no 1b", "no 2a", "no 3a"]
 
 
-def test_each_task_has_a_function_of_its_own() -> None:
+def test_each_task_has_its_own_function_object() -> None:
     style = Numbered("#{}")
     assert sorted(outputs(style, ["a", "b", "a"], 2)) == ["no #1a", "no #1b", "no #2a"]
     assert not hasattr(style, "prefix")
@@ -90,7 +90,7 @@ def test_a_class_that_needs_arguments_is_refused() -> None:
         JobGraph("job").source(Given([])).process(Needy)
 
 
-def test_timers_fire_in_the_order_of_time_then_registration_unless_taken_back() -> None:
+def test_timers_fire_in_order_of_time_then_registration_unless_cancelled() -> None:
     class Late:
         def process(self, value: int, context: Context[int, Any]) -> None:
             context.set_timer(START + timedelta(seconds=9 - value))
@@ -121,13 +121,13 @@ def test_timers_fire_in_the_order_of_time_then_registration_unless_taken_back() 
     job.close()
 
 
-def test_without_a_key_the_state_is_the_tasks() -> None:
+def test_without_a_key_the_state_belongs_to_the_task() -> None:
     graph = JobGraph("job")
     graph.source(Given(["a", "b", "c"])).process(Numbered).sink(Outbox())
     assert run(graph, 1).outside["source-process-sink"] == ["no 1a", "no 2b", "no 3c"]
 
 
-def test_a_default_that_can_change_is_copied_for_each_key() -> None:
+def test_a_mutable_default_is_copied_for_each_key() -> None:
     class Listing:
         values = ValueState[list[str]]("values", default=[])
 
@@ -138,7 +138,7 @@ def test_a_default_that_can_change_is_copied_for_each_key() -> None:
     assert outputs(Listing, ["a", "b", "a"]) == [["a"], ["b"], ["a", "a"]]
 
 
-def test_two_states_of_one_name_are_refused() -> None:
+def test_two_states_with_one_name_are_refused() -> None:
     class Double:
         one = ValueState[int]("state", default=0)
         other = ListState[int]("state")
@@ -152,7 +152,7 @@ def test_two_states_of_one_name_are_refused() -> None:
         ValueState[int]("a/b")
 
 
-def test_state_that_no_snapshot_can_carry_names_its_table() -> None:
+def test_state_that_cannot_be_encoded_is_reported_with_its_table() -> None:
     class Holding:
         held = ValueState[object]("held")
 

@@ -87,7 +87,7 @@ actions = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([_collected, _counted, _sessions, _states]), actions, st.integers(1, 3), st.integers(1, 5))
-def test_a_job_restored_at_any_barrier_gives_what_it_would_have_given(
+def test_a_job_restored_at_any_barrier_gives_the_same_output(
     build: Callable[[JobGraph, list[Any]], None], actions: list[str], parallelism: int, records_max: int
 ) -> None:
     graph = JobGraph("job")

@@ -121,7 +121,7 @@ def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_col
             assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
 
 
-def test_a_column_that_is_called_as_the_count_is_leaves_in_rows() -> None:
+def test_a_column_named_like_the_count_makes_the_output_rows() -> None:
     made, taken = counting(StateBackend(None), takes_columns=True)
     made.keyed_columns(pyarrow.record_batch({"count": ["a", "a"]}), "count")
     assert taken.records == [("a", 1), ("a", 2)]
@@ -129,7 +129,7 @@ def test_a_column_that_is_called_as_the_count_is_leaves_in_rows() -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from(COLUMNS), st.lists(st.integers(0, 8), max_size=30), st.integers(1, 5), st.integers(1, 4))
-def test_columns_are_partitioned_like_their_rows(column: Any, places: list[int], width: int, cached: int) -> None:
+def test_columns_are_partitioned_like_rows(column: Any, places: list[int], width: int, cached: int) -> None:
     column = column.take(pyarrow.array([place % len(column) for place in places if len(column)], pyarrow.int64()))
     batch = pyarrow.record_batch({"key": column, "place": pyarrow.array(range(len(column)), pyarrow.int64())})
     keys = keys_of(column)
@@ -143,14 +143,14 @@ def test_columns_are_partitioned_like_their_rows(column: Any, places: list[int],
     )
 
 
-def test_a_column_of_what_is_no_key_is_refused() -> None:
+def test_a_column_whose_type_cannot_be_a_key_is_refused() -> None:
     for column in ([1.0, float("nan")], [[1]], [{"a": 1}], [datetime.datetime(2024, 1, 1)]):
         batch = pyarrow.record_batch({"key": column})
         with pytest.raises(KeyUnsupported):
             split_columns(Router(2, 128), batch, keys_of(batch.column("key")), 2)
 
 
-def test_what_is_known_of_keys_is_kept_once_a_distinct_key() -> None:
+def test_key_information_is_stored_once_per_distinct_key() -> None:
     keys = keys_of(pyarrow.array(["a", "b", "a"]))
     assert isinstance(keys, ColumnKeys)
     assert (keys.distinct, keys.tolist(), len(keys), keys[2]) == (["a", "b"], ["a", "b", "a"], 3, "a")

@@ -61,7 +61,7 @@ def head(source: Any, splits: list[bytes], index: int = 0, parallelism: int = 1)
 
 @settings(deadline=None)
 @given(st.integers(0, 40), st.integers(1, 4), st.lists(st.integers(1, 9), max_size=20), st.data())
-def test_a_restored_source_goes_on_where_the_snapshot_was(
+def test_a_restored_source_continues_at_the_snapshot(
     size: int, splits: int, steps: list[int], data: st.DataObject
 ) -> None:
     source = Given(range(size))
@@ -126,7 +126,7 @@ class Stubborn:
         self.is_open = False
 
 
-def test_a_source_with_nothing_just_now_is_asked_again() -> None:
+def test_a_source_without_data_is_read_again_later() -> None:
     source = Stubborn([[], [], ["a"], [], None])
     made, taken = head(source, [b""])
     assert [made.poll(9) for _ in range(2)] == [NothingToRead.NOW] * 2
@@ -175,7 +175,7 @@ class Foreign(EnvironmentFault):
     pass
 
 
-def test_splits_that_were_found_are_checked_wherever_they_are_learnt_of() -> None:
+def test_discovered_splits_are_checked_on_restore_and_on_discovery() -> None:
     source = Watching(range(5))
     first, _ = head(source, [])
     first.learn(first.look(1))
@@ -188,7 +188,7 @@ def test_splits_that_were_found_are_checked_wherever_they_are_learnt_of() -> Non
         foreign.learn(msgspec.msgpack.encode([b"x"]))
 
 
-def test_a_position_with_fewer_than_no_records_to_skip_is_malformed() -> None:
+def test_a_position_with_a_negative_record_count_is_malformed() -> None:
     source = Given(range(5))
     made, _ = head(source, source.splits(1))
     made.restore(msgspec.msgpack.encode([[0, None, 3, False]]))
@@ -198,7 +198,7 @@ def test_a_position_with_fewer_than_no_records_to_skip_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("splits", [b"", b"\xc1", b"\x91\x01", b"\x91" * 5_000])
-def test_what_describes_no_splits_is_malformed_and_nothing_else(splits: bytes) -> None:
+def test_a_malformed_list_of_splits_raises_only_the_malformed_error(splits: bytes) -> None:
     made, _ = head(Watching(range(5)), [])
     with pytest.raises(PositionMalformed):
         made.learn(splits)
@@ -206,7 +206,7 @@ def test_what_describes_no_splits_is_malformed_and_nothing_else(splits: bytes) -
         made.restore(splits)
 
 
-def test_columns_stay_columns_only_where_they_are_declared() -> None:
+def test_columns_stay_columns_only_when_declared() -> None:
     rows = [{"n": n} for n in range(10)]
     columns = ColumnsGiven(rows)
     made, _ = head(columns, columns.splits(1))

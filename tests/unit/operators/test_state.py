@@ -38,7 +38,7 @@ def contents(image: StateImage) -> str:
 
 @settings(deadline=None)
 @given(operations)
-def test_an_image_has_what_the_plain_dicts_have_in_their_order(operations: list[Any]) -> None:
+def test_a_state_image_has_the_content_and_order_of_plain_dicts(operations: list[Any]) -> None:
     twin: dict[str, dict[Any, Any]] = {}
     backend, image = StateBackend(None), StateImage()
     image.apply(backend.changes(True))
@@ -71,7 +71,7 @@ def test_changes_of_the_first_format_are_read() -> None:
     assert image.tables == {"step/state": {"a": 1, "b": 2}}
 
 
-def test_a_large_table_goes_in_sections() -> None:
+def test_a_large_table_is_encoded_in_sections() -> None:
     backend = StateBackend(None)
     for number in range(1000):
         backend.table("step/state").set(number, number)
@@ -92,7 +92,7 @@ def test_the_same_calls_give_the_same_bytes() -> None:
     assert changes() == changes()
 
 
-def test_damaged_changes_are_refused_by_what_is_wrong() -> None:
+def test_damaged_changes_are_refused_with_the_reason() -> None:
     backend = StateBackend(None)
     backend.table("a").set("key", 1)
     changes = backend.changes(True)
@@ -114,7 +114,7 @@ def test_damaged_changes_are_refused_by_what_is_wrong() -> None:
         ([], [deep_key(30)], [1]),
     ],
 )
-def test_sections_that_no_state_has_given_are_malformed_and_change_nothing(
+def test_malformed_sections_are_refused_and_change_no_state(
     deleted: list[Any], keys: list[Any], values: list[Any]
 ) -> None:
     good = next(encode_sections("a", {"key": 1}))

@@ -67,7 +67,9 @@ AGGREGATES: dict[str, tuple[Callable[[Windows], Stream[Any]], Callable[[list[dic
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(AGGREGATES)), records, st.booleans())
-def test_an_aggregate_gives_what_the_plain_loop_gives(name: str, values: list[dict[str, Any]], by_field: bool) -> None:
+def test_an_aggregate_equals_the_result_of_a_plain_loop(
+    name: str, values: list[dict[str, Any]], by_field: bool
+) -> None:
     build, twin = AGGREGATES[name]
     graph = JobGraph("job")
     source = graph.source(Given(values))
@@ -84,7 +86,7 @@ def test_an_aggregate_gives_what_the_plain_loop_gives(name: str, values: list[di
     st.sampled_from(sorted(AGGREGATES)),
     st.lists(st.fixed_dictionaries({"key": st.sampled_from("abc"), "amount": st.integers(0, 9)}), max_size=40),
 )
-def test_columns_give_what_rows_give(name: str, values: list[dict[str, Any]]) -> None:
+def test_windows_over_columns_equal_windows_over_rows(name: str, values: list[dict[str, Any]]) -> None:
     build, twin = AGGREGATES[name]
     graph = JobGraph("job")
     batches = graph.source(ColumnsGiven(values)).map_batches(lambda batch: batch.slice(0))
@@ -95,14 +97,14 @@ def test_columns_give_what_rows_give(name: str, values: list[dict[str, Any]]) ->
     assert found == {key: in_order(twin(group)) for key, group in by_key(values).items()}
 
 
-def test_a_map_after_columns_gets_dicts() -> None:
+def test_a_map_after_columns_receives_dicts() -> None:
     graph = JobGraph("job")
     batches = graph.source(ColumnsGiven([{"word": "a", "n": 1}, {"word": "b", "n": 2}]))
     batches.map_batches(lambda batch: batch.select(["word"])).map(lambda row: row["word"]).sink(Outbox())
     assert run(graph, 1).outside == {"source-map_batches-map-sink": ["a", "b"]}
 
 
-def test_a_window_takes_what_came_in_its_span_and_fires_when_it_has_passed() -> None:
+def test_a_window_contains_the_records_of_its_span_and_fires_after_it() -> None:
     graph = JobGraph("job")
     graph.source(Given("abcdef")).key_by(lambda value: value).window(Tumbling(2)).count(name="count").sink(Outbox())
     job = Run(graph.compile(Options(), parallelism=1))
@@ -119,7 +121,7 @@ def test_a_window_takes_what_came_in_its_span_and_fires_when_it_has_passed() -> 
     job.close()
 
 
-def test_windows_that_are_late_together_come_by_their_start_then_by_first_arrival() -> None:
+def test_windows_due_at_once_fire_in_order_of_start_then_first_arrival() -> None:
     graph = JobGraph("job")
     graph.source(Given("cabbca")).key_by(lambda value: value).window(Tumbling(1)).count(name="count").sink(Outbox())
     job = Run(graph.compile(Options(), parallelism=1))
@@ -178,6 +180,6 @@ def test_a_size_is_text_with_a_unit_a_timedelta_or_seconds(size: Any, size_ns: i
         timedelta(days=99_999),
     ],
 )
-def test_what_is_no_size_is_refused(size: Any) -> None:
+def test_an_invalid_window_size_is_refused(size: Any) -> None:
     with pytest.raises(BadDuration, match="is not a size of a window"):
         Tumbling(size)

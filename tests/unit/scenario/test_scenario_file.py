@@ -46,7 +46,7 @@ def test_a_scenario_is_read_with_its_types() -> None:
     assert scenario.expected.outcome is ScenarioOutcome.ROLLBACK
 
 
-def test_a_matrix_gives_one_run_for_each_combination() -> None:
+def test_a_matrix_expands_to_one_run_per_combination() -> None:
     text = PLAIN.replace('victim = "window"\n', "").replace('lasts = "2s"\n', "")
     text += '[matrix]\nvictim = ["ask", "window"]\nlasts = ["500ms", "2s", "10s"]\n'
     runs = parse_scenarios(text, "matrix.toml")
@@ -54,7 +54,7 @@ def test_a_matrix_gives_one_run_for_each_combination() -> None:
     assert runs[0].name == "plain victim=ask lasts=500ms"
 
 
-def test_a_bundle_of_keys_is_one_value_of_a_matrix_and_is_called_by_its_name() -> None:
+def test_a_bundle_of_keys_is_one_matrix_value_with_its_name() -> None:
     text = PLAIN.replace('kind = "pause"\n', "").replace('lasts = "2s"\n', "")
     text += '[matrix]\nfault = [{ name = "long", kind = "pause", lasts = "2s" }, { kind = "kill_worker" }]\n'
     long, kill = parse_scenarios(text, "bundles.toml")
@@ -62,7 +62,7 @@ def test_a_bundle_of_keys_is_one_value_of_a_matrix_and_is_called_by_its_name() -
     assert (kill.name, kill.faults[0].kind) == ("plain fault=kind:kill_worker", FaultKind.KILL_WORKER)
 
 
-def test_a_file_may_have_several_matrices_each_with_faults_before_and_an_outcome_of_its_own() -> None:
+def test_a_file_may_have_several_matrices_with_their_own_faults_and_outcome() -> None:
     text = PLAIN.replace('victim = "window"\n', "").replace('outcome = "rollback"', "lost = 3")
     text += """
 [[matrix]]
@@ -82,7 +82,7 @@ before = [{ kind = "kill_worker", victim = "read", at = { seconds = 1 } }]
 @pytest.mark.parametrize(
     ("name", "cases", "kinds"), [("matrix-faults", 60, 11), ("matrix-points", 45, 1), ("matrix-patterns", 11, 1)]
 )
-def test_the_shipped_matrices_have_as_many_cases_as_they_say(name: str, cases: int, kinds: int) -> None:
+def test_the_shipped_matrices_have_the_documented_number_of_cases(name: str, cases: int, kinds: int) -> None:
     runs = read_scenarios(find_scenario(name))
     assert len({run.name for run in runs}) == cases
     assert (
@@ -109,7 +109,7 @@ def test_the_shipped_matrices_have_as_many_cases_as_they_say(name: str, cases: i
         ("[limits]", "[matrix]\nat = ['soon']\n[limits]", r"matrix\.at is 'soon'\. A table"),
     ],
 )
-def test_a_mistake_is_named_by_its_key_with_the_nearest_right_one(line: str, instead: str, message: str) -> None:
+def test_a_wrong_key_is_reported_with_the_nearest_valid_key(line: str, instead: str, message: str) -> None:
     with pytest.raises(ScenarioRefused, match=message):
         parse_scenarios(PLAIN.replace(line, instead, 1), "wrong.toml")
 
@@ -137,13 +137,13 @@ def test_an_unknown_scenario_is_refused_with_the_nearest_shipped_one() -> None:
         ("[limits]", "[options]\nstandbies = 2\n[limits]", r"options cannot be: .*did you mean 'standbys'"),
     ],
 )
-def test_what_would_strike_nothing_or_be_passed_over_is_refused(old: str, new: str, complaint: str) -> None:
+def test_a_fault_that_would_have_no_effect_is_refused(old: str, new: str, complaint: str) -> None:
     assert parse_scenarios(PLAIN, "plain.toml")
     with pytest.raises(ScenarioRefused, match=complaint):
         parse_scenarios(PLAIN.replace(old, new), "plain.toml")
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ScenarioRefused, match="is no UTF-8"):
         read_scenarios(tmp_path / "binary.toml")

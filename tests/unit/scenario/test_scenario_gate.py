@@ -7,7 +7,7 @@ from pathlib import Path
 from clonos_chaos.scenario.scenario_gate import Gate, Gated
 
 
-def test_a_source_reads_as_far_as_the_gate_is_open_and_ends_where_it_is_told(tmp_path: Path) -> None:
+def test_a_gated_source_reads_up_to_the_gate_and_ends_at_the_given_end(tmp_path: Path) -> None:
     gate, source = Gate(tmp_path), Gated(tmp_path)
     reader = source.reader()
     reader.open(b"1", None)
@@ -20,7 +20,7 @@ def test_a_source_reads_as_far_as_the_gate_is_open_and_ends_where_it_is_told(tmp
     assert reader.read(3) is None
 
 
-def test_what_was_read_once_is_there_at_once_for_a_later_life(tmp_path: Path) -> None:
+def test_records_read_before_are_available_at_once_to_a_later_incarnation(tmp_path: Path) -> None:
     gate, source = Gate(tmp_path), Gated(tmp_path)
     gate.open_to(8)
     first, second = source.reader(), source.reader()

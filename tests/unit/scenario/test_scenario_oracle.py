@@ -32,7 +32,7 @@ def _judge(outputs: dict[str, list[Row]], log: list[Row]) -> Findings:
     return judge({(0, offset) for offset in range(RECORDS)}, outputs, log)
 
 
-def test_a_perfect_run_is_found_to_be_one() -> None:
+def test_a_correct_run_is_judged_correct() -> None:
     found = _judge(*_outputs())
     assert (found.lost, found.duplicated, found.contradicted, found.disordered) == (0, 0, 0, 0)
     assert (found.calls, found.calls_repeated, found.keys_changed, found.examples) == (RECORDS, 0, 0, {})
@@ -74,7 +74,7 @@ SPOILT: dict[str, tuple[dict[str, int], Callable[[dict[str, list[Row]], list[Row
 
 
 @pytest.mark.parametrize("how", SPOILT)
-def test_what_was_spoilt_is_found_and_nothing_else(how: str) -> None:
+def test_the_oracle_reports_each_planted_error_and_no_other(how: str) -> None:
     expected, spoil = SPOILT[how]
     outputs, log = _outputs()
     spoil(outputs, log)
@@ -82,14 +82,14 @@ def test_what_was_spoilt_is_found_and_nothing_else(how: str) -> None:
     assert {what: count for what in COUNTED if (count := getattr(found, what))} == expected
 
 
-def test_a_call_whose_first_answer_nobody_saw_may_be_made_again() -> None:
+def test_a_call_whose_first_answer_was_lost_may_be_repeated() -> None:
     outputs, log = _outputs()
     log.insert(3, {**log[3], "answer": 9})
     found = _judge(outputs, log)
     assert (found.calls_repeated, found.calls_needless, found.contradicted) == (1, 0, 0)
 
 
-def test_a_source_may_ask_under_another_key() -> None:
+def test_a_source_may_repeat_a_call_under_another_key() -> None:
     outputs, log = _outputs()
     again = {**log[3], "step": "read"}
     log += [again, {**again, "key": "another"}]

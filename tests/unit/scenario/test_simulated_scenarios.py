@@ -26,21 +26,21 @@ HERE = (
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_a_shipped_scenario_comes_to_what_it_expects_in_a_simulated_world(name: str) -> None:
+def test_a_shipped_scenario_has_its_expected_outcome_in_a_simulated_world(name: str) -> None:
     for scenario in read_scenarios(find_scenario(name)):
         record = run_simulated(scenario, 7)
         assert record.is_good, (scenario.name, [check for check in record.checks if not check.is_good])
         assert record.injections
 
 
-def test_connections_may_be_meddled_with_in_a_simulated_world() -> None:
+def test_network_faults_are_injected_in_a_simulated_world() -> None:
     known = [each for each in read_scenarios(find_scenario("network")) if not refusal(each)]
     asking = [each for each in known if each.faults[0].victim == "ask"]
     assert [each.faults[0].kind for each in asking] == ["cut", "half_open", "reset", "delay"]
     assert all(run_simulated(each, 7).is_good for each in asking)
 
 
-def test_moments_of_the_protocol_are_those_of_real_processes() -> None:
+def test_protocol_triggers_are_the_same_as_on_real_processes() -> None:
     """But for two that no simulated world tells."""
     for scenario in read_scenarios(find_scenario("matrix-points")):
         last = scenario.faults[-1]
@@ -49,12 +49,12 @@ def test_moments_of_the_protocol_are_those_of_real_processes() -> None:
             assert record.is_good, (scenario.name, [check for check in record.checks if not check.is_good])
 
 
-def test_one_seed_gives_the_same_world_again() -> None:
+def test_one_seed_gives_the_same_simulated_run_every_time() -> None:
     (scenario,) = read_scenarios(find_scenario("recovery-in-recovery"))
     assert run_simulated(scenario, 3).notes == run_simulated(scenario, 3).notes
 
 
-def test_a_fault_that_no_simulated_world_knows_is_refused() -> None:
+def test_a_fault_that_cannot_be_simulated_is_refused() -> None:
     (scenario,) = parse_scenarios(
         'name = "n"\njob = "described"\n[[faults]]\nkind = "disk_full"\nat = { seconds = 1 }\n', "n.toml"
     )
@@ -73,7 +73,7 @@ def test_an_unknown_point_is_refused(point: str, tmp_path: Path) -> None:
         ProcessRun(scenario, 1, tmp_path)
 
 
-def test_a_point_of_simulated_worlds_alone_is_refused_for_processes(tmp_path: Path) -> None:
+def test_a_fault_point_of_simulated_worlds_only_is_refused_for_processes(tmp_path: Path) -> None:
     (scenario,) = parse_scenarios(
         'name = "n"\njob = "described"\n[[faults]]\nkind = "pause"\nat = { point = "view issued" }\n', "n.toml"
     )
@@ -82,7 +82,7 @@ def test_a_point_of_simulated_worlds_alone_is_refused_for_processes(tmp_path: Pa
 
 
 @pytest.mark.parametrize("records", ['"x"', "0", "-5", "inf", "true"])
-def test_a_number_of_records_that_is_none_is_refused(records: str, tmp_path: Path) -> None:
+def test_an_invalid_number_of_records_is_refused(records: str, tmp_path: Path) -> None:
     (scenario,) = parse_scenarios(f'name = "n"\njob = "described"\n[job_options]\nrecords = {records}\n', "n.toml")
     with pytest.raises(JobError, match="a number above 0 is expected"):
         run_simulated(scenario, 1)
@@ -91,13 +91,13 @@ def test_a_number_of_records_that_is_none_is_refused(records: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("oracle", "complaint"), [("json:nothing", "no attribute"), ("math:pi", "a function")])
-def test_an_oracle_that_is_none_is_refused_before_anything_runs(oracle: str, complaint: str, tmp_path: Path) -> None:
+def test_an_invalid_oracle_is_refused_before_anything_runs(oracle: str, complaint: str, tmp_path: Path) -> None:
     (scenario,) = parse_scenarios(f'name = "n"\njob = "mine:job"\noracle = "{oracle}"\n', "n.toml")
     with pytest.raises(JobError, match=complaint):
         ProcessRun(scenario, 1, tmp_path)
 
 
-def test_a_simulated_run_has_all_that_its_report_shows_of_real_processes() -> None:
+def test_a_simulated_run_fills_every_field_of_a_report() -> None:
     record = run_simulated(read_scenarios(find_scenario("recovery-in-recovery"))[0], 7)
     assert {check.name for check in record.checks} >= {"lost", "duplicated", "contradicted", "slowest recovery"}
     assert record.findings is not None
@@ -123,7 +123,7 @@ def _with_options(options: str, kind: str = "kill_worker") -> Scenario:
     return parse_scenarios(text, "n.toml")[0]
 
 
-def test_hot_standbys_are_hot_in_the_simulated_world_too() -> None:
+def test_hot_standbys_are_simulated_as_hot() -> None:
     record = run_simulated(_with_options('standby = "hot"'), 7)
     assert record.is_good
     assert not [note for note in record.notes if "without meaning" in note]
@@ -133,13 +133,13 @@ def test_hot_standbys_are_hot_in_the_simulated_world_too() -> None:
     assert any(vertex.is_hot for vertex in with_hot_standbys(_with_options('standby = "hot"'), plan).vertices)
 
 
-def test_options_that_a_simulated_world_cannot_go_by_are_named_and_misspelt_ones_refused() -> None:
+def test_options_that_a_simulated_world_ignores_are_named_and_misspelt_ones_refused() -> None:
     record = run_simulated(_with_options('heartbeat = "250ms"'), 7)
     assert "without meaning for the simulated twin: the options heartbeat" in record.notes
     with pytest.raises(JobError, match="did you mean 'standbys'"):
         _with_options("standbies = 2")
 
 
-def test_whoever_dies_with_a_domain_is_not_healthy() -> None:
+def test_a_task_that_dies_with_its_domain_is_not_counted_as_healthy() -> None:
     for seed in range(1, 4):
         assert run_simulated(_with_options("domains = 3", "kill_domain"), seed).is_good

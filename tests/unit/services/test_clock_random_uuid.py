@@ -31,7 +31,7 @@ def draws_of(recorder: ManualRecorder, draw: Callable[[], object], epochs: int =
     return drawn
 
 
-def test_one_step_has_one_instant_and_one_entry_in_the_log() -> None:
+def test_one_step_has_one_timestamp_and_one_log_entry() -> None:
     recorder = ManualRecorder()
     with running(recorder):
         first = clock.now()
@@ -43,13 +43,13 @@ def test_one_step_has_one_instant_and_one_entry_in_the_log() -> None:
     assert [tag for tag, _ in recorder.log] == ["CLOCK", "CLOCK"]
 
 
-def test_an_exact_reading_is_an_instant_of_its_own() -> None:
+def test_each_exact_reading_has_its_own_timestamp() -> None:
     with running(ManualRecorder()):
         readings = [clock.time_ns(), clock.time_ns(exact=True), clock.monotonic_ns(exact=True), clock.time_ns()]
     assert readings == [FIRST_INSTANT_NS + offset * 1_000_000 for offset in (0, 1, 2, 2)]
 
 
-def test_the_next_life_reads_the_same_instants() -> None:
+def test_the_next_incarnation_reads_the_same_timestamps() -> None:
     def instants(recorder: ManualRecorder) -> list[object]:
         with running(recorder):
             return [clock.now(), clock.now(exact=True), clock.time(exact=True), clock.monotonic()]
@@ -67,7 +67,7 @@ def test_outside_a_job_the_clock_is_the_real_one() -> None:
     assert time.monotonic() <= clock.monotonic() <= time.monotonic()
 
 
-def test_the_next_life_draws_the_same_numbers_and_it_differs_between_epochs_and_tasks() -> None:
+def test_the_next_incarnation_draws_the_same_numbers_which_differ_per_epoch_and_task() -> None:
     recorder = ManualRecorder()
     drawn = draws_of(recorder, random.random)
     assert draws_of(recorder.successor(), random.random) == drawn
@@ -90,7 +90,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
 }
 
 
-def test_every_function_of_the_standard_library_is_there() -> None:
+def test_every_random_function_of_the_standard_library_exists() -> None:
     public = {
         name for name in dir(stdlib.Random) if not name.startswith("_") and callable(getattr(stdlib.Random, name))
     }
@@ -99,7 +99,7 @@ def test_every_function_of_the_standard_library_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if hasattr(stdlib, name)])
-def test_a_function_draws_what_the_standard_librarys_draws_from_the_epochs_seed(name: str) -> None:
+def test_a_function_draws_the_same_numbers_as_the_standard_library_with_the_epochs_seed(name: str) -> None:
     function: Callable[..., object] = getattr(random, name)
     recorder = ManualRecorder()
     drawn = draws_of(recorder, lambda: function(*ARGUMENTS[name]))
@@ -109,7 +109,7 @@ def test_a_function_draws_what_the_standard_librarys_draws_from_the_epochs_seed(
     assert drawn == [getattr(twin, name)(*ARGUMENTS[name]) for twin in twins for _ in range(3)]
 
 
-def test_the_next_life_shuffles_the_same() -> None:
+def test_the_next_incarnation_shuffles_the_same() -> None:
     def shuffled() -> object:
         items = list(range(20))
         random.shuffle(items)
@@ -124,12 +124,12 @@ def test_the_next_life_shuffles_the_same() -> None:
 @pytest.mark.parametrize(
     "set_state", [lambda: random.seed(7), lambda: random.setstate(stdlib.getstate())], ids=["seed", "setstate"]
 )
-def test_the_state_of_a_causal_stream_is_not_set_in_a_job(set_state: Callable[[], object]) -> None:
+def test_setting_the_state_of_a_causal_stream_in_a_job_is_refused(set_state: Callable[[], object]) -> None:
     with running(ManualRecorder()), pytest.raises(ReseedRefused, match=r"each epoch seeds the causal streams"):
         set_state()
 
 
-def test_named_streams_do_not_shift_each_other() -> None:
+def test_named_streams_are_independent() -> None:
     def with_another(recorder: ManualRecorder, others: int) -> list[float]:
         with running(recorder):
             drawn = []
@@ -147,7 +147,7 @@ def test_named_streams_do_not_shift_each_other() -> None:
     assert len(set(drawn)) == 5
 
 
-def test_two_handles_of_one_name_are_one_stream() -> None:
+def test_two_handles_with_one_name_share_a_stream() -> None:
     with running(ManualRecorder()):
         both = [random.stream("a").random(), random.stream("a").random()]
     with running(ManualRecorder()):
@@ -156,7 +156,7 @@ def test_two_handles_of_one_name_are_one_stream() -> None:
 
 
 @given(st.lists(st.sampled_from(["first", "second", "epoch"]), max_size=40))
-def test_tasks_that_take_turns_in_one_thread_have_each_its_own_stream(turns: list[str]) -> None:
+def test_tasks_that_alternate_in_one_thread_have_separate_streams(turns: list[str]) -> None:
     recorders = {"first": ManualRecorder(life=1), "second": ManualRecorder(life=2)}
     drawn: dict[str, list[float]] = {"first": [], "second": []}
     alone: dict[str, list[float]] = {"first": [], "second": []}
@@ -178,7 +178,7 @@ def test_tasks_that_take_turns_in_one_thread_have_each_its_own_stream(turns: lis
     assert drawn == alone
 
 
-def test_a_stream_is_a_random_random_to_others_and_travels_by_its_name() -> None:
+def test_a_stream_is_a_random_random_and_is_pickled_by_name() -> None:
     stream = random.stream("a")
     assert isinstance(stream, stdlib.Random)
     with running(ManualRecorder()):
@@ -189,7 +189,7 @@ def test_a_stream_is_a_random_random_to_others_and_travels_by_its_name() -> None
         assert [stream.random(), stream.random()] == [first, second]
 
 
-def test_a_numpy_generator_that_is_kept_follows_the_epochs() -> None:
+def test_a_numpy_generator_held_by_user_code_is_reseeded_each_epoch() -> None:
     kept = random.numpy(name="noise")
     assert isinstance(kept, numpy.random.Generator)
     recorder = ManualRecorder()
@@ -199,7 +199,7 @@ def test_a_numpy_generator_that_is_kept_follows_the_epochs() -> None:
     assert len({str(values) for values in drawn}) == len(drawn)
 
 
-def test_what_would_outlive_the_epoch_is_refused() -> None:
+def test_a_generator_that_would_outlive_its_epoch_is_refused() -> None:
     with running(ManualRecorder()):
         with pytest.raises(ReseedRefused, match="spawn"):
             random.numpy().spawn(2)
@@ -207,7 +207,7 @@ def test_what_would_outlive_the_epoch_is_refused() -> None:
             random.stream("a").seed(1)
 
 
-def test_numpys_bit_generator_is_that_of_the_epoch() -> None:
+def test_numpys_bit_generator_is_seeded_by_the_epoch() -> None:
     with running(ManualRecorder()):
         kept = random.numpy()
         first = numpy.random.Generator(kept.bit_generator).random()
@@ -239,7 +239,7 @@ def test_outside_a_job_randomness_is_that_of_the_standard_library() -> None:
     assert 0 <= random.numpy().random() < 1
 
 
-def test_the_next_life_names_things_the_same() -> None:
+def test_the_next_incarnation_draws_the_same_uuids() -> None:
     recorder = ManualRecorder()
     drawn = draws_of(recorder, uuid4)
     assert draws_of(recorder.successor(), uuid4) == drawn

@@ -37,7 +37,7 @@ def test_outside_a_job_each_request_is_made(server: Loopback) -> None:
     assert len(set(server.keys)) == 2
 
 
-def test_the_next_life_gets_the_answer_and_the_server_is_not_asked(server: Loopback) -> None:
+def test_the_next_incarnation_gets_the_logged_answer_without_a_request(server: Loopback) -> None:
     recorder = ManualRecorder()
     with running(recorder):
         first = [http.get(server.url + "/count", params={"word": "ä b"}) for _ in range(2)]
@@ -66,7 +66,7 @@ def test_only_chosen_headers_are_recorded(server: Loopback) -> None:
     assert dict(response.headers) == {"x-trace": "t"}
 
 
-def test_the_next_life_gets_the_exception_and_the_server_is_not_asked(server: Loopback) -> None:
+def test_the_next_incarnation_gets_the_logged_exception_without_a_request(server: Loopback) -> None:
     recorder = ManualRecorder()
     lives = []
     for life in (recorder, None):
@@ -90,7 +90,7 @@ def test_the_next_life_gets_the_exception_and_the_server_is_not_asked(server: Lo
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
-def test_a_request_with_an_effect_is_announced(server: Loopback, method: str) -> None:
+def test_a_request_with_an_effect_is_logged_before_it_is_sent(server: Loopback, method: str) -> None:
     recorder = ManualRecorder()
     with running(recorder):
         getattr(http, method)(server.url + "/count")
@@ -100,7 +100,7 @@ def test_a_request_with_an_effect_is_announced(server: Loopback, method: str) ->
     assert len(server.seen) == 1
 
 
-def test_a_request_that_is_stated_as_idempotent_by_its_key_is_an_ordinary_call(server: Loopback) -> None:
+def test_a_request_declared_idempotent_by_its_key_is_an_ordinary_call(server: Loopback) -> None:
     recorder = ManualRecorder()
     server.failures_left = 1
     with running(recorder):
@@ -130,7 +130,7 @@ def _in_doubt(method: str = "post") -> ManualRecorder:
     return ManualRecorder((("INTENT", f"http.{method}"),), life=1)
 
 
-def test_a_request_in_doubt_is_asked_for_by_its_key_and_what_was_found_is_the_answer_in_every_life(
+def test_a_request_in_doubt_is_reconciled_by_its_key_with_one_answer_in_every_incarnation(
     server: Loopback,
 ) -> None:
     asked: list[tuple[str, HttpRequest]] = []
@@ -152,7 +152,7 @@ def test_a_request_in_doubt_is_asked_for_by_its_key_and_what_was_found_is_the_an
     assert server.keys != [key], "a server that knows requests by their key must not take the question for the order"
 
 
-def test_a_request_that_never_took_place_is_sent_with_its_key(server: Loopback) -> None:
+def test_a_request_that_never_took_place_is_sent_again_with_its_key(server: Loopback) -> None:
     def find(key: str, request: HttpRequest) -> Response:
         raise http.CallNeverHappened
 
@@ -162,7 +162,7 @@ def test_a_request_that_never_took_place_is_sent_with_its_key(server: Loopback) 
     assert server.keys == [recorder.calls_made[0][2]]
 
 
-def test_reconcile_gives_a_response_and_is_for_requests_that_are_announced(server: Loopback) -> None:
+def test_reconcile_must_return_a_response_and_applies_only_to_requests_with_effects(server: Loopback) -> None:
     with running(_in_doubt()), pytest.raises(ReconciliationInvalid, match="returned str"):
         http.post(server.url + "/count", reconcile=lambda key, request: key)  # type: ignore[arg-type, return-value]
     for method, intent in (("GET", None), ("POST", False)):
@@ -171,7 +171,7 @@ def test_reconcile_gives_a_response_and_is_for_requests_that_are_announced(serve
     assert not server.seen
 
 
-def test_what_is_redacted_is_neither_recorded_nor_seen(server: Loopback) -> None:
+def test_redacted_content_is_neither_recorded_nor_returned(server: Loopback) -> None:
     def without_count(response: Response) -> Response:
         return replace(response, content=b'{"count": "hidden"}', headers=Headers({"x-seen": "by redact"}))
 
@@ -189,12 +189,12 @@ def test_what_is_redacted_is_neither_recorded_nor_seen(server: Loopback) -> None
     assert b'\\"count\\": 1' not in repr(recorder.log).encode()
 
 
-def test_a_redaction_that_gives_no_response_is_the_jobs_fault(server: Loopback) -> None:
+def test_a_redaction_that_returns_no_response_is_a_job_error(server: Loopback) -> None:
     with running(ManualRecorder()), pytest.raises(RedactionInvalid, match="NoneType"):
         http.get(server.url + "/count", redact=lambda response: None)  # type: ignore[arg-type, return-value]
 
 
-def test_secrets_in_headers_are_not_part_of_what_identifies_a_call(server: Loopback) -> None:
+def test_secrets_in_headers_are_not_part_of_a_calls_identity(server: Loopback) -> None:
     recorder = ManualRecorder()
     with running(recorder):
         http.get(server.url + "/count", auth=("user", "one"))
@@ -205,7 +205,7 @@ def test_secrets_in_headers_are_not_part_of_what_identifies_a_call(server: Loopb
     assert server.seen[0].headers["authorization"] == "Basic dXNlcjpvbmU="
 
 
-def test_a_session_has_settings_in_common_and_travels(server: Loopback) -> None:
+def test_a_session_has_common_settings_and_can_be_pickled(server: Loopback) -> None:
     session = http.session(base_url=server.url + "/api", headers={"X-Team": "a", "Accept": "text/plain"})
     http.configure(headers={"X-Job": "j", "X-Team": "b"})
     travelled = cloudpickle.loads(cloudpickle.dumps(lambda: session.post("echo", data="ä", headers={"accept": "*/*"})))
@@ -217,7 +217,7 @@ def test_a_session_has_settings_in_common_and_travels(server: Loopback) -> None:
     assert session.get(server.url + "/count").url == server.url + "/count"
 
 
-def test_bodies_are_json_a_form_text_or_bytes(server: Loopback) -> None:
+def test_a_body_may_be_json_form_text_or_bytes(server: Loopback) -> None:
     http.post(server.url, json={"k": ["ä", None]})
     http.post(server.url, data={"k": ["a b", 1]})
     http.post(server.url, data=b"\0")
@@ -228,12 +228,12 @@ def test_bodies_are_json_a_form_text_or_bytes(server: Loopback) -> None:
 
 
 @pytest.mark.parametrize("options", [{"json": {1}}, {"json": float("nan")}, {"json": 1, "data": b""}], ids=repr)
-def test_a_body_that_cannot_be_sent_is_the_jobs_fault(options: dict[str, object]) -> None:
+def test_a_body_that_cannot_be_sent_is_a_job_error(options: dict[str, object]) -> None:
     with pytest.raises(http.HttpRequestInvalid):
         http.post("http://127.0.0.1:9/", **options)  # type: ignore[arg-type]
 
 
-def test_an_unknown_setting_is_an_error_that_names_those_there_are() -> None:
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SettingUnknown, match=r"no setting timeouts.*timeout, connect_timeout"):
         http.session(timeouts=3)  # type: ignore[call-arg]
     with pytest.raises(SettingUnknown, match="wait"):
@@ -271,7 +271,7 @@ def response_in(charset: str, content: bytes) -> Response:
         "x" * 99,
     ],
 )
-def test_a_charset_that_is_not_for_texts_on_the_web_is_utf_8(charset: str) -> None:
+def test_a_charset_that_the_web_does_not_use_is_read_as_utf_8(charset: str) -> None:
     response = response_in(charset, "ä+AOQ-\\xe4-fiq".encode())
     assert (response.text, response.encoding) == ("ä+AOQ-\\xe4-fiq", "utf-8")
 
@@ -295,16 +295,16 @@ def test_a_charset_that_is_not_for_texts_on_the_web_is_utf_8(charset: str) -> No
         ("utf-16le", b"\xe4\0", "ä"),
     ],
 )
-def test_charsets_of_texts_on_the_web_are_read(charset: str, content: bytes, text: str) -> None:
+def test_charsets_of_the_web_are_decoded(charset: str, content: bytes, text: str) -> None:
     assert response_in(f'"{charset}"', content).text == text
 
 
-def test_json_that_is_too_deep_is_no_json() -> None:
+def test_json_that_is_nested_too_deeply_is_not_accepted() -> None:
     with pytest.raises(ValueError, match="too deep"):
         response_in("utf-8", b"[" * 1_000_000).json()
 
 
-def test_a_simulated_outside_answers_in_place_of_the_network() -> None:
+def test_a_stand_in_answers_in_place_of_the_network() -> None:
     def answer(request: HttpRequest, limits: HttpLimits) -> HttpReply:
         return HttpReply(200, "OK", request.url, (), json.dumps(dict(request.headers)).encode())
 

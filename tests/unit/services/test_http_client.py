@@ -74,15 +74,13 @@ def test_a_reply_has_status_headers_and_body(server: Loopback, client: HttpClien
     assert server.seen[0].headers["x-one"] == "1"
 
 
-def test_a_busy_server_is_asked_again_after_growing_pauses(
-    server: Loopback, client: HttpClient, time: PausesSeen
-) -> None:
+def test_a_busy_server_is_retried_after_growing_pauses(server: Loopback, client: HttpClient, time: PausesSeen) -> None:
     server.failures_left = 2
     assert get(client, server.url + "/flaky").status_code == 200
     assert time.pauses_s == [0.1, 0.2]
 
 
-def test_a_request_that_must_not_be_repeated_is_not(server: Loopback, client: HttpClient) -> None:
+def test_a_request_that_must_not_be_repeated_is_sent_once(server: Loopback, client: HttpClient) -> None:
     once = replace(LIMITS, is_repeatable=False)
     server.failures_left = 2
     assert get(client, server.url + "/flaky", once).status_code == 503
@@ -92,13 +90,13 @@ def test_a_request_that_must_not_be_repeated_is_not(server: Loopback, client: Ht
     assert len(server.seen) == 2
 
 
-def test_a_broken_connection_is_made_anew_for_a_repeatable_request(server: Loopback, client: HttpClient) -> None:
+def test_a_broken_connection_is_reopened_for_a_repeatable_request(server: Loopback, client: HttpClient) -> None:
     server.failures_left = 2
     assert get(client, server.url + "/cut").status_code == 200
     assert len(server.seen) == 3
 
 
-def test_a_connection_that_was_never_made_is_tried_again_for_any_request(client: HttpClient, time: PausesSeen) -> None:
+def test_a_failed_connect_is_retried_for_every_request(client: HttpClient, time: PausesSeen) -> None:
     with loopback() as gone:
         url = gone.url
     with pytest.raises(HttpConnectionFailed, match="refused") as raised:
@@ -120,7 +118,7 @@ def test_a_server_that_does_not_answer_in_time_is_a_timeout(server: Loopback) ->
         get(client, server.url + "/hold?secret=1", replace(LIMITS, timeout_s=0.1))
 
 
-def test_a_body_that_never_ends_is_a_timeout(server: Loopback) -> None:
+def test_an_endless_body_is_a_timeout(server: Loopback) -> None:
     with pytest.raises(HttpTimeout, match="reading the body"):
         get(HttpClient(), server.url + "/drip", replace(LIMITS, timeout_s=0.2))
 
@@ -132,7 +130,7 @@ def test_a_body_beyond_the_limit_is_refused_before_it_is_read(server: Loopback, 
         get(client, server.url + "/drip", replace(LIMITS, body_bytes_max=10))
 
 
-def test_a_zipped_body_is_unpacked(server: Loopback, client: HttpClient) -> None:
+def test_a_compressed_body_is_decompressed(server: Loopback, client: HttpClient) -> None:
     assert get(client, server.url + "/zipped").body == b"x" * 100_000
 
 
@@ -142,23 +140,23 @@ def test_redirects_are_followed_to_their_limit(server: Loopback, client: HttpCli
     assert get(client, server.url + "/moved", replace(LIMITS, redirects_max=0)).status_code == 302
 
 
-def test_an_answer_to_a_post_is_fetched_where_it_is_said_to_be(server: Loopback, client: HttpClient) -> None:
+def test_a_redirect_of_a_post_is_followed_with_get(server: Loopback, client: HttpClient) -> None:
     assert client.send(HttpRequest("POST", server.url + "/seen-other", body=b"x"), LIMITS).status_code == 200
     assert [(seen.method, seen.body) for seen in server.seen] == [("POST", b"x"), ("GET", b"")]
 
 
 @pytest.mark.parametrize("url", ["", "localhost/x", "ftp://localhost/x", "http://", "http://[::1/x"])
-def test_what_is_no_http_url_is_the_jobs_fault(client: HttpClient, url: str) -> None:
+def test_a_url_that_is_not_http_is_a_job_error(client: HttpClient, url: str) -> None:
     with pytest.raises(HttpRequestInvalid):
         get(client, url)
 
 
-def test_a_header_that_would_be_two_is_the_jobs_fault(server: Loopback, client: HttpClient) -> None:
+def test_a_header_with_a_line_break_is_a_job_error(server: Loopback, client: HttpClient) -> None:
     with pytest.raises(HttpRequestInvalid):
         client.send(HttpRequest("GET", server.url, (("x-bad", "1\r\nx-more: 2"),)), LIMITS)
 
 
-def test_messages_show_no_secrets_of_an_url() -> None:
+def test_error_messages_show_no_secrets_of_a_url() -> None:
     assert shown_url("https://user:word@host:1/path?key=1#part") == "https://host:1/path"
     assert shown_url("http://[") == "(a malformed URL)"
 

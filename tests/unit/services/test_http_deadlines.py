@@ -116,7 +116,7 @@ def test_a_slow_answer_ends_at_the_deadline(client: HttpClient, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["a status line", "a header line", "a chunk's size", "a chunk", "trailers"])
-def test_a_slow_answer_on_a_connection_that_is_used_again_ends_at_the_deadline(client: HttpClient, name: str) -> None:
+def test_a_slow_answer_on_a_reused_connection_ends_at_the_deadline(client: HttpClient, name: str) -> None:
     def script(conversation: Conversation) -> None:
         conversation.read()
         conversation.send(answer(b"first"))
@@ -129,7 +129,7 @@ def test_a_slow_answer_on_a_connection_that_is_used_again_ends_at_the_deadline(c
         assert len(server.requests) == 2
 
 
-def test_100_continue_as_fast_as_can_be_ends_at_the_deadline(client: HttpClient) -> None:
+def test_a_flood_of_100_continue_ends_at_the_deadline(client: HttpClient) -> None:
     with hostile(flooding(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)) as server:
         limits = replace(LIMITS, body_bytes_max=1 << 40)
         assert_times_out(client, HttpRequest("GET", server.url), limits)
@@ -141,7 +141,7 @@ def test_a_request_that_is_read_slowly_ends_at_the_deadline(client: HttpClient) 
         assert_times_out(client, request)
 
 
-def test_redirects_without_end_end_at_the_deadline(client: HttpClient) -> None:
+def test_endless_redirects_end_at_the_deadline(client: HttpClient) -> None:
     def script(conversation: Conversation) -> None:
         while conversation.read():
             conversation.send(answer(b"", b"302 Found", b"Location: /again\r\n"))
@@ -150,7 +150,7 @@ def test_redirects_without_end_end_at_the_deadline(client: HttpClient) -> None:
         assert_times_out(client, HttpRequest("GET", server.url), replace(LIMITS, redirects_max=1 << 30))
 
 
-def test_the_body_of_a_redirect_is_not_waited_for(client: HttpClient) -> None:
+def test_the_body_of_a_redirect_is_not_read(client: HttpClient) -> None:
     def script(conversation: Conversation) -> None:
         if b" /there " in conversation.read():
             conversation.send(answer(b"arrived"))
@@ -164,7 +164,7 @@ def test_the_body_of_a_redirect_is_not_waited_for(client: HttpClient) -> None:
     assert (reply.body, reply.url) == (b"arrived", server.url + "/there")
 
 
-def test_a_connection_that_a_redirect_without_a_body_came_on_is_used_again(client: HttpClient) -> None:
+def test_the_connection_of_a_redirect_without_a_body_is_reused(client: HttpClient) -> None:
     def script(conversation: Conversation) -> None:
         assert conversation.number == 0
         while True:
@@ -184,7 +184,7 @@ def test_a_slow_handshake_ends_at_the_deadline(client: HttpClient) -> None:
         assert_times_out(client, HttpRequest("GET", server.url.replace("http", "https")))
 
 
-def test_a_handshake_is_a_part_of_connecting(client: HttpClient) -> None:
+def test_the_connect_timeout_includes_the_tls_handshake(client: HttpClient) -> None:
     with hostile(lambda conversation: conversation.hold()) as server:
         limits = replace(LIMITS, connect_timeout_s=0.2, timeout_s=10 * LIMIT_S, retries_max=0)
         request = HttpRequest("POST", server.url.replace("http", "https"))
@@ -220,7 +220,7 @@ def test_a_name_with_many_silent_addresses_ends_at_the_deadline(
     assert_times_out(client, HttpRequest("GET", f"http://many.example:{full_port}/"))
 
 
-def test_lookups_of_names_that_never_end_end_at_the_deadline_and_are_limited(
+def test_hanging_name_lookups_end_at_the_deadline_and_are_limited(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()

@@ -79,7 +79,7 @@ NOWHERE = [
 
 
 @pytest.mark.parametrize("location", NOWHERE, ids=lambda location: location[:30])
-def test_a_redirect_to_nowhere_is_no_fault_of_the_job_and_is_the_same_in_a_replay(location: str) -> None:
+def test_a_malformed_redirect_is_a_server_error_and_the_same_in_a_replay(location: str) -> None:
     with redirecting(location) as server:
         errors = []
         recorder = ManualRecorder()
@@ -123,7 +123,7 @@ WRONG_REPLIES = {
 
 
 @pytest.mark.parametrize("name", WRONG_REPLIES)
-def test_a_wrong_reply_is_no_fault_of_the_job(client: HttpClient, name: str) -> None:
+def test_a_malformed_reply_is_a_server_error(client: HttpClient, name: str) -> None:
     def script(conversation: Conversation) -> None:
         conversation.read()
         conversation.send(WRONG_REPLIES[name])
@@ -150,7 +150,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_every_byte_of_a_reply_counts(client: HttpClient, name: str) -> None:
+def test_a_truncated_reply_is_an_error_at_every_byte(client: HttpClient, name: str) -> None:
     piece, first = TOO_MUCH[name]
 
     def script(conversation: Conversation) -> None:
@@ -164,7 +164,7 @@ def test_every_byte_of_a_reply_counts(client: HttpClient, name: str) -> None:
         assert server.flooded_bytes < KERNEL_BYTES_MAX
 
 
-def test_a_small_reply_that_unpacks_to_much_costs_no_memory(client: HttpClient) -> None:
+def test_a_decompression_bomb_is_refused_within_the_limit(client: HttpClient) -> None:
     bomb = gzip.compress(bytes(128 << 20))
 
     def script(conversation: Conversation) -> None:
@@ -181,7 +181,7 @@ def test_a_small_reply_that_unpacks_to_much_costs_no_memory(client: HttpClient) 
     assert peak_bytes < 8 << 20
 
 
-def test_a_reply_that_is_packed_in_packages_is_not_unpacked(client: HttpClient) -> None:
+def test_a_reply_with_nested_compression_is_refused(client: HttpClient) -> None:
     nothing = gzip.compress(EMPTY_MEMBER * (1 << 16))  # unpacks to 1.3 MB, which unpack to none
     bomb = gzip.compress(nothing * (1 << 13))
 
@@ -193,12 +193,12 @@ def test_a_reply_that_is_packed_in_packages_is_not_unpacked(client: HttpClient) 
         client.send(HttpRequest("GET", server.url, (("accept-encoding", "gzip"),)), LIMITS)
 
 
-def test_how_a_body_would_be_packed_does_not_matter_where_there_is_none(client: HttpClient) -> None:
+def test_the_encoding_of_an_empty_body_is_ignored(client: HttpClient) -> None:
     with hostile(lambda conversation: _answered(conversation, HEAD + b"Content-Encoding: br\r\n\r\n")) as server:
         assert client.send(HttpRequest("HEAD", server.url), LIMITS).status_code == 200
 
 
-def test_a_whole_reply_within_its_limit_is_taken_however_it_is_cut(client: HttpClient) -> None:
+def test_a_reply_within_its_limit_is_accepted_in_any_fragmentation(client: HttpClient) -> None:
     body = bytes(range(250)) * 4
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     packed = gzip.compress(body)
@@ -242,7 +242,7 @@ def two_servers(client: HttpClient, request: HttpRequest, status: bytes) -> tupl
 
 
 @pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"303 See Other", b"307 Temporary", b"308 Permanent"])
-def test_what_is_given_for_one_origin_does_not_go_to_another(client: HttpClient, status: bytes) -> None:
+def test_secrets_of_one_origin_are_not_sent_to_another(client: HttpClient, status: bytes) -> None:
     outcome, (seen,) = two_servers(client, HttpRequest("GET", "", OWN), status)
     assert isinstance(outcome, HttpReply)
     assert outcome.body == b"arrived"
@@ -255,7 +255,7 @@ def test_what_is_given_for_one_origin_does_not_go_to_another(client: HttpClient,
 @pytest.mark.parametrize(
     ("method", "body"), [("POST", b"secret"), ("POST", None), ("DELETE", None), ("GET", b"secret")]
 )
-def test_neither_a_body_nor_an_effect_goes_to_another_origin(
+def test_a_redirect_to_another_origin_carries_neither_body_nor_effect(
     client: HttpClient, status: bytes, method: str, body: bytes | None
 ) -> None:
     outcome, seen = two_servers(client, HttpRequest(method, "", OWN, body), status)
@@ -264,7 +264,7 @@ def test_neither_a_body_nor_an_effect_goes_to_another_origin(
     assert not seen
 
 
-def test_what_is_to_be_seen_elsewhere_is_fetched_there_without_secrets(client: HttpClient) -> None:
+def test_a_see_other_redirect_to_another_origin_is_followed_without_secrets(client: HttpClient) -> None:
     outcome, (seen,) = two_servers(client, HttpRequest("POST", "", OWN, b"secret"), b"303 See Other")
     assert isinstance(outcome, HttpReply)
     assert seen.startswith(b"GET /there ")
@@ -294,7 +294,7 @@ def test_a_redirect_within_an_origin_keeps_headers_and_body(client: HttpClient) 
     assert server.requests[1].endswith(b"\r\n\r\nbody")
 
 
-def test_a_request_that_a_redirect_has_answered_was_sent(client: HttpClient) -> None:
+def test_a_redirected_request_counts_as_sent(client: HttpClient) -> None:
     with hostile(lambda conversation: None) as gone:
         pass
     with redirecting(gone.url, b"303 See Other") as server:
@@ -316,11 +316,11 @@ def test_a_request_that_a_redirect_has_answered_was_sent(client: HttpClient) -> 
     ],
     ids=lambda request: repr(request)[12:70],
 )
-def test_what_the_request_itself_asks_for_is_the_jobs_fault(client: HttpClient, request_: HttpRequest) -> None:
+def test_a_malformed_request_is_a_job_error(client: HttpClient, request_: HttpRequest) -> None:
     with pytest.raises(HttpRequestInvalid):
         client.send(request_, LIMITS)
 
 
-def test_a_time_to_connect_of_none_is_the_jobs_fault(client: HttpClient) -> None:
+def test_an_invalid_connect_timeout_is_a_job_error(client: HttpClient) -> None:
     with pytest.raises(HttpRequestInvalid, match="connect_timeout="):
         client.send(HttpRequest("GET", "http://127.0.0.1:9/"), replace(LIMITS, connect_timeout_s=0.0))

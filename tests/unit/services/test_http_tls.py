@@ -114,7 +114,7 @@ def test_a_request_that_is_read_slowly_ends_at_the_deadline(tls: ssl.SSLContext,
         trusting_client.send(HttpRequest("POST", server.url, body=bytes(64 << 20)), QUICK)
 
 
-def test_every_byte_of_an_answer_counts(tls: ssl.SSLContext, trusting_client: HttpClient) -> None:
+def test_a_truncated_answer_is_an_error_at_every_byte(tls: ssl.SSLContext, trusting_client: HttpClient) -> None:
     def script(conversation: Conversation) -> None:
         conversation.read()
         conversation.flood(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)

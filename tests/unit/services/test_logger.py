@@ -30,7 +30,7 @@ def test_fields_are_in_the_text_and_in_the_record(said: pytest.LogCaptureFixture
     assert record.funcName == "test_fields_are_in_the_text_and_in_the_record"
 
 
-def test_it_is_silent_during_replay_and_speaks_when_the_log_has_ended(said: pytest.LogCaptureFixture) -> None:
+def test_a_logger_is_silent_during_replay_and_logs_again_when_the_log_has_ended(said: pytest.LogCaptureFixture) -> None:
     recorder = ManualRecorder()
     with running(recorder):
         clock.now()
@@ -53,6 +53,6 @@ def test_an_exception_is_logged_with_its_traceback(said: pytest.LogCaptureFixtur
     assert record.exc_info[0] is ValueError
 
 
-def test_it_travels_by_its_name(said: pytest.LogCaptureFixture) -> None:
+def test_a_logger_is_pickled_by_name(said: pytest.LogCaptureFixture) -> None:
     cloudpickle.loads(cloudpickle.dumps(lambda: logger.info("from afar")))()
     assert said.messages == ["from afar"]

@@ -61,7 +61,7 @@ def outcome_of(error: Exception) -> Exception:
 
 
 @pytest.mark.parametrize("value", [None, True, 2**70, 1.5, "ä", b"\0", [1, (2,)], {"k": {3}}, Decimal("1.10")])
-def test_a_value_comes_out_exactly(value: object) -> None:
+def test_a_value_is_decoded_exactly(value: object) -> None:
     outcome = decode_outcome(encode_outcome("ask", value))
     assert outcome == value
     assert type(outcome) is type(value)
@@ -83,7 +83,7 @@ def test_a_value_comes_out_exactly(value: object) -> None:
     ],
     ids=lambda error: type(error).__qualname__,
 )
-def test_an_exception_of_plain_arguments_is_raised_as_itself(error: Exception) -> None:
+def test_an_exception_with_plain_arguments_is_raised_unchanged(error: Exception) -> None:
     again = outcome_of(error)
     assert type(again) is type(error)
     assert again.args == error.args
@@ -103,27 +103,27 @@ def test_an_exception_of_plain_arguments_is_raised_as_itself(error: Exception) -
     ],
     ids=lambda error: type(error).__qualname__,
 )
-def test_an_exception_that_cannot_travel_is_described(error: Exception) -> None:
+def test_an_exception_that_cannot_be_encoded_is_replaced_by_a_description(error: Exception) -> None:
     described = outcome_of(error)
     assert isinstance(described, RecordedError)
     assert (described.service, described.text) == ("ask", str(error))
     assert described.type_name.endswith(type(error).__qualname__)
 
 
-def test_an_exception_with_attributes_that_its_arguments_do_not_give_is_described() -> None:
+def test_an_exception_with_extra_attributes_is_replaced_by_a_description() -> None:
     error = ValueError("x")
     error.code = 5  # type: ignore[attr-defined]
     assert isinstance(outcome_of(error), RecordedError)
 
 
-def test_a_declared_class_is_found_though_its_module_is_not_loaded_under_its_name() -> None:
+def test_a_declared_class_is_found_when_its_module_has_another_name() -> None:
     made_elsewhere = type("FromTheJobFile", (Exception,), {"__module__": "job_that_travels_by_value"})
     assert isinstance(outcome_of(made_elsewhere("x")), RecordedError)
     declare_exception(made_elsewhere)
     assert type(outcome_of(made_elsewhere("x"))) is made_elsewhere
 
 
-def test_a_class_that_only_the_first_life_had_is_an_error_that_says_what_to_do(
+def test_a_class_that_only_the_first_incarnation_had_is_an_error_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoded = encode_outcome("ask", Banned("spam", 2))
@@ -143,7 +143,7 @@ def rebuilding(module: str, name: str, arguments: tuple[object, ...], notes: lis
     return b"\x01" + encode_value(("ask", module, name, arguments, "", notes))
 
 
-def test_bytes_of_a_peer_get_no_class_called_that_is_neither_declared_nor_of_a_library() -> None:
+def test_bytes_of_a_peer_call_only_declared_or_library_classes() -> None:
     assert isinstance(outcome_of(InvalidArgument("of another package")), RecordedError)
     with pytest.raises(OutcomeUnreadable, match="InvalidArgument"):
         decode_outcome(rebuilding("hypothesis.errors", "InvalidArgument", ("x",), []))
@@ -168,19 +168,19 @@ def test_arguments_that_a_class_does_not_take_are_malformed(
         decode_outcome(rebuilding(module, name, arguments, []))
 
 
-def test_notes_that_are_no_text_are_malformed() -> None:
+def test_notes_that_are_not_text_are_malformed() -> None:
     with pytest.raises(OutcomeMalformed, match="notes"):
         decode_outcome(rebuilding("builtins", "ValueError", (), ["text", 1]))
     with pytest.raises(OutcomeMalformed, match="notes"):
         decode_outcome(b"\x02" + encode_value(("ask", "x.Y", "text", [b""])))
 
 
-def test_what_the_codec_cannot_carry_is_an_outcome_too() -> None:
+def test_a_result_that_cannot_be_encoded_is_recorded_as_an_error() -> None:
     with pytest.raises(ReturnedError, match="cannot be recorded"):
         decode_outcome(encode_outcome("ask", object()))
 
 
-def test_what_is_too_large_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_is_too_large_is_recorded_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_outcomes, "OUTCOME_BYTES_MAX", 1_000)
     with pytest.raises(OutcomeTooLarge) as raised:
         decode_outcome(encode_outcome("ask", b"x" * 2_000))
@@ -188,7 +188,7 @@ def test_what_is_too_large_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(outcome_of(Banned("x" * 2_000, 1)), RecordedError)
 
 
-def test_a_long_or_odd_text_is_shortened_and_made_plain() -> None:
+def test_a_long_or_undecodable_text_is_shortened_and_cleaned() -> None:
     described = outcome_of(TakesOtherArguments("\udcff" + "x" * 10_000))
     assert isinstance(described, RecordedError)
     assert described.text.startswith("the word \\udcffx")
@@ -196,7 +196,7 @@ def test_a_long_or_odd_text_is_shortened_and_made_plain() -> None:
     assert len(described.text) < 5_000
 
 
-def test_a_recorded_exception_says_where_it_was_raised_and_keeps_its_notes() -> None:
+def test_a_recorded_exception_names_where_it_was_raised_and_keeps_its_notes() -> None:
     def ask() -> None:
         error = ValueError("no")
         error.add_note("asked for spam")
@@ -211,6 +211,6 @@ def test_a_recorded_exception_says_where_it_was_raised_and_keeps_its_notes() -> 
 
 
 @pytest.mark.parametrize("encoded", [b"", b"\x07", b"\x01" + encode_value(3), b"\x02" + encode_value(("a", "b"))])
-def test_bytes_that_are_no_outcome_are_refused(encoded: bytes) -> None:
+def test_malformed_outcomes_are_refused(encoded: bytes) -> None:
     with pytest.raises(OutcomeMalformed):
         decode_outcome(encoded)

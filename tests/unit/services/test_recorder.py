@@ -28,7 +28,7 @@ def answer() -> int:
     return 42
 
 
-def test_no_task_runs_outside_of_running() -> None:
+def test_outside_of_running_no_task_is_current() -> None:
     recorder = ManualRecorder()
     assert current() is None
     with running(recorder):
@@ -36,7 +36,7 @@ def test_no_task_runs_outside_of_running() -> None:
     assert current() is None
 
 
-def test_binding_ends_with_its_token() -> None:
+def test_a_binding_ends_with_its_token() -> None:
     recorder = ManualRecorder()
     token = bind(recorder)
     assert current() is recorder
@@ -44,7 +44,7 @@ def test_binding_ends_with_its_token() -> None:
     assert current() is None
 
 
-def test_another_thread_belongs_to_no_task() -> None:
+def test_a_task_is_not_current_in_another_thread() -> None:
     seen: list[object] = []
     with running(ManualRecorder()):
         thread = threading.Thread(target=lambda: seen.append(current()))
@@ -53,7 +53,7 @@ def test_another_thread_belongs_to_no_task() -> None:
     assert seen == [None]
 
 
-def test_a_call_of_the_outside_belongs_to_no_task_while_it_runs() -> None:
+def test_no_task_is_current_during_an_external_call() -> None:
     recorder = ManualRecorder()
     with running(recorder):
         with Suspended():
@@ -66,7 +66,7 @@ def test_a_call_of_the_outside_belongs_to_no_task_while_it_runs() -> None:
     [clock.now, clock.time, clock.monotonic, random.random, random.numpy().normal, uuid4, answer],
     ids=["now", "time", "monotonic", "random", "numpy", "uuid4", "service"],
 )
-def test_in_a_slot_a_service_outside_its_task_is_refused(use: Callable[[], object]) -> None:
+def test_in_a_slot_a_service_call_outside_a_task_is_refused(use: Callable[[], object]) -> None:
     use()
     with confined_services():
         with pytest.raises(ServiceOutsideTask, match="not by the thread of its task"):
@@ -80,11 +80,11 @@ def test_in_a_slot_a_service_outside_its_task_is_refused(use: Callable[[], objec
     use()
 
 
-def test_a_tick_is_recorded_once_and_at_its_beginning() -> None:
+def test_a_clock_tick_is_recorded_once_at_its_beginning() -> None:
     assert tick_due_ns(0, 25, tick_ns=10) == 20
     assert tick_due_ns(20, 29, tick_ns=10) is None
     assert tick_due_ns(20, 30, tick_ns=10) == 30
 
 
-def test_no_tick_goes_behind_an_exact_reading() -> None:
+def test_a_clock_tick_is_never_earlier_than_an_exact_reading() -> None:
     assert tick_due_ns(26, 29, tick_ns=10) is None

@@ -89,7 +89,7 @@ def killed_during_the_call(recorder: ManualRecorder, function: Service[[int], in
     return recorder.successor()
 
 
-def test_outside_a_job_it_is_the_function() -> None:
+def test_outside_a_job_a_service_calls_its_function() -> None:
     assert price("tea") == ("tea", "EUR", 1)
     assert price("tea") == ("tea", "EUR", 2)
     assert vars(price)["__name__"] == "price"
@@ -98,7 +98,7 @@ def test_outside_a_job_it_is_the_function() -> None:
         refuse("tea")
 
 
-def test_the_next_life_gets_the_value_and_does_not_call() -> None:
+def test_the_next_incarnation_gets_the_logged_value_without_a_call() -> None:
     recorder = ManualRecorder()
     with running(recorder):
         first = [price("tea"), price("tea", currency="USD")]
@@ -110,7 +110,7 @@ def test_the_next_life_gets_the_value_and_does_not_call() -> None:
     assert len(SHOP.keys) == 3
 
 
-def test_the_next_life_gets_the_exception_and_does_not_call() -> None:
+def test_the_next_incarnation_gets_the_logged_exception_without_a_call() -> None:
     recorder = ManualRecorder()
     with running(recorder), pytest.raises(Refused, match="tea"):
         refuse("tea")
@@ -119,7 +119,7 @@ def test_the_next_life_gets_the_exception_and_does_not_call() -> None:
     assert len(SHOP.keys) == 1
 
 
-def test_an_exception_that_cannot_travel_is_the_same_in_both_lives() -> None:
+def test_an_exception_that_cannot_be_encoded_is_the_same_in_both_incarnations() -> None:
     @service
     def fail() -> None:
         raise type("Local", (Exception,), {})("no")
@@ -133,7 +133,7 @@ def test_an_exception_that_cannot_travel_is_the_same_in_both_lives() -> None:
     assert first.value.__notes__ == second.value.__notes__
 
 
-def test_what_cannot_be_recorded_is_an_error_in_both_lives() -> None:
+def test_a_result_that_cannot_be_recorded_is_an_error_in_both_incarnations() -> None:
     @service
     def give() -> object:
         SHOP.ask("")
@@ -156,7 +156,7 @@ def test_an_exception_that_is_returned_is_refused() -> None:
         give()
 
 
-def test_services_inside_a_service_are_covered_by_its_outcome() -> None:
+def test_services_called_inside_a_service_are_not_recorded_separately() -> None:
     @service
     def dice() -> tuple[float, object]:
         return random.random(), (clock.now(), price("tea"))
@@ -169,7 +169,7 @@ def test_services_inside_a_service_are_covered_by_its_outcome() -> None:
         assert dice() == first
 
 
-def test_the_request_tells_calls_apart_by_their_arguments() -> None:
+def test_calls_are_identified_by_their_arguments() -> None:
     recorder = ManualRecorder()
     with running(recorder):
         price("tea")
@@ -182,12 +182,12 @@ def test_the_request_tells_calls_apart_by_their_arguments() -> None:
     assert all(len(request) == 16 for request in requests)
 
 
-def test_arguments_that_identify_nothing_are_an_error_that_says_what_to_do() -> None:
+def test_arguments_without_a_stable_identity_are_refused_with_a_remedy() -> None:
     with running(ManualRecorder()), pytest.raises(RequestUnencodable, match=r"@service\(request="):
         price(object())  # type: ignore[arg-type]
 
 
-def test_a_method_says_what_identifies_its_calls() -> None:
+def test_a_service_method_is_identified_by_its_request_function() -> None:
     class Client:
         name = "c"
 
@@ -202,7 +202,7 @@ def test_a_method_says_what_identifies_its_calls() -> None:
         assert Client().ask("tea") == "c tea 1"
 
 
-def test_a_call_with_an_effect_is_announced_and_gets_its_key() -> None:
+def test_a_call_with_an_effect_is_logged_first_and_gets_its_key() -> None:
     recorder = ManualRecorder()
     with running(recorder):
         pay(5)
@@ -214,7 +214,7 @@ def test_a_call_with_an_effect_is_announced_and_gets_its_key() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_call_in_doubt_is_an_exception_and_is_not_made_again(before: bool) -> None:
+def test_a_call_in_doubt_raises_and_is_not_repeated(before: bool) -> None:
     successor = killed_during_the_call(ManualRecorder(), pay, before)
     with running(successor), pytest.raises(CallInDoubt, match="pay"):
         pay(5)
@@ -224,7 +224,7 @@ def test_a_call_in_doubt_is_an_exception_and_is_not_made_again(before: bool) -> 
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_an_idempotent_call_in_doubt_is_made_again_with_its_key(before: bool) -> None:
+def test_an_idempotent_call_in_doubt_is_repeated_with_its_key(before: bool) -> None:
     successor = killed_during_the_call(ManualRecorder(), pay_again, before)
     with running(successor):
         assert pay_again(5) == len(SHOP.keys)
@@ -244,7 +244,7 @@ def test_a_call_in_doubt_is_reconciled_by_its_key_and_arguments_and_the_answer_i
     assert len(SHOP.keys) == 1
 
 
-def test_what_reconcile_raises_is_the_outcome_and_a_replay_raises_it_again() -> None:
+def test_an_exception_of_reconcile_is_the_outcome_and_is_raised_again_in_a_replay() -> None:
     asked = []
 
     def find(key: str, amount: int) -> int:
@@ -263,7 +263,7 @@ def test_what_reconcile_raises_is_the_outcome_and_a_replay_raises_it_again() -> 
     assert len(asked) == 1
 
 
-def test_calls_that_reconcile_makes_have_other_keys_than_the_call_and_shift_none_of_its_own() -> None:
+def test_calls_made_by_reconcile_have_their_own_keys() -> None:
     keys: list[str] = []
 
     @service
@@ -290,7 +290,7 @@ def test_calls_that_reconcile_makes_have_other_keys_than_the_call_and_shift_none
     assert made == again != question
 
 
-def test_what_cannot_be_a_service_is_refused_where_it_is_written() -> None:
+def test_an_object_that_cannot_be_a_service_is_refused_where_it_is_declared() -> None:
     async def later() -> None: ...
 
     with pytest.raises(ServiceInvalid, match="asynchronous"):
@@ -299,7 +299,7 @@ def test_what_cannot_be_a_service_is_refused_where_it_is_written() -> None:
         service(idempotent=True)(find_payment)
 
 
-def test_it_travels_in_a_function_with_the_exceptions_of_its_file() -> None:
+def test_a_service_is_pickled_in_a_function_with_the_exceptions_of_its_module() -> None:
     source = '''
 class Banned(Exception):
     """Of the job's own file."""

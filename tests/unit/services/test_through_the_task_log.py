@@ -162,7 +162,7 @@ def ends_of_entries(log: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("clock_tick_ms", [0, 1])
-def test_c13_c14_a_life_that_has_the_whole_log_sees_the_same_and_asks_nobody(clock_tick_ms: int) -> None:
+def test_c13_c14_an_incarnation_with_the_whole_log_repeats_its_choices_without_a_call(clock_tick_ms: int) -> None:
     first = first_life(clock_tick_ms)
     calls.clear()
     again = live_through(first.log, life=1, clock_tick_ms=clock_tick_ms)
@@ -171,7 +171,7 @@ def test_c13_c14_a_life_that_has_the_whole_log_sees_the_same_and_asks_nobody(clo
 
 
 @pytest.mark.parametrize("clock_tick_ms", [0, 1])
-def test_c13_c14_wherever_the_log_ends_a_life_sees_what_is_logged_and_goes_on_from_there(clock_tick_ms: int) -> None:
+def test_c13_c14_from_every_end_of_the_log_an_incarnation_repeats_it_and_continues(clock_tick_ms: int) -> None:
     first = first_life(clock_tick_ms)
     for cut in ends_of_entries(first.log):
         again = live_through(first.log[:cut], life=1, clock_tick_ms=clock_tick_ms)
@@ -184,7 +184,7 @@ def test_c13_c14_wherever_the_log_ends_a_life_sees_what_is_logged_and_goes_on_fr
         assert instants == sorted(instants)
 
 
-def test_c14_a_read_keeps_its_key_in_every_life() -> None:
+def test_c14_a_read_keeps_its_key_in_every_incarnation() -> None:
     keys: list[list[str]] = []
     for life in range(2):
         task_log = TaskLog(LogRules("map/0", "job/0/map", has_effects=False), Port(life))
@@ -196,7 +196,7 @@ def test_c14_a_read_keeps_its_key_in_every_life() -> None:
     assert len(set(keys[0])) == 3
 
 
-def test_c14_an_effect_that_a_life_died_in_is_in_doubt_in_the_next() -> None:
+def test_c14_an_effect_interrupted_by_a_death_is_in_doubt_in_the_next_incarnation() -> None:
     log = first_life().log
     reader = LogReader(log)
     while reader.next()[0] != INTENT:

@@ -30,7 +30,7 @@ class Clocks:
         return SlewedClock(lambda: self.monotonic_ns, lambda: self.wall_ns, not_before_ns)
 
 
-def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
+def test_the_slewed_clock_equals_a_wall_clock_that_is_never_set() -> None:
     clocks = Clocks()
     clock = clocks.slewed()
     for _ in range(5):
@@ -39,7 +39,9 @@ def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
 
 
 @pytest.mark.parametrize(("step_ns", "seconds_per_ten"), [(-HOUR_NS, 9), (HOUR_NS, 11)])
-def test_an_hours_step_changes_its_pace_by_a_tenth_until_they_meet(step_ns: int, seconds_per_ten: int) -> None:
+def test_after_an_hours_step_the_slewed_clock_changes_its_rate_by_a_tenth_until_they_agree(
+    step_ns: int, seconds_per_ten: int
+) -> None:
     clocks = Clocks()
     clock = clocks.slewed()
     before_ns = clock.now_ns()
@@ -54,14 +56,14 @@ def test_an_hours_step_changes_its_pace_by_a_tenth_until_they_meet(step_ns: int,
     assert clock.now_ns() == clocks.wall_ns
 
 
-def test_it_begins_at_the_last_instant_of_the_earlier_life() -> None:
+def test_the_slewed_clock_starts_at_the_last_timestamp_of_the_previous_incarnation() -> None:
     clocks = Clocks()
     clock = clocks.slewed(not_before_ns=NOON_NS + HOUR_NS)
     assert clock.now_ns() == NOON_NS + HOUR_NS
     assert clocks.slewed(not_before_ns=NOON_NS - HOUR_NS).now_ns() == NOON_NS
 
 
-def test_it_is_lifted_to_the_instant_that_a_task_brings_and_not_lowered() -> None:
+def test_a_tasks_timestamp_raises_the_slewed_clock_and_never_lowers_it() -> None:
     clocks = Clocks()
     clock = clocks.slewed()
     clock.advance_to(NOON_NS + HOUR_NS)
@@ -70,7 +72,7 @@ def test_it_is_lifted_to_the_instant_that_a_task_brings_and_not_lowered() -> Non
 
 
 @given(st.lists(st.tuples(st.integers(0, 10 * SECOND_NS), st.integers(-HOUR_NS, HOUR_NS)), max_size=30))
-def test_it_keeps_within_a_tenth_of_real_time_whatever_the_wall_clock_does(moves: list[tuple[int, int]]) -> None:
+def test_the_slewed_clock_runs_within_a_tenth_of_real_time_for_every_wall_clock(moves: list[tuple[int, int]]) -> None:
     clocks = Clocks()
     clock = clocks.slewed()
     last_ns = clock.now_ns()
@@ -82,7 +84,7 @@ def test_it_keeps_within_a_tenth_of_real_time_whatever_the_wall_clock_does(moves
         last_ns = now_ns
 
 
-def test_the_real_ones_do_not_run_backwards() -> None:
+def test_the_system_clocks_do_not_run_backwards() -> None:
     clock = SlewedClock()
     readings = [clock.now_ns() for _ in range(100)]
     assert readings == sorted(readings)

@@ -20,7 +20,7 @@ def _run_without(module: str, program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_crash_test_without_greenlet_says_what_to_install() -> None:
+def test_a_crash_test_without_greenlet_is_refused_with_the_install_command() -> None:
     ended = _run_without("greenlet", "from clonos.testing import crash_test")
     sentence = str(ExtraMissing("clonos.testing.crash_test", "greenlet", "testing"))
     assert ended.stderr.splitlines()[-1] == f"clonos.core.model.errors.ExtraMissing: {sentence}"
@@ -28,12 +28,12 @@ def test_a_crash_test_without_greenlet_says_what_to_install() -> None:
 
 
 @pytest.mark.parametrize("module", ["greenlet", "psutil"])
-def test_failure_injection_without_its_libraries_is_one_line_and_the_environments_fault(module: str) -> None:
+def test_failure_injection_without_its_libraries_is_a_one_line_environment_error(module: str) -> None:
     ended = _run_without(module, "from clonos.cli import main; sys.exit(main(['chaos', 'seeds', '--to', '0']))")
     expected = f"clonos: {ExtraMissing('clonos chaos seeds', module, 'chaos')}\n"
     assert (ended.returncode, ended.stderr) == (3, expected)
 
 
-def test_a_job_needs_none_of_them() -> None:
+def test_a_job_runs_without_the_optional_libraries() -> None:
     program = "sys.modules['msgpack'] = None; import clonos, clonos.job, clonos_standby.slot.host, clonos.demo.show"
     assert _run_without("greenlet", program).returncode == 0

@@ -102,7 +102,7 @@ def harness() -> Iterator[Callable[..., Harness]]:
 # ------------------------------------------------------------------ records and time
 
 
-def test_outputs_are_those_of_the_records_and_of_the_timers_that_were_due(harness: Callable[..., Harness]) -> None:
+def test_the_harness_returns_outputs_of_records_and_due_timers(harness: Callable[..., Harness]) -> None:
     sessions = harness(Sessions, key=lambda word: word[0], start=BEGINNING)
     assert sessions.push(["ant", "bee", "ape"]) == []
     first_due = sessions.next_timer
@@ -113,7 +113,7 @@ def test_outputs_are_those_of_the_records_and_of_the_timers_that_were_due(harnes
     assert sessions.now == BEGINNING + timedelta(seconds=60)
 
 
-def test_windows_end_by_the_manual_clock(harness: Callable[..., Harness]) -> None:
+def test_windows_end_according_to_the_manual_clock(harness: Callable[..., Harness]) -> None:
     counts = harness(steps=lambda words: words.window(Tumbling("10s")).count(), key=str.lower, start=BEGINNING)
     counts.push(["A", "a", "b"])
     found = counts.advance(timedelta(seconds=10))
@@ -123,19 +123,19 @@ def test_windows_end_by_the_manual_clock(harness: Callable[..., Harness]) -> Non
     ]
 
 
-def test_the_end_of_the_input_fires_what_is_set(harness: Callable[..., Harness]) -> None:
+def test_the_end_of_the_input_fires_pending_timers(harness: Callable[..., Harness]) -> None:
     sessions = harness(Sessions, key=lambda word: word)
     sessions.push(["ant"])
     assert [row[:2] for row in sessions.end()] == [("ant", 1)]
 
 
-def test_a_function_with_a_key_has_state_and_one_without_is_a_map(harness: Callable[..., Harness]) -> None:
+def test_a_keyed_function_has_state_and_a_plain_function_is_a_map(harness: Callable[..., Harness]) -> None:
     summed = harness(lambda key, total, number: ((total or 0) + number,) * 2, key=lambda number: number % 2)
     assert summed.push([1, 2, 3, 4]) == [1, 2, 4, 6]
     assert harness(lambda number: number * 2).push([1, 2]) == [2, 4]
 
 
-def test_what_the_function_raises_is_raised(harness: Callable[..., Harness]) -> None:
+def test_an_exception_of_the_function_is_raised_by_the_harness(harness: Callable[..., Harness]) -> None:
     dividing = harness(lambda number: 1 // number)
     assert dividing.push([1]) == [1]
     with pytest.raises(ZeroDivisionError):
@@ -145,7 +145,7 @@ def test_what_the_function_raises_is_raised(harness: Callable[..., Harness]) -> 
 # ------------------------------------------------------------------ death and replay
 
 
-def test_a_replay_gives_the_same_and_the_successor_goes_on(harness: Callable[..., Harness]) -> None:
+def test_a_replay_gives_the_same_output_and_the_successor_continues(harness: Callable[..., Harness]) -> None:
     sessions = harness(Sessions, key=lambda word: word[0])
     sessions.push(["ant", "bee"])
     sessions.advance(30)
@@ -157,7 +157,7 @@ def test_a_replay_gives_the_same_and_the_successor_goes_on(harness: Callable[...
     assert [row[:2] for row in sessions.advance(60)] == [("a", 2)]
 
 
-def test_a_snapshot_bounds_what_is_replayed(harness: Callable[..., Harness]) -> None:
+def test_a_snapshot_bounds_the_replay(harness: Callable[..., Harness]) -> None:
     sessions = harness(Sessions, key=lambda word: word)
     sessions.push(["ant"] * 3)
     assert sessions.snapshot() == 1
@@ -171,7 +171,7 @@ def test_a_snapshot_bounds_what_is_replayed(harness: Callable[..., Harness]) -> 
     assert [row[:2] for row in sessions.advance(60)] == [("ant", 4), ("bee", 1)]
 
 
-def test_a_replay_asks_nobody(harness: Callable[..., Harness]) -> None:
+def test_a_replay_makes_no_call(harness: Callable[..., Harness]) -> None:
     rates = iter([1.5, 2.5, 3.5])
     asking = harness(
         lambda number: (number, rate("EUR"), http.get("http://rates/now").json()),
@@ -186,7 +186,7 @@ def test_a_replay_asks_nobody(harness: Callable[..., Harness]) -> None:
     assert asking.push([8])[0][1] == 2.5
 
 
-def test_what_nobody_has_seen_is_chosen_anew_and_asked_under_the_same_key(harness: Callable[..., Harness]) -> None:
+def test_choices_lost_from_the_log_are_made_again_and_calls_keep_their_keys(harness: Callable[..., Harness]) -> None:
     asking = harness(lambda number: (number, rate("EUR")), services={rate: lambda currency: 1.5}, step_records=1)
     asking.push([1])
     asking.push([2])
@@ -237,7 +237,7 @@ def test_a_call_in_doubt_is_reconciled_by_the_stand_in(harness: Callable[..., Ha
         pytest.param(lambda number: (number, id(object()) + standard.getrandbits(60)), id="address"),
     ],
 )
-def test_choices_that_are_not_in_the_log_are_found_by_the_replay(
+def test_choices_outside_the_log_are_detected_by_the_replay(
     harness: Callable[..., Harness], function: Callable[[int], Any]
 ) -> None:
     hidden = harness(function)
@@ -250,7 +250,7 @@ def test_choices_that_are_not_in_the_log_are_found_by_the_replay(
     assert f"at its output 0: it was {seen[0]!r}, replay gives (1, " in str(raised.value)
 
 
-def test_another_kind_of_choice_is_found_by_the_runtime_itself(
+def test_a_different_kind_of_choice_is_detected_by_the_runtime(
     harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moody = harness(lambda number: clock.time() if os.environ.get("MOOD") else random.random())
@@ -262,7 +262,7 @@ def test_another_kind_of_choice_is_found_by_the_runtime_itself(
         moody.replay()
 
 
-def test_what_is_remembered_outside_of_declared_state_is_found(harness: Callable[..., Harness]) -> None:
+def test_state_outside_of_declared_state_is_detected(harness: Callable[..., Harness]) -> None:
     forgetting = harness(Forgetting)
     assert forgetting.push(["a", "b"]) == [1, 2]
     forgetting.snapshot()
@@ -276,7 +276,7 @@ def test_what_is_remembered_outside_of_declared_state_is_found(harness: Callable
 # ------------------------------------------------------------------ use
 
 
-def test_a_harness_says_what_is_to_come_first(harness: Callable[..., Harness]) -> None:
+def test_a_harness_used_out_of_order_names_the_missing_call(harness: Callable[..., Harness]) -> None:
     plain = harness(str)
     with pytest.raises(HarnessMisused, match=r"restore\(\): the process lives"):
         plain.restore()

@@ -14,17 +14,17 @@ from tests.unit.values.samples import STEADY, batches, same, values
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_each_kind_of_value_is_the_msgpack_that_its_description_says(name: str) -> None:
+def test_each_kind_of_value_is_encoded_as_the_documented_msgpack(name: str) -> None:
     assert same(by_msgpack.value_of(encode_value(VALUES[name])), VALUES[name])
 
 
 @STEADY
 @given(values)
-def test_a_value_is_read_alike_by_another_decoder(value: Any) -> None:
+def test_a_value_is_decoded_alike_by_another_decoder(value: Any) -> None:
     assert same(by_msgpack.value_of(encode_value(value)), value)
 
 
 @STEADY
 @given(batches)
-def test_rows_are_read_alike_by_another_decoder(rows: list[Any]) -> None:
+def test_rows_are_decoded_alike_by_another_decoder(rows: list[Any]) -> None:
     assert same(by_msgpack.rows_of(encode_rows(rows)), rows)

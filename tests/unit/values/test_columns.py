@@ -36,13 +36,13 @@ DATA = encode_columns(BATCH)
 
 
 @pytest.mark.parametrize("batch", [BATCH, BATCH.slice(1, 1), BATCH.slice(0, 0), pyarrow.record_batch({"a": [None]})])
-def test_a_batch_comes_back_with_its_schema(batch: Any) -> None:
+def test_a_batch_is_decoded_with_its_schema(batch: Any) -> None:
     decoded = decode_columns(encode_columns(batch))
     assert decoded.equals(batch, check_metadata=True)
     assert decoded.schema.equals(batch.schema, check_metadata=True)
 
 
-def test_a_slice_takes_its_own_bytes_only() -> None:
+def test_a_slice_encodes_only_its_own_bytes() -> None:
     batch = pyarrow.record_batch({"n": list(range(100_000))})
     assert len(encode_columns(batch.slice(5, 1))) < 1000
 
@@ -95,14 +95,14 @@ TEXTS = encode_columns(pyarrow.record_batch({"names": ["first", "second", "third
     ],
     ids=["an offset behind the texts", "offsets that go back", "a text that is no UTF-8", "a name that is none"],
 )
-def test_columns_that_would_lead_a_reader_astray_are_malformed(there: bytes, instead: bytes) -> None:
+def test_columns_with_contradicting_buffers_are_malformed(there: bytes, instead: bytes) -> None:
     assert TEXTS.count(there) == 1
     with pytest.raises(ValueMalformed):
         decode_columns(TEXTS.replace(there, instead))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA])
-def test_what_is_no_stream_of_one_batch_is_malformed(data: bytes) -> None:
+def test_bytes_that_are_not_a_stream_of_one_batch_are_malformed(data: bytes) -> None:
     with pytest.raises(ValueMalformed):
         decode_columns(data)
 
@@ -149,5 +149,5 @@ print(not before, sorted(set(sys.modules) - known))
 """
 
 
-def test_a_process_that_is_ready_for_columns_imports_nothing_more_with_the_first_batch() -> None:
+def test_a_process_prepared_for_columns_imports_nothing_at_the_first_batch() -> None:
     assert printed_by(_FIRST_BATCH) == "True []"

@@ -39,14 +39,14 @@ COLLIDING = [1, True, 0, False, "1", b"1", (1,), (True,), ((1,),), ((True,),), (
 
 @STEADY
 @given(keys)
-def test_a_key_comes_back_exactly(key: Any) -> None:
+def test_a_key_is_decoded_exactly(key: Any) -> None:
     assert same(decode_key(encode_key(key)), key)
     assert same(key_of(state_key(key)), key)
 
 
 @STEADY
 @given(st.lists(st.one_of(keys, st.sampled_from(COLLIDING)), max_size=6))
-def test_state_keys_are_equal_just_when_encoded_keys_are(many: list[Any]) -> None:
+def test_state_keys_are_equal_exactly_when_encoded_keys_are(many: list[Any]) -> None:
     for one, other in itertools.product(many, repeat=2):
         assert (state_key(one) == state_key(other)) == (encode_key(one) == encode_key(other))
 
@@ -58,13 +58,13 @@ def test_state_keys_of_a_batch_are_those_of_its_keys(many: list[Any]) -> None:
     assert [encode_key(key) for key in state_keys(many)] == [encode_key(key) for key in many]
 
 
-def test_keys_that_are_equal_in_python_only_are_different_keys() -> None:
+def test_keys_that_only_python_calls_equal_are_different_keys() -> None:
     assert len({encode_key(key) for key in COLLIDING}) == len(COLLIDING)
     assert len({state_key(key) for key in COLLIDING}) == len(COLLIDING)
 
 
 @pytest.mark.parametrize("batch", [["a", "b"], [1, 2], [("a", 1), ("b", (2, None))], [b"x", None], [], [()]], ids=repr)
-def test_keys_that_stand_for_themselves_are_not_copied(batch: list[Any]) -> None:
+def test_simple_keys_are_used_without_a_copy(batch: list[Any]) -> None:
     assert state_keys(batch) is batch
 
 
@@ -94,7 +94,7 @@ class Named(NamedTuple):
     ],
     ids=lambda argument: argument if isinstance(argument, str) else type(argument).__name__ + str(argument)[:12],
 )
-def test_what_cannot_be_a_key_is_refused_everywhere_with_what_to_do(key: Any, advice: str) -> None:
+def test_an_invalid_key_is_refused_everywhere_with_a_remedy(key: Any, advice: str) -> None:
     router = Router(2, 128)
     router.split([1, "x"], [1, "x"])
     attempts: list[Callable[[], object]] = [
@@ -112,7 +112,7 @@ def test_what_cannot_be_a_key_is_refused_everywhere_with_what_to_do(key: Any, ad
         assert advice in str(caught.value)
 
 
-def test_a_key_that_was_remembered_does_not_let_its_equal_pass() -> None:
+def test_a_cached_key_does_not_admit_an_invalid_equal() -> None:
     router = Router(4, 128)
     assert router.split([1, 1], ["a", "b"])[router.target(1)] == ["a", "b"]
     with pytest.raises(KeyUnsupported):
@@ -161,7 +161,9 @@ def dumb_split(many: list[Any], rows: list[Any], parallelism: int) -> list[list[
     st.integers(1, 5),
     st.integers(1, 4),
 )
-def test_a_router_splits_like_its_dumb_twin(batches: list[list[Any]], parallelism: int, cached_keys_max: int) -> None:
+def test_a_router_splits_like_a_naive_implementation(
+    batches: list[list[Any]], parallelism: int, cached_keys_max: int
+) -> None:
     router = Router(parallelism, 128, cached_keys_max)
     for batch in batches:
         rows = list(range(len(batch)))
@@ -171,14 +173,14 @@ def test_a_router_splits_like_its_dumb_twin(batches: list[list[Any]], parallelis
         assert [router.split([key], [0]).index([0]) for key in batch] == [router.target(key) for key in batch]
 
 
-def test_a_router_remembers_no_more_keys_than_it_may() -> None:
+def test_a_router_caches_at_most_its_limit_of_keys() -> None:
     router = Router(2, 128, cached_keys_max=10)
     for number in range(100):
         router.target(number)
         assert len(router._targets) <= 10
 
 
-def test_keys_and_rows_of_different_number_are_an_error() -> None:
+def test_different_numbers_of_keys_and_rows_are_an_error() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         Router(2, 128).split(["a"], [1, 2])
 
@@ -187,12 +189,12 @@ def test_keys_may_be_any_sequence() -> None:
     assert Router(1, 128).split(("a", "b"), [1, 2]) == [[1, 2]]
 
 
-def test_the_error_survives_the_way_from_another_process() -> None:
+def test_a_key_error_survives_pickling_from_another_process() -> None:
     error = KeyUnsupported("float", "Round it.")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
 
 
-def test_equal_uuids_are_one_key_however_they_were_made() -> None:
+def test_equal_uuids_are_one_key_however_they_were_created() -> None:
     safe, unknown = uuid.UUID(int=5, is_safe=uuid.SafeUUID.safe), uuid.UUID(int=5)
     assert encode_key(safe) == encode_key(unknown)
     assert state_key(safe) == state_key(unknown)

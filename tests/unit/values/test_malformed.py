@@ -94,7 +94,7 @@ TREES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_wrong_trees_are_malformed_and_say_why(name: str) -> None:
+def test_wrong_trees_are_malformed_with_the_reason(name: str) -> None:
     tree, reason = TREES[name]
     with pytest.raises(ValueMalformed, match=reason):
         decode_value(msgspec.msgpack.encode(tree))
@@ -120,7 +120,7 @@ def test_wrong_columns_are_malformed(name: str) -> None:
         decode_rows(b"\x01" + msgspec.msgpack.encode(COLUMNS[name]))
 
 
-def test_fields_in_another_order_find_their_places() -> None:
+def test_fields_in_another_order_are_matched_by_name() -> None:
     tree = [RECORD, "samples.Point", "label x", "here", 1]
     value: Any = decode_value(msgspec.msgpack.encode(tree))
     assert (value.x, value.label) == (1, "here")
@@ -142,12 +142,12 @@ def test_trees_that_are_too_deep_are_malformed(depth: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xdd\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdd\x7f\xff\xff\xff" * 500])
-def test_a_length_that_is_not_there_takes_no_memory(data: bytes) -> None:
+def test_a_false_length_allocates_no_memory(data: bytes) -> None:
     with pytest.raises(ValueMalformed):
         decode_value(data)
 
 
-def test_more_bytes_than_the_limit_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_bytes_than_the_limit_are_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(value_limits, "VALUE_BYTES_MAX", 3)
     with pytest.raises(ValueMalformed, match="limit"):
         decode_value(b"\xa3abc")

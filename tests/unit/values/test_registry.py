@@ -38,18 +38,18 @@ def fresh_registry() -> Iterator[None]:
     type_registry.by_type.update(types)
 
 
-def test_a_class_travels_by_its_qualified_name() -> None:
+def test_a_class_is_encoded_by_its_qualified_name() -> None:
     @register
     @dataclasses.dataclass
     class Local:
         x: int
 
-    name = f"{__name__}.test_a_class_travels_by_its_qualified_name.<locals>.Local"
+    name = f"{__name__}.test_a_class_is_encoded_by_its_qualified_name.<locals>.Local"
     assert registered()[name] is Local
     assert name.encode() in encode_value(Local(1))
 
 
-def test_a_class_travels_by_the_name_it_was_given() -> None:
+def test_a_class_is_encoded_by_its_registered_name() -> None:
     @register(name="point")
     class Point(NamedTuple):
         x: int
@@ -58,7 +58,7 @@ def test_a_class_travels_by_the_name_it_was_given() -> None:
     assert decode_value(encode_value(Point(1))) == Point(1)
 
 
-def test_a_class_that_is_defined_anew_takes_the_place_of_the_earlier() -> None:
+def test_a_redefined_class_replaces_the_earlier_one() -> None:
     def define() -> type:
         return register(dataclasses.make_dataclass("Anew", ["x"], namespace={"__module__": "notebook"}))
 
@@ -66,7 +66,7 @@ def test_a_class_that_is_defined_anew_takes_the_place_of_the_earlier() -> None:
     assert type(decode_value(encode_value(earlier(1)))) is later
 
 
-def test_the_name_of_another_class_is_refused() -> None:
+def test_a_name_taken_by_another_class_is_refused() -> None:
     class First(NamedTuple):
         x: int
 
@@ -78,7 +78,7 @@ def test_the_name_of_another_class_is_refused() -> None:
         register(Second, name="taken")
 
 
-def test_a_class_that_was_shipped_by_value_can_be_registered_by_its_plan() -> None:
+def test_a_class_pickled_by_value_can_be_registered_by_its_plan() -> None:
     @dataclasses.dataclass
     class Shipped:
         x: int
@@ -127,7 +127,7 @@ def test_classes_whose_objects_cannot_be_copied_by_fields_are_refused(cls: Any) 
         register(cls)
 
 
-def test_a_subclass_of_a_registered_class_is_not_taken_for_it() -> None:
+def test_a_subclass_of_a_registered_class_is_not_encoded_as_it() -> None:
     @register
     @dataclasses.dataclass
     class Base:
@@ -140,7 +140,7 @@ def test_a_subclass_of_a_registered_class_is_not_taken_for_it() -> None:
         encode_value(Derived(1))
 
 
-def test_a_generic_dataclass_comes_back() -> None:
+def test_a_generic_dataclass_is_decoded() -> None:
     @register
     @dataclasses.dataclass
     class Box(Generic[Item]):
@@ -149,7 +149,7 @@ def test_a_generic_dataclass_comes_back() -> None:
     assert decode_value(encode_value(Box[int](1))) == Box(1)
 
 
-def test_dataclasses_with_inherited_fields_and_fields_outside_of_init_come_back() -> None:
+def test_dataclasses_with_inherited_fields_and_fields_outside_init_are_decoded() -> None:
     @dataclasses.dataclass
     class Base:
         x: int
@@ -168,7 +168,7 @@ def test_dataclasses_with_inherited_fields_and_fields_outside_of_init_come_back(
     assert value.y == 7
 
 
-def test_structs_with_keyword_only_fields_come_back() -> None:
+def test_structs_with_keyword_only_fields_are_decoded() -> None:
     @register
     class Options(msgspec.Struct, kw_only=True, rename="camel"):
         first_one: int
@@ -178,7 +178,7 @@ def test_structs_with_keyword_only_fields_come_back() -> None:
     assert decode_value(encode_value(value)) == value
 
 
-def test_an_exception_in_a_post_init_is_named_as_malformed() -> None:
+def test_an_exception_in_a_post_init_is_reported_as_malformed() -> None:
     @register
     class Positive(msgspec.Struct):
         number: int
@@ -218,6 +218,6 @@ def test_a_member_made_outside_of_its_enum_is_refused() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_survive_the_way_from_another_process(error: Exception) -> None:
+def test_registry_errors_survive_pickling_from_another_process(error: Exception) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))

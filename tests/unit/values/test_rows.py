@@ -31,7 +31,7 @@ def twin(rows: list[Any]) -> list[Any]:
 
 @STEADY
 @given(batches)
-def test_a_batch_comes_back_like_its_rows_one_by_one(rows: list[Any]) -> None:
+def test_a_batch_is_decoded_like_its_single_rows(rows: list[Any]) -> None:
     decoded = decode_rows(encode_rows(rows))
     assert same(decoded, twin(rows))
     assert same(decoded, rows)
@@ -65,7 +65,7 @@ UNNAMED = datetime.timezone(datetime.timedelta(hours=-1))
         [((((((((((1,),),),),),),),),),)] * 2,
     ],
 )
-def test_shapes_that_are_almost_alike_are_not_confused(rows: list[Any]) -> None:
+def test_similar_shapes_are_not_confused(rows: list[Any]) -> None:
     assert same(decode_rows(encode_rows(rows)), rows)
 
 
@@ -76,7 +76,7 @@ def kinds(column: Column) -> set[int]:
 @pytest.mark.parametrize(
     "name", [name for name in ROWS if not name.startswith(("no ", "odd", "ragged", "empty", "enum"))]
 )
-def test_rows_of_one_shape_travel_as_columns(name: str) -> None:
+def test_rows_of_one_shape_are_encoded_as_columns(name: str) -> None:
     assert (EXACT in kinds(COLUMN_DECODER.decode(encode_rows(ROWS[name])[1:]))) == (name == "rows with bytes")
 
 
@@ -108,7 +108,7 @@ def test_a_column_makes_no_call_per_row(name: str) -> None:
     assert python_calls(COUNTED[name] * 1000) == python_calls(COUNTED[name] * 2)
 
 
-def test_a_part_that_cannot_travel_is_named_with_its_row() -> None:
+def test_a_part_that_cannot_be_encoded_is_named_with_its_row() -> None:
     with pytest.raises(ValueUnsupported) as caught:
         encode_rows([("a", {"k": 1}), ("b", {"k": Unregistered()})])
     assert caught.value.path == "rows[1][1]['k']"

@@ -30,7 +30,7 @@ from tests.unit.values.samples import (
 
 @STEADY
 @given(values)
-def test_a_value_comes_back_exactly(value: Any) -> None:
+def test_a_value_is_decoded_unchanged(value: Any) -> None:
     assert same(decode_value(encode_value(value)), value)
 
 
@@ -42,11 +42,11 @@ def test_a_copy_has_the_same_bytes(value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values_that_other_codecs_change_come_back_exactly(name: str) -> None:
+def test_values_that_other_codecs_change_are_decoded_unchanged(name: str) -> None:
     assert same(decode_value(encode_value(VALUES[name])), VALUES[name])
 
 
-def test_a_set_has_the_same_bytes_in_whatever_order_it_was_filled() -> None:
+def test_a_set_has_the_same_bytes_in_every_order_of_insertion() -> None:
     items = ["b", "a", 3, (2, "x"), None, b"z"]
     assert len({encode_value(set(order)) for order in itertools.permutations(items)}) == 1
 
@@ -68,7 +68,7 @@ def test_decimal_bytes_do_not_depend_on_the_decimal_context() -> None:
         assert same(decode_value(usual), number)
 
 
-def test_what_is_worked_out_from_fields_is_no_part_of_the_value() -> None:
+def test_derived_fields_are_not_part_of_the_value() -> None:
     value = Remembering(4)
     assert value.twice == 8
     assert "twice" not in vars(decode_value(encode_value(value)))
@@ -122,7 +122,9 @@ BareTuple = namedtuple("BareTuple", ["a"])
         "complex",
     ],
 )
-def test_what_cannot_travel_is_refused_with_its_place_and_what_to_do(value: Any, path: str, advice: str) -> None:
+def test_a_value_that_cannot_be_encoded_is_refused_with_its_path_and_a_remedy(
+    value: Any, path: str, advice: str
+) -> None:
     with pytest.raises(ValueUnsupported) as caught:
         encode_value(value)
     assert caught.value.path == path
@@ -130,14 +132,14 @@ def test_what_cannot_travel_is_refused_with_its_place_and_what_to_do(value: Any,
     assert str(caught.value).startswith(f"{path} is a ")
 
 
-def test_numpy_scalars_are_refused_though_some_are_floats() -> None:
+def test_numpy_scalars_are_refused_even_those_that_are_floats() -> None:
     numpy = pytest.importorskip("numpy")
     for value in (numpy.float64(1), numpy.int64(1), numpy.str_("x"), numpy.bool_(True), numpy.zeros(2)):
         with pytest.raises(ValueUnsupported, match="item"):
             encode_value([value])
 
 
-def test_attributes_that_are_no_fields_are_refused_rather_than_lost() -> None:
+def test_attributes_that_are_not_fields_are_refused_rather_than_lost() -> None:
     value = Point(1)
     value.color = "red"  # type: ignore[attr-defined]
     with pytest.raises(ValueUnsupported, match="color"):
@@ -163,7 +165,7 @@ CONTAINERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_the_deepest_value_travels_and_one_deeper_is_refused(container: str) -> None:
+def test_a_value_at_the_depth_limit_is_encoded_and_a_deeper_one_refused(container: str) -> None:
     """Within as many containers as may be, the outermost of this kind; all others can be in any of them."""
     value: Any = ()
     for _ in range(value_limits.VALUE_DEPTH_MAX - 2):

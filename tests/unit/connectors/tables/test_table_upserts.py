@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_row_replaces_the_one_with_its_key_and_a_restart_puts_back_what_was_there(path: Path, make: Make) -> None:
+def test_a_row_replaces_its_key_and_a_restart_restores_the_previous_row(path: Path, make: Make) -> None:
     sink = make(path, upsert="word")
     early, late = sink.outside(), sink.outside()
     early.register(identity(1, 1), 0)
@@ -47,7 +47,7 @@ def test_a_row_replaces_the_one_with_its_key_and_a_restart_puts_back_what_was_th
 
 
 @pytest.mark.parametrize("make", [by_path, by_strict_driver])
-def test_a_row_that_somebody_else_has_changed_since_stays_as_it_is(
+def test_a_row_changed_by_another_writer_is_not_restored(
     path: Path, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = make(path, upsert=["word"])
@@ -65,7 +65,7 @@ def test_a_row_that_somebody_else_has_changed_since_stays_as_it_is(
 
 
 @pytest.mark.parametrize("make", [by_path, by_strict_driver])
-def test_an_existing_table_with_a_key_needs_no_columns_of_ours(path: Path, make: Make) -> None:
+def test_an_existing_table_with_a_key_needs_no_extra_columns(path: Path, make: Make) -> None:
     run(path, "CREATE TABLE words (word TEXT PRIMARY KEY, seen TEXT, more TEXT DEFAULT 'more')")
     run(path, "INSERT INTO words VALUES ('a', 'old', 'of others'), ('z', 'old', 'of others')")
     outside = make(path, upsert="word").outside()
@@ -81,7 +81,7 @@ def test_an_existing_table_with_a_key_needs_no_columns_of_ours(path: Path, make:
     assert run(path, "SELECT * FROM words ORDER BY word") == [("a", "old", "of others"), ("z", "old", "of others")]
 
 
-def test_what_no_checkpoint_needs_is_forgotten_and_going_back_behind_it_is_told(path: Path) -> None:
+def test_undo_rows_below_the_oldest_checkpoint_are_deleted_and_an_earlier_resume_is_reported(path: Path) -> None:
     sink = by_path(path, upsert="word")
     outside = sink.outside()
     outside.register(identity(1, 1), 0)
@@ -95,7 +95,7 @@ def test_what_no_checkpoint_needs_is_forgotten_and_going_back_behind_it_is_told(
     outside.close()
 
 
-def test_a_life_that_is_over_makes_nothing_be_forgotten(path: Path) -> None:
+def test_a_fenced_incarnation_deletes_no_undo_rows(path: Path) -> None:
     sink = by_path(path, upsert="word")
     early, late = sink.outside(), sink.outside()
     early.register(identity(1, 1), 0)
@@ -109,7 +109,7 @@ def test_a_life_that_is_over_makes_nothing_be_forgotten(path: Path) -> None:
     assert words_in(path) == [("a", 1)]
 
 
-def test_values_come_back_as_they_were(path: Path) -> None:
+def test_values_are_read_back_unchanged(path: Path) -> None:
     columns = {"key": "INTEGER", "half": "REAL", "raw": "BLOB", "text": "TEXT"}
     values = [(1, 1.5, b"\x00\xff", "a'b"), (2, None, None, None), (3, -0.0, b"", "")]
     for number, sink in enumerate(
@@ -129,7 +129,7 @@ def test_values_come_back_as_they_were(path: Path) -> None:
         assert run(path, f"SELECT * FROM {sink.table} ORDER BY key") == values
 
 
-def test_many_keys_are_looked_for_a_few_at_a_time(path: Path) -> None:
+def test_many_keys_are_looked_up_in_batches(path: Path) -> None:
     outside = by_strict_driver(path, upsert=["word", "seen"]).outside()
     outside.register(identity(1, 1), 0)
     rows = [(f"word {number}", number % 3) for number in range(333)]
@@ -142,7 +142,7 @@ def test_many_keys_are_looked_for_a_few_at_a_time(path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [None, [1]])
-def test_a_row_whose_key_is_none_is_refused(path: Path, key: object) -> None:
+def test_a_row_with_an_unusable_key_is_refused(path: Path, key: object) -> None:
     outside = by_driver(path, upsert="word").outside()
     outside.register(identity(1, 1), 0)
     with pytest.raises((RowNotWritable, TableRefused)) as refused:

@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "out.db"
 
 
-def test_rows_behind_the_restored_checkpoint_are_withdrawn_before_new_ones_are_written(path: Path) -> None:
+def test_rows_after_the_restored_checkpoint_are_withdrawn_before_new_ones_are_written(path: Path) -> None:
     for number, make in enumerate(MAKERS):
         file = path.with_name(f"{number}.db")
         sink = make(file)
@@ -49,7 +49,7 @@ def test_rows_behind_the_restored_checkpoint_are_withdrawn_before_new_ones_are_w
         assert words_in(file) == [("a", 1), ("B", 2)]
 
 
-def test_a_row_bears_its_job_and_task_and_its_number(path: Path) -> None:
+def test_a_row_has_its_job_task_and_number(path: Path) -> None:
     outside = by_path(path).outside()
     outside.register(identity(1, 1, index=3), 7)
     outside.write(7, [("a", 1), ("b", 2)])
@@ -75,7 +75,7 @@ def test_only_the_rows_of_the_task_that_registers_are_withdrawn(path: Path) -> N
     assert words_in(path) == expected
 
 
-def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> None:
+def test_another_incarnation_of_the_same_generation_withdraws_nothing(path: Path) -> None:
     for make in MAKERS:
         file = path.with_name(f"{make.__name__}.db")
         sink = make(file)
@@ -90,7 +90,7 @@ def test_another_life_of_the_same_generation_withdraws_nothing(path: Path) -> No
 
 @pytest.mark.parametrize("key", [None, "word"])
 @pytest.mark.parametrize("fault", ["before", "after"])
-def test_a_withdrawal_of_unknown_outcome_is_tried_again_and_withdraws_once(
+def test_a_withdrawal_with_unknown_outcome_is_retried_and_withdraws_once(
     path: Path, fault: str, key: str | None
 ) -> None:
     sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", COLUMNS, upsert=key)
@@ -124,7 +124,9 @@ class OvertakenCursor(sqlite3.Cursor):
 
 
 @pytest.mark.parametrize("generation", [1, 2])
-def test_a_life_that_writes_on_does_not_keep_the_next_one_from_registering(path: Path, generation: int) -> None:
+def test_an_old_incarnation_that_keeps_writing_does_not_block_the_next_registration(
+    path: Path, generation: int
+) -> None:
     early = by_driver(path).outside()
     late = dbapi(lambda: sqlite3.connect(path, factory=Overtaken), "words", COLUMNS).outside()
     early.register(identity(1, 1), 0)
@@ -152,7 +154,7 @@ def test_a_life_that_writes_on_does_not_keep_the_next_one_from_registering(path:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_table_without_the_columns_keeps_the_alarm_and_says_so_once_at_the_start(
+def test_a_table_without_the_columns_is_warned_of_once_at_the_start(
     path: Path, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
@@ -175,7 +177,7 @@ def test_a_table_without_the_columns_keeps_the_alarm_and_says_so_once_at_the_sta
     assert words_in(path) == [("a", 1), ("b", 2), ("B", 2)]
 
 
-def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
+def test_an_existing_table_with_the_columns_supports_withdrawal(path: Path) -> None:
     run(path, "CREATE TABLE words (clonos_number BIGINT, word TEXT, Clonos_Task TEXT, seen INTEGER, more TEXT)")
     sink = dbapi(lambda: sqlite3.connect(path), "words", ["word", "seen"])
     outside = sink.outside()
@@ -186,7 +188,7 @@ def test_a_table_with_the_columns_is_as_good_as_one_of_ours(path: Path) -> None:
     assert words_in(path) == [("a", 1)]
 
 
-def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) -> None:
+def test_rows_from_before_the_columns_were_added_are_reported_by_number(path: Path) -> None:
     run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
     sink = by_path(path)
     outside = sink.outside()
@@ -203,7 +205,7 @@ def test_rows_from_before_the_columns_were_added_are_told_by_number(path: Path) 
     outside.close()
 
 
-def test_rows_that_others_have_taken_out_of_the_table_are_told_as_what_may_come_again(path: Path) -> None:
+def test_rows_deleted_by_another_writer_are_reported_as_possible_repeats(path: Path) -> None:
     sink = by_path(path)
     outside = sink.outside()
     outside.register(identity(1, 1), 0)
@@ -214,7 +216,7 @@ def test_rows_that_others_have_taken_out_of_the_table_are_told_as_what_may_come_
     assert words_in(path) == [("a", 1)]
 
 
-def test_a_table_that_cannot_be_looked_at_is_never_taken_for_one_without_rows(path: Path) -> None:
+def test_an_unreadable_table_is_never_taken_for_an_empty_one(path: Path) -> None:
     sink = by_path(path)
     outside = sink.outside()
     outside.register(identity(1, 1), 0)
@@ -247,7 +249,7 @@ class UnseenCursor(sqlite3.Cursor):
         return self
 
 
-def test_a_table_that_could_not_be_looked_at_is_looked_at_again_before_anything_is_written(path: Path) -> None:
+def test_an_unreadable_table_is_read_again_before_anything_is_written(path: Path) -> None:
     outside = dbapi(lambda: sqlite3.connect(path, factory=Unseen), "words", COLUMNS).outside()
     outside.register(identity(1, 1), 0)
     outside.write(0, [("a", 1)])
@@ -263,7 +265,7 @@ def test_a_table_that_could_not_be_looked_at_is_looked_at_again_before_anything_
     assert run(path, "SELECT clonos_number FROM words ORDER BY rowid") == [(0,), (1,)]
 
 
-def test_a_field_with_the_name_of_one_of_our_columns_is_refused(path: Path) -> None:
+def test_a_field_with_the_name_of_a_reserved_column_is_refused(path: Path) -> None:
     outside = sqlite(path, "words").outside()
     outside.register(identity(1, 1), 0)
     with pytest.raises(ConnectorMisused, match="a field clonos_number"):

@@ -86,7 +86,7 @@ def test_output_with_a_gap_is_refused(path: Path) -> None:
     outside.close()
 
 
-def test_an_earlier_life_is_fenced_from_the_registration_of_a_later_one_on(path: Path) -> None:
+def test_an_earlier_incarnation_is_fenced_once_a_later_one_has_registered(path: Path) -> None:
     sink = sqlite(path, "words")
     early, late = sink.outside(), sink.outside()
     assert early.register(identity(1), 0).next_number == 0
@@ -105,7 +105,7 @@ def test_an_earlier_life_is_fenced_from_the_registration_of_a_later_one_on(path:
     assert rows_in(path) == [("a",), ("b",)]
 
 
-def test_a_new_generation_goes_on_where_the_job_was_restored_and_says_what_had_left(path: Path) -> None:
+def test_a_new_generation_continues_at_the_restored_number_and_reports_rows_already_written(path: Path) -> None:
     make_plain_table(path)
     sink = sqlite(path, "words", ["word"])
     early, late = sink.outside(), sink.outside()
@@ -125,7 +125,7 @@ def test_a_new_generation_goes_on_where_the_job_was_restored_and_says_what_had_l
     assert rows_in(path) == [("a",), ("b",), ("c",), ("B",), ("C",)]
 
 
-def test_a_life_that_never_registered_writes_nothing(path: Path) -> None:
+def test_an_incarnation_that_never_registered_writes_nothing(path: Path) -> None:
     sink = sqlite(path, "words")
     outside = sink.outside()
     outside.register(identity(1), 0)
@@ -138,7 +138,7 @@ def test_a_life_that_never_registered_writes_nothing(path: Path) -> None:
     outside.close()
 
 
-def test_tasks_and_jobs_count_apart(path: Path) -> None:
+def test_each_task_of_each_job_has_its_own_numbers(path: Path) -> None:
     sink = sqlite(path, "words")
     first, second, other = sink.outside(), sink.outside(), sink.outside()
     assert [life.register(identity(1, index=n), 0) for n, life in enumerate((first, second))] == [(0, None), (0, None)]
@@ -153,7 +153,7 @@ STEP = st.tuples(st.sampled_from(["write", "repeat", "replace", "die"]), st.inte
 
 
 @given(steps=st.lists(STEP, max_size=12))
-def test_any_order_of_writes_repeats_and_deaths_gives_each_row_once(
+def test_every_order_of_writes_repeats_and_deaths_writes_each_row_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
     path = tmp_path_factory.mktemp("tables") / "out.db"
@@ -179,7 +179,7 @@ def test_any_order_of_writes_repeats_and_deaths_gives_each_row_once(
 
 
 @pytest.mark.parametrize("faults", [["before"], ["after"], ["after", "before"]])
-def test_a_commit_of_unknown_outcome_is_tried_again_and_counts_once(path: Path, faults: list[str]) -> None:
+def test_a_commit_with_unknown_outcome_is_retried_and_counts_once(path: Path, faults: list[str]) -> None:
     outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
     outside.register(identity(1), 0)
     assert outside.write(0, ["a"]) == 1
@@ -191,7 +191,7 @@ def test_a_commit_of_unknown_outcome_is_tried_again_and_counts_once(path: Path, 
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-def test_a_registration_of_unknown_outcome_still_says_what_had_left(path: Path, fault: str) -> None:
+def test_a_registration_with_unknown_outcome_still_reports_rows_already_written(path: Path, fault: str) -> None:
     make_plain_table(path)
     sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"})
     early, late = sink.outside(), sink.outside()
@@ -204,7 +204,7 @@ def test_a_registration_of_unknown_outcome_still_says_what_had_left(path: Path, 
     late.close()
 
 
-def test_a_database_that_stays_away_is_an_error_and_leaves_nothing(path: Path) -> None:
+def test_a_database_that_stays_unreachable_is_an_error_and_leaves_no_row(path: Path) -> None:
     outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
     outside.register(identity(1), 0)
     Unruly.faults.extend(["before"] * 9)
@@ -218,7 +218,7 @@ def test_a_database_that_stays_away_is_an_error_and_leaves_nothing(path: Path) -
     assert rows_in(path) == [("a",)]
 
 
-def test_a_row_that_the_table_refuses_leaves_nothing_of_its_batch(path: Path) -> None:
+def test_a_row_that_the_table_rejects_rolls_back_its_batch(path: Path) -> None:
     outside = sqlite(path, "words", {"word": "TEXT UNIQUE"}).outside()
     outside.register(identity(1), 0)
     with pytest.raises(TableRefused, match=r"UNIQUE constraint failed.*No row of this batch"):
@@ -228,7 +228,7 @@ def test_a_row_that_the_table_refuses_leaves_nothing_of_its_batch(path: Path) ->
     assert rows_in(path) == [("a",), ("b",)]
 
 
-def test_a_table_that_is_missing_is_made_where_types_are_known(path: Path) -> None:
+def test_a_missing_table_is_created_when_types_are_known(path: Path) -> None:
     outside = dbapi(lambda: sqlite3.connect(path), "words", ["word"]).outside()
     outside.register(identity(1), 0)
     with pytest.raises(TableUnavailable, match="no such table: words"):
@@ -252,7 +252,7 @@ def test_a_busy_database_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPat
     outside.close()
 
 
-def test_values_become_what_sqlite_has_types_for(path: Path) -> None:
+def test_values_are_stored_as_types_of_sqlite(path: Path) -> None:
     outside = sqlite(path, "words").outside()
     outside.register(identity(1), 0)
     outside.write(0, [None, True, 1.5, 2**70, b"x", date(2026, 1, 2), UUID(int=1), {"value": [1, "a"]}])
@@ -269,7 +269,7 @@ def test_values_become_what_sqlite_has_types_for(path: Path) -> None:
     ]
 
 
-def test_a_driver_gets_plain_values_as_they_are_and_records_as_json(path: Path) -> None:
+def test_a_database_driver_gets_plain_values_unchanged_and_records_as_json(path: Path) -> None:
     sink = dbapi(lambda: sqlite3.connect(path), "words")
     instant = date(2026, 1, 2)
     assert [sink.field(value) for value in (instant, b"x", Seen("a", 1), {"a": {1}})] == [
@@ -280,7 +280,7 @@ def test_a_driver_gets_plain_values_as_they_are_and_records_as_json(path: Path) 
     ]
 
 
-def test_any_word_may_name_a_column(path: Path) -> None:
+def test_a_column_may_have_any_word_as_its_name(path: Path) -> None:
     outside = sqlite(path, 'group "x"').outside()
     outside.register(identity(1), 0)
     outside.write(0, [{"end": 1, "select": 2, 'quo"te': 3}])
@@ -307,13 +307,13 @@ def test_a_row_without_a_column_for_its_field_is_an_error(path: Path) -> None:
         ("pyformat", 'INSERT INTO "s"."t" ("a", "b") VALUES (%(c0)s, %(c1)s)', {"c0": 1, "c1": 2}),
     ],
 )
-def test_each_parameter_style_is_spelled_as_pep_249_says(paramstyle: str, sql: str, parameters: Any) -> None:
+def test_each_parameter_style_is_written_as_in_pep_249(paramstyle: str, sql: str, parameters: Any) -> None:
     insert = Dialect("dbapi", paramstyle, '"').insert("s.t", ["a", "b"])
     assert insert.sql == sql
     assert insert.parameters({"c0": 1, "c1": 2}) == parameters
 
 
-def test_a_description_that_cannot_work_is_refused_at_once() -> None:
+def test_an_impossible_table_sink_is_refused_at_once() -> None:
     with pytest.raises(ConnectorMisused, match="list of names"):
         sqlite("out.db", "words", [])
     with pytest.raises(ConnectorMisused, match="list of names"):
@@ -324,7 +324,7 @@ def test_a_description_that_cannot_work_is_refused_at_once() -> None:
         dbapi(list, "words", paramstyle="percent")
 
 
-def test_a_connection_that_commits_by_itself_is_refused() -> None:
+def test_a_connection_in_autocommit_mode_is_refused() -> None:
     class CommitsAtOnce(sqlite3.Connection):
         autocommit = True
 
@@ -333,7 +333,7 @@ def test_a_connection_that_commits_by_itself_is_refused() -> None:
         outside.register(identity(1), 0)
 
 
-def test_a_table_sink_travels_and_keeps_the_protocol(path: Path) -> None:
+def test_a_pickled_table_sink_still_meets_the_sink_protocol(path: Path) -> None:
     sink: ImmediateSink = cloudpickle.loads(cloudpickle.dumps(sqlite(path, "words")))
     assert isinstance(sink, ImmediateSink)
     assert not isinstance(sink, TransactionalSink)
@@ -369,7 +369,7 @@ outside.write(1, ["b", "c"])
 
 
 @pytest.mark.processes
-def test_a_process_killed_in_mid_transaction_leaves_no_part_of_it(path: Path) -> None:
+def test_a_process_killed_in_mid_transaction_leaves_no_row_of_it(path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", KILLED_IN_MID_TRANSACTION, str(path), JOB],
         cwd=ROOT,

@@ -45,7 +45,7 @@ def plainly(memory: InMemory, key: str | None) -> TableSink:
 @pytest.mark.parametrize("make", [plainly, strictly])
 @pytest.mark.parametrize("key", [None, "word"])
 @given(steps=st.lists(STEP, max_size=14))
-def test_after_any_writes_deaths_and_rollbacks_the_table_is_that_of_what_counts(
+def test_every_sequence_of_writes_deaths_and_rollbacks_leaves_the_rows_of_the_model(
     make: Callable[..., TableSink], key: str | None, steps: list[tuple[str, list[int]]]
 ) -> None:
     memory = sqlite3.connect(":memory:", factory=InMemory, isolation_level=None)

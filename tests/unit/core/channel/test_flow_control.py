@@ -44,28 +44,28 @@ class Consumer:
 
 
 @pytest.mark.parametrize("bytes_per_tick", [1_000, 100_000])
-def test_the_window_of_a_slow_receiver_comes_down_to_what_it_works_off_in_the_delay(bytes_per_tick: int) -> None:
+def test_the_window_of_a_slow_receiver_shrinks_to_its_rate_times_the_delay(bytes_per_tick: int) -> None:
     fair_bytes = bytes_per_tick * DELAY_MS // HEARTBEAT_MS
     assert Consumer().ticks(40, bytes_per_tick) == pytest.approx(fair_bytes, rel=0.2)
 
 
-def test_a_receiver_that_is_slower_than_anything_keeps_a_window_for_one_message() -> None:
+def test_the_slowest_receiver_keeps_a_window_of_one_message() -> None:
     assert Consumer().ticks(60, 3) == WINDOW_BYTES_MIN
 
 
-def test_a_receiver_that_waits_for_more_gets_a_larger_window_up_to_the_largest() -> None:
+def test_a_receiver_that_waits_for_input_gets_a_larger_window_up_to_the_maximum() -> None:
     consumer = Consumer()
     assert consumer.receiving.window_bytes == WINDOW_BYTES_FIRST
     assert consumer.ticks(20, 50 * MAX_BYTES) == MAX_BYTES
 
 
-def test_a_receiver_that_stands_still_keeps_its_window_until_it_goes_on() -> None:
+def test_a_stalled_receiver_keeps_its_window_until_it_continues() -> None:
     consumer = Consumer()
     before = consumer.ticks(20, 10_000)
     assert consumer.ticks(50, 0) == before
 
 
-def test_a_task_that_waits_for_room_is_woken_once_when_there_is_some() -> None:
+def test_a_task_that_waits_for_output_budget_is_woken_once() -> None:
     woken: list[int] = []
     room = OutputBudget(lambda: woken.append(1))
     assert room.left_bytes() == UNLIMITED
@@ -84,7 +84,7 @@ def test_a_task_that_waits_for_room_is_woken_once_when_there_is_some() -> None:
     assert room.left_bytes() == 20
 
 
-def test_a_step_is_no_longer_than_there_is_room_for_its_output_and_none_is_tiny() -> None:
+def test_a_step_fits_the_output_budget_and_is_never_below_the_minimum() -> None:
     pace = StepSize(Options(step_records_first=64), Life(work(), 1), is_cautious=False)
     assert pace.limit(UNLIMITED, 1_000) == 64
     pace.produced(64, 6_400)
@@ -103,7 +103,7 @@ class Costly(Life):
         return self.spent_ns
 
 
-def test_a_step_aims_at_what_it_may_cost_and_over_columns_at_four_times_as_much() -> None:
+def test_a_step_targets_its_cost_and_four_times_that_for_columns() -> None:
     port = Costly(work(), 1)
     pace = StepSize(Options(step_cost_us=5_000), port, is_cautious=False)
     began_ns = pace.begin()
@@ -114,7 +114,7 @@ def test_a_step_aims_at_what_it_may_cost_and_over_columns_at_four_times_as_much(
     assert pace.limit(UNLIMITED, 100_000) == 2_000
 
 
-def test_a_task_knows_that_it_takes_or_gives_columns() -> None:
+def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
     assert Life(work(), 2).run().task.pace.is_columnar
     rows = Life(line(ask), 2).run().task
     assert not rows.pace.is_columnar

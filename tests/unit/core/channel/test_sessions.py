@@ -38,7 +38,7 @@ def opened(**changes: int) -> ChannelPair:
     return pair
 
 
-def test_nothing_is_sent_before_the_receiver_has_stated() -> None:
+def test_nothing_is_sent_before_the_receivers_handshake() -> None:
     pair = ChannelPair()
     pair.produce(b"a")
     pair.heartbeat()
@@ -47,7 +47,7 @@ def test_nothing_is_sent_before_the_receiver_has_stated() -> None:
     assert [payload for _, payload in pair.forward] == [b"a"]
 
 
-def test_a_gap_in_the_elements_makes_a_new_session_that_resumes_where_the_receiver_is() -> None:
+def test_a_gap_in_the_elements_opens_a_new_session_at_the_receivers_position() -> None:
     pair = opened()
     pair.produce(b"a", b"b", b"c")
     pair.deliver()
@@ -88,7 +88,7 @@ def test_a_duplicate_changes_nothing() -> None:
     assert (pair.accepted, pair.known_log) == ([b"a"], b"1")
 
 
-def test_a_batch_that_is_known_in_part_is_cut() -> None:
+def test_a_partly_known_batch_is_cut() -> None:
     pair = opened()
     pair.produce(b"x", count=5)
     pair.settle()
@@ -98,7 +98,7 @@ def test_a_batch_that_is_known_in_part_is_cut() -> None:
     assert (len(pair.accepted), pair.receiving.next_seq) == (8, 8)
 
 
-def test_a_statement_of_an_earlier_session_that_comes_late_changes_nothing() -> None:
+def test_a_late_handshake_of_an_earlier_session_is_ignored() -> None:
     pair = ChannelPair()
     late = pair.back[0]
     pair.renew()
@@ -110,7 +110,7 @@ def test_a_statement_of_an_earlier_session_that_comes_late_changes_nothing() -> 
     assert [m.session for m, _ in pair.forward] == [2]
 
 
-def test_a_statement_overtaken_within_its_session_takes_no_claim_and_no_credit_back() -> None:
+def test_an_overtaken_handshake_lowers_neither_position_nor_credit() -> None:
     pair = opened()
     early = pair.receiving.statement(number(1), Incarnation(1), ())
     pair.produce(b"a", b"b")
@@ -126,7 +126,7 @@ def test_a_statement_overtaken_within_its_session_takes_no_claim_and_no_credit_b
 # ------------------------------------------------------------------ deltas
 
 
-def test_a_delta_is_carried_once_a_session_and_again_in_the_next() -> None:
+def test_a_delta_is_sent_once_per_session() -> None:
     pair = opened()
     pair.produce(b"a", log=b"1")
     pair.produce(b"b", log=b"2")
@@ -137,7 +137,7 @@ def test_a_delta_is_carried_once_a_session_and_again_in_the_next() -> None:
     assert [d.data for m, _ in pair.forward for d in m.deltas] == [b"12"]
 
 
-def test_a_gap_in_a_delta_refuses_the_whole_message() -> None:
+def test_a_message_with_a_gap_in_its_delta_is_refused_as_a_whole() -> None:
     pair = opened()
     pair.produce(b"a", log=b"1")
     pair.settle()
@@ -171,7 +171,7 @@ def test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused() -> None
     assert (pair.accepted[1:], pair.known_log) == ([b"b"], b"CAUSE")
 
 
-def test_a_delta_that_the_receiver_has_by_another_way_is_not_carried() -> None:
+def test_a_delta_that_the_receiver_already_holds_is_not_sent() -> None:
     pair = ChannelPair()
     pair.receiver_logs.begin(SENDERS_LOG, 0, b"12345")
     pair.renew()
@@ -182,7 +182,7 @@ def test_a_delta_that_the_receiver_has_by_another_way_is_not_carried() -> None:
     assert [(d.offset_bytes, d.data) for m, _ in pair.forward for d in m.deltas] == [(5, b"6")]
 
 
-def test_a_log_that_begins_behind_what_the_receiver_has_restarts_its_replica() -> None:
+def test_a_log_that_begins_after_the_end_of_its_replica_restarts_the_replica() -> None:
     pair = ChannelPair()
     pair.sender_logs.append(SENDERS_LOG, b"123456")
     pair.sender_logs.truncate(SENDERS_LOG, 4)
@@ -195,14 +195,14 @@ def test_a_log_that_begins_behind_what_the_receiver_has_restarts_its_replica() -
 # ------------------------------------------------------------------ credit
 
 
-def test_credit_bounds_what_is_on_its_way_to_the_window_and_one_element_more() -> None:
+def test_credit_bounds_bytes_in_flight_to_the_window_plus_one_element() -> None:
     pair = opened(window_bytes=1000)
     pair.produce(*[b"x" * 100] * 50)
     on_its_way = sum(cost_bytes(1, len(payload)) for _, payload in pair.forward)
     assert 1000 <= on_its_way < 1000 + cost_bytes(1, 100)
 
 
-def test_g42_one_huge_element_passes_whatever_the_window() -> None:
+def test_g42_an_element_larger_than_the_window_is_sent() -> None:
     pair = opened(window_bytes=100)
     pair.produce(b"x" * 100_000, b"y" * 100_000, b"z")
     assert len(pair.forward) == 1
@@ -210,7 +210,7 @@ def test_g42_one_huge_element_passes_whatever_the_window() -> None:
     assert [len(payload) for payload in pair.accepted] == [100_000, 100_000, 1]
 
 
-def test_g42_credit_lost_at_a_disconnect_is_healed_by_the_next_statement() -> None:
+def test_g42_credit_lost_at_a_disconnect_is_restored_by_the_next_handshake() -> None:
     pair = opened(window_bytes=200)
     pair.produce(*[b"x" * 100] * 10)
     pair.deliver(len(pair.forward))
@@ -223,7 +223,7 @@ def test_g42_credit_lost_at_a_disconnect_is_healed_by_the_next_statement() -> No
     assert len(pair.accepted) == 10
 
 
-def test_g42_a_replaying_task_gets_what_its_next_step_needs_beyond_the_window() -> None:
+def test_g42_a_replaying_task_receives_its_whole_next_step_beyond_the_window() -> None:
     pair = opened(window_bytes=100)
     pair.produce(*[b"x" * 90] * 20)
     pair.receiving.needed_seq = 20  # and it consumes nothing before all are there
@@ -248,7 +248,7 @@ def test_credit_counts_from_the_sessions_beginning() -> None:
     assert (pair.sending.sent_bytes, pair.sending.credit_bytes) == (0, 300)
 
 
-def test_barriers_take_credit_and_heartbeats_do_not() -> None:
+def test_barriers_use_credit_and_heartbeats_do_not() -> None:
     pair = opened(window_bytes=cost_bytes(1, 0))
     pair.produce(b"", kind=ElementKind.BARRIER)
     pair.produce(b"", kind=ElementKind.BARRIER)
@@ -257,7 +257,7 @@ def test_barriers_take_credit_and_heartbeats_do_not() -> None:
     assert len(pair.forward) == 2
 
 
-def test_the_backlog_is_what_a_live_session_has_not_sent() -> None:
+def test_the_backlog_is_the_unsent_part_of_a_live_session() -> None:
     pair = opened(window_bytes=100)
     pair.produce(b"x" * 1000, b"y" * 500)
     assert pair.sending.unsent_bytes == 500
@@ -270,7 +270,7 @@ def test_the_backlog_is_what_a_live_session_has_not_sent() -> None:
 # ------------------------------------------------------------------ claims and lives
 
 
-def test_the_claim_is_what_has_come_or_what_the_own_log_has_steps_for() -> None:
+def test_the_received_position_is_the_maximum_of_arrived_and_logged_elements() -> None:
     pair = ChannelPair(next_seq=3, claim=10)
     assert (pair.back[0].next_seq, pair.back[0].claim) == (3, 10)
     pair.deliver_handshake()
@@ -281,7 +281,7 @@ def test_the_claim_is_what_has_come_or_what_the_own_log_has_steps_for() -> None:
     assert pair.back[0].claim == 12
 
 
-def test_a_dead_receivers_claim_stands_until_its_successor_states_a_lower_one() -> None:
+def test_a_dead_receivers_position_holds_until_its_successor_sends_a_lower_one() -> None:
     pair = opened()
     pair.produce(b"a", b"b", b"c")
     pair.settle()
@@ -295,7 +295,7 @@ def test_a_dead_receivers_claim_stands_until_its_successor_states_a_lower_one() 
     assert pair.accepted == [b"a", b"b", b"c"]
 
 
-def test_a_replaying_sender_keeps_what_the_receiver_has_and_sends_from_there() -> None:
+def test_a_replaying_sender_sends_from_the_receivers_position() -> None:
     pair = opened()
     pair.produce(*[bytes((i,)) for i in range(5)])
     pair.settle()
@@ -317,7 +317,7 @@ def test_a_replaying_sender_keeps_what_the_receiver_has_and_sends_from_there() -
 @pytest.mark.parametrize("window_bytes", [1, 200, 5_000])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_whatever_is_lost_repeated_or_cut_the_receiver_gets_every_element_once_and_behind_its_causes(
+def test_despite_loss_repeats_and_cuts_the_receiver_gets_every_element_once_after_its_causes(
     window_bytes: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -375,7 +375,7 @@ def test_whatever_is_lost_repeated_or_cut_the_receiver_gets_every_element_once_a
     assert len(pair.known_log) == len(log)
 
 
-def test_messages_bear_channel_session_and_both_incarnations() -> None:
+def test_messages_name_channel_session_and_both_incarnations() -> None:
     pair = opened()
     pair.produce(b"a")
     pair.heartbeat()

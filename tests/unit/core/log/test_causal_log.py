@@ -42,7 +42,9 @@ def take(holder: CausalLogs, delta: Delta) -> bool:
 
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(1, 4))
-def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_what_a_plain_list_holds(seed: int, consumers: int) -> None:
+def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_the_content_of_a_plain_list(
+    seed: int, consumers: int
+) -> None:
     rng = random.Random(seed)
     twin, owner = Twin(), CausalLogs()
     owner.begin(OWNER, 0)
@@ -113,7 +115,7 @@ def test_a3_diamond_two_paths_with_lags_duplicates_and_reordering_make_one_corre
     assert data_of(join) == written
 
 
-def test_a_delta_beyond_the_end_is_a_gap_and_one_that_restarts_is_none() -> None:
+def test_a_delta_beyond_the_end_is_a_gap_unless_it_restarts_the_log() -> None:
     logs = CausalLogs()
     assert logs.has_gap(Delta(OWNER, 0, False, b"a"))  # nothing is held, and nothing says that nothing lies before
     assert not logs.has_gap(Delta(OWNER, 7, True, b"a"))
@@ -123,7 +125,7 @@ def test_a_delta_beyond_the_end_is_a_gap_and_one_that_restarts_is_none() -> None
     assert not logs.has_gap(Delta(OWNER, 4, True, b"e"))
 
 
-def test_a_replica_that_ends_before_a_completed_checkpoint_begins_anew_there() -> None:
+def test_a_replica_that_ends_before_a_completed_checkpoint_restarts_there() -> None:
     logs = CausalLogs()
     logs.begin(OWNER, 0, b"abc")
     assert logs.receive(Delta(OWNER, 10, True, b"klm"))
@@ -132,7 +134,7 @@ def test_a_replica_that_ends_before_a_completed_checkpoint_begins_anew_there() -
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=20), st.data())
-def test_a_copy_that_differs_in_one_byte_is_a_divergence_at_just_this_byte(log: bytes, data: st.DataObject) -> None:
+def test_a_copy_that_differs_in_one_byte_is_a_divergence_at_that_byte(log: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(log) - 1))
     start = data.draw(st.integers(0, at))
     end = data.draw(st.integers(at + 1, len(log)))
@@ -145,7 +147,7 @@ def test_a_copy_that_differs_in_one_byte_is_a_divergence_at_just_this_byte(log: 
     assert (raised.value.log, raised.value.offset_bytes) == (log_name(OWNER), 100 + at)
 
 
-def test_bytes_before_a_completed_checkpoint_are_dropped_wherever_a_late_delta_brings_them() -> None:
+def test_a_late_delta_with_bytes_before_a_completed_checkpoint_is_cut() -> None:
     logs = CausalLogs()
     logs.begin(OWNER, 0, b"abcdef")
     logs.truncate(OWNER, 4)
@@ -154,7 +156,7 @@ def test_bytes_before_a_completed_checkpoint_are_dropped_wherever_a_late_delta_b
     assert (data_of(logs), logs.replicas[OWNER].start_bytes) == (b"efgh", 4)
 
 
-def test_truncating_beyond_the_end_leaves_an_empty_copy_that_goes_on_from_there() -> None:
+def test_truncating_beyond_the_end_leaves_an_empty_copy_at_that_offset() -> None:
     logs = CausalLogs()
     logs.begin(OWNER, 0, b"abc")
     logs.truncate(OWNER, 9)
@@ -164,7 +166,7 @@ def test_truncating_beyond_the_end_leaves_an_empty_copy_that_goes_on_from_there(
     assert data_of(logs) == b"jk"
 
 
-def test_truncating_backwards_or_what_is_not_held_changes_nothing() -> None:
+def test_truncating_backwards_or_an_unknown_log_is_ignored() -> None:
     logs = CausalLogs()
     logs.begin(OWNER, 5, b"abc")
     logs.truncate(OWNER, 2)
@@ -190,7 +192,7 @@ def test_a_journal_is_a_log_beside_that_of_its_task() -> None:
     ]
 
 
-def test_an_empty_log_travels_too_so_that_its_holder_knows_where_it_begins() -> None:
+def test_an_empty_log_is_sent_so_that_its_holder_knows_its_start() -> None:
     owner, holder = CausalLogs(), CausalLogs()
     owner.begin(OWNER, 40)
     assert take(holder, owner.delta(OWNER, 0))

@@ -37,7 +37,7 @@ def keeper(slot: int, is_ready: bool = True, **acknowledged: int) -> KeeperLink:
     return link
 
 
-def test_the_own_log_rides_until_keepers_in_enough_other_domains_have_acknowledged_it() -> None:
+def test_the_own_log_is_sent_until_keepers_in_enough_other_domains_acknowledged_it() -> None:
     knows, held = coverage(2), logs(own=b"0123")
     knows.grew(OWN)
     knows.acknowledged([keeper(3, own=4), keeper(4, own=4)], held)  # one domain
@@ -50,7 +50,7 @@ def test_the_own_log_rides_until_keepers_in_enough_other_domains_have_acknowledg
     assert (knows.covered[OWN], list(knows.uncovered)) == (4, [])
 
 
-def test_what_came_from_another_domain_is_covered_by_it_and_what_came_from_the_own_one_is_not() -> None:
+def test_a_log_received_from_another_domain_counts_as_replicated_there() -> None:
     knows = coverage(1)
     knows.came(OTHER, SlotId(2), 4)
     assert list(knows.uncovered) == [OTHER]
@@ -58,7 +58,7 @@ def test_what_came_from_another_domain_is_covered_by_it_and_what_came_from_the_o
     assert (knows.covered[OTHER], list(knows.uncovered)) == (6, [])
 
 
-def test_a_keeper_beside_the_giver_adds_no_domain() -> None:
+def test_a_keeper_in_the_senders_domain_adds_no_domain() -> None:
     knows, held = coverage(2), logs(other=b"0123")
     knows.came(OTHER, SlotId(3), 4)
     knows.acknowledged([keeper(4, other=4)], held)
@@ -67,7 +67,7 @@ def test_a_keeper_beside_the_giver_adds_no_domain() -> None:
     assert not knows.uncovered
 
 
-def test_a_log_that_came_from_two_domains_counts_neither() -> None:
+def test_a_log_received_from_two_domains_counts_for_neither() -> None:
     knows, held = coverage(2), logs(other=b"0123")
     knows.came(OTHER, SlotId(3), 2)
     knows.came(OTHER, SlotId(5), 4)
@@ -75,7 +75,7 @@ def test_a_log_that_came_from_two_domains_counts_neither() -> None:
     assert list(knows.uncovered) == [OTHER]
 
 
-def test_the_owner_leaves_out_what_is_covered_and_who_passes_on_leaves_out_nothing() -> None:
+def test_only_the_owner_leaves_out_replicated_parts_of_a_log() -> None:
     knows, held = coverage(1), logs(own=b"0123", other=b"abcd")
     knows.covered.update({OWN: 3, OTHER: 3})
     knows.uncovered.update({OWN: None, OTHER: None})

@@ -89,7 +89,7 @@ def test_a1_a_number_beyond_ten_bytes_is_malformed() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_a1_any_bytes_are_entries_or_malformed_and_nothing_else(data: bytes) -> None:
+def test_a1_arbitrary_bytes_decode_or_are_malformed(data: bytes) -> None:
     try:
         found = read_all(data)
     except LogMalformed:
@@ -123,11 +123,11 @@ def test_a6_a_step_names_any_input(index: int) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2_000)), max_size=40))
-def test_claims_are_the_sums_of_the_steps_of_each_input(steps: list[tuple[int, int]]) -> None:
+def test_received_positions_are_the_sums_of_the_steps_of_each_input(steps: list[tuple[int, int]]) -> None:
     log = b"".join(d.step(index, count) + d.numbers(d.CLOCK, count) for index, count in steps)
     assert d.claims_of(log, 4) == [sum(n for i, n in steps if i == index) for index in range(4)]
 
 
-def test_a_step_of_an_input_that_the_task_has_not_is_malformed() -> None:
+def test_a_step_of_an_unknown_input_is_malformed() -> None:
     with pytest.raises(LogMalformed, match="input 4"):
         d.claims_of(d.step(4, 1), 4)

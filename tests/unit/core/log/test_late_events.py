@@ -48,7 +48,7 @@ def _object(task: TaskId, incarnation: Incarnation) -> str:
 
 @pytest.mark.parametrize("life", [GONE, SUCCEEDED], ids=["elsewhere", "succeeded here"])
 @pytest.mark.parametrize("event", LATE)
-def test_what_is_told_of_a_life_that_is_over_does_nothing(event: str, life: tuple[TaskId, Incarnation]) -> None:
+def test_events_of_an_ended_incarnation_are_ignored(event: str, life: tuple[TaskId, Incarnation]) -> None:
     dialogue = Dialogue()
     dialogue.run("slot 2")
     dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")

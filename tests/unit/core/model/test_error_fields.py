@@ -46,7 +46,7 @@ class PortRefused(PortTaken):
         (PortTakenByUs(1, "there", 7), (1, "there", 7)),
     ],
 )
-def test_fields_are_given_by_position_or_by_name_and_are_all_handed_to_exception(
+def test_fields_are_given_by_position_or_name_and_reach_the_exception(
     error: PortTaken, fields: tuple[object, ...]
 ) -> None:
     assert error.args == fields
@@ -54,14 +54,14 @@ def test_fields_are_given_by_position_or_by_name_and_are_all_handed_to_exception
     assert not isinstance(error, PortTakenByUs) or error.pid == fields[2]
 
 
-def test_an_error_that_is_pickled_comes_back_with_its_fields_and_its_text() -> None:
+def test_a_pickled_error_keeps_its_fields_and_text() -> None:
     for error in (PortTaken(1, host="there"), PortTakenByUs(1, pid=7), PortRefused("there:1"), JobError("no")):
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301
         assert (type(copy), copy.args, str(copy)) == (type(error), error.args, str(error))
         assert vars(copy) == vars(error)
 
 
-def test_a_field_too_many_too_few_or_unknown_is_a_mistake() -> None:
+def test_a_surplus_missing_or_unknown_field_raises_type_error() -> None:
     with pytest.raises(TypeError, match="port"):
         PortTaken()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
@@ -75,6 +75,6 @@ def test_an_error_without_fields_takes_one_text() -> None:
         assert str(kind("the disk is full")) == "the disk is full"
 
 
-def test_the_class_of_an_error_says_who_is_to_blame() -> None:
+def test_the_class_of_an_error_names_who_is_to_blame() -> None:
     assert PortTakenByUs(1).blame is Blame.ENVIRONMENT
     assert (JobError.blame, InternalError.blame) == (Blame.JOB, Blame.LIBRARY)

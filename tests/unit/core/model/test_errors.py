@@ -41,13 +41,13 @@ def _made(cls: type[ClonosError], by_keyword: bool) -> ClonosError:
     return make(**samples) if by_keyword else make(*samples.values())
 
 
-def test_the_errors_of_the_library_are_found() -> None:
+def test_the_error_classes_of_the_library_are_found() -> None:
     assert {"ReplayDiverged", "SegmentUnreadable", "TableRefused", "JobCrashed"} <= set(MADE)
 
 
 @pytest.mark.parametrize("by_keyword", [False, True], ids=["by position", "by keyword"])
 @pytest.mark.parametrize("name", MADE)
-def test_an_error_comes_out_of_a_pickle_as_it_went_in(name: str, by_keyword: bool) -> None:
+def test_an_error_is_unchanged_by_pickling(name: str, by_keyword: bool) -> None:
     error = _made(MADE[name], by_keyword)
     again = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert type(again) is type(error)

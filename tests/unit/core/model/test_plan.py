@@ -51,7 +51,7 @@ def test_a4_the_shortest_path_counts_where_one_arm_is_longer() -> None:
 
 
 @pytest.mark.parametrize("plan", [chain_of(5, d) for d in DEPTHS] + [diamond(d) for d in DEPTHS])
-def test_a4_what_is_held_arrives_hop_by_hop_on_some_path(plan: Plan) -> None:
+def test_a4_every_held_log_arrives_hop_by_hop_on_some_path(plan: Plan) -> None:
     arriving: dict[int, set[int]] = {task: set() for task in plan.tasks}
     for channel in plan.channels:
         if channel.receiver is not None:
@@ -74,14 +74,14 @@ def test_a4_a_shuffle_shares_the_log_of_every_sender_with_every_receiver() -> No
     assert plan.shared_on == ((0,), (0,), (1,), (1,))
 
 
-def test_nobody_holds_a_log_on_a_channel_to_the_outside() -> None:
+def test_a_channel_to_an_external_system_has_no_log_holder() -> None:
     plan = chain_of(2)
     assert plan.shared_on == ((0,), ())
     assert plan.kept == (1,)
     assert plan.sources == (0,)
 
 
-def test_a6_a_plan_of_forty_thousand_tasks_and_more_than_127_outputs_a_task() -> None:
+def test_a6_a_plan_may_have_forty_thousand_tasks_and_more_than_127_outputs_per_task() -> None:
     forward = chain_of(4, 1, parallelism=10_001)
     assert len(forward.tasks) == 40_004
     assert forward.task_name(40_003) == "d/10000"
@@ -91,7 +91,7 @@ def test_a6_a_plan_of_forty_thousand_tasks_and_more_than_127_outputs_a_task() ->
     assert len(wide.holders[0]) == 300
 
 
-def test_a_channel_to_the_outside_is_one_a_task_and_has_no_receiving_task() -> None:
+def test_each_task_has_one_external_channel_without_a_receiving_task() -> None:
     vertices = (Vertex("a", 3, is_source=True, has_effects=True),)
     plan = Plan("sink", vertices, (Edge(0, None, Partitioning.OUTSIDE, 0),))
     assert [(c.sender, c.receiver) for c in plan.channels] == [(0, None), (1, None), (2, None)]

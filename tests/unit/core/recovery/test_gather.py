@@ -45,15 +45,15 @@ def delta(task: int, offset: int, data: bytes) -> Delta:
     return Delta(log_of(TaskId(task)), offset, True, data)
 
 
-def test_a_task_asks_all_downstream_and_the_keepers_of_those_with_effects() -> None:
+def test_log_requests_go_to_all_downstream_tasks_and_keepers_of_those_with_effects() -> None:
     assert holders_of(PLAN, living(), TaskId(1)) == (holder(2), holder(3), KEEPER)
 
 
-def test_a_task_with_effects_asks_its_own_keeper() -> None:
+def test_a_task_with_effects_sends_a_log_request_to_its_own_keeper() -> None:
     assert holders_of(PLAN, living(), TaskId(3)) == (KEEPER,)
 
 
-def test_within_a_depth_only_near_holders_are_asked_and_only_their_keepers() -> None:
+def test_with_a_sharing_depth_only_holders_within_it_and_their_keepers_are_asked() -> None:
     plan = chain_of(4, 1)
     assert holders_of(plan, living(), TaskId(1)) == (holder(2),)
     assert holders_of(plan, living(), TaskId(2)) == (holder(3), KEEPER)
@@ -64,18 +64,18 @@ def test_every_keeper_is_asked_while_one_is_being_changed_for_another() -> None:
     assert asked == (KEEPER, Holder(TaskId(3), True, SlotId(10)))
 
 
-def test_nobody_without_a_slot_is_asked() -> None:
+def test_no_log_request_is_sent_to_an_unplaced_task() -> None:
     asked = holders_of(PLAN, living(slots=(1, 2, None, 4), keepers=()), TaskId(1))
     assert asked == (holder(3),)
 
 
-def test_a_fresh_incarnation_asks_nobody() -> None:
+def test_a_fresh_incarnation_sends_no_log_request() -> None:
     gathering = begin_gathering(PLAN, living(is_fresh=True), TaskId(1))
     assert gathering.is_complete
     assert gathered_logs(gathering) == {}
 
 
-def test_the_longest_copy_wins_in_whatever_order_the_answers_come() -> None:
+def test_the_longest_copy_wins_for_every_order_of_replies() -> None:
     log = b"0123456789"
     answers = [
         (holder(2), (delta(1, 0, log[:4]), delta(0, 0, b"x"))),
@@ -94,14 +94,14 @@ def test_the_longest_copy_wins_in_whatever_order_the_answers_come() -> None:
         }
 
 
-def test_of_copies_that_end_alike_the_one_that_begins_first_is_taken() -> None:
+def test_of_copies_with_the_same_end_the_earliest_start_wins() -> None:
     gathering = Gathering(
         number(1), frozenset(), ((holder(2), (delta(1, 4, b"45"),)), (KEEPER, (delta(1, 0, b"012345"),)))
     )
     assert gathered_logs(gathering)[log_of(TaskId(1))].offset_bytes == 0
 
 
-def test_a_repeated_answer_counts_once_and_one_of_nobody_asked_not_at_all() -> None:
+def test_a_repeated_reply_counts_once_and_an_unrequested_one_is_ignored() -> None:
     first = begin_gathering(PLAN, living(), TaskId(1))
     once = collect_reply(first, number(1), holder(2), ())
     assert collect_reply(once, number(1), holder(2), (delta(1, 0, b"later"),)) is once
@@ -109,7 +109,7 @@ def test_a_repeated_answer_counts_once_and_one_of_nobody_asked_not_at_all() -> N
     assert collect_reply(once, number(1), Holder(TaskId(3), True, SlotId(3)), ()) is once
 
 
-def test_an_answer_to_an_earlier_question_is_ignored() -> None:
+def test_a_reply_to_an_earlier_request_is_ignored() -> None:
     gathering = begin_gathering(PLAN, living(), TaskId(1))
     assert collect_reply(gathering, number(7), holder(2), ()) is gathering
 
@@ -124,7 +124,7 @@ def test_copies_that_differ_where_they_overlap_are_a_divergence() -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_where_sharing_stops_pieces_are_joined_in_whatever_order_they_come(order: tuple[int, ...]) -> None:
+def test_with_a_sharing_depth_pieces_are_joined_in_every_order(order: tuple[int, ...]) -> None:
     pieces = [delta(1, 3, b"3456"), delta(1, 0, b"01234"), delta(1, 6, b"678")]
     assert join_pieces(2, log_of(TaskId(1)), [pieces[i] for i in order]) == (b"2345678", 9)
 
@@ -134,7 +134,7 @@ def test_pieces_that_differ_where_they_overlap_are_a_divergence() -> None:
         join_pieces(0, log_of(TaskId(1)), [delta(1, 0, b"0123"), delta(1, 2, b"2X")])
 
 
-def test_what_lies_behind_a_hole_is_told_apart_from_the_log() -> None:
+def test_pieces_after_a_hole_are_reported_separately_from_the_log() -> None:
     answers = ((holder(2), (delta(1, 0, b"01"),)), (KEEPER, (delta(1, 5, b"5678"),)))
     found, furthest = recovered_logs(
         Gathering(number(1), frozenset(), answers), replace(PLAN, replicas=1), TaskId(1), 0
@@ -144,7 +144,7 @@ def test_what_lies_behind_a_hole_is_told_apart_from_the_log() -> None:
     assert furthest == 9
 
 
-def test_where_sharing_stops_the_keepers_of_all_holders_are_asked() -> None:
+def test_with_a_sharing_depth_the_keepers_of_all_holders_are_asked() -> None:
     placements = [placement(task, number(1), task + 1, keepers=(task + 5,)) for task in range(4)]
     asked = holders_of(replace(PLAN, replicas=1), view(1, placements), TaskId(1))
     assert asked == (holder(2), holder(3), *(Holder(TaskId(t), True, SlotId(t + 5)) for t in (1, 2, 3)))

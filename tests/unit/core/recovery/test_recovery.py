@@ -68,9 +68,7 @@ def test_the_table_has_just_these_rows() -> None:
 
 @pytest.mark.parametrize("state", STATES, ids=r.phase_of)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_a_pair_with_no_meaning_stays_and_one_without_a_row_is_a_bug_with_its_story(
-    state: r.State, event: r.Event
-) -> None:
+def test_a_stay_row_keeps_the_state_and_a_missing_row_raises_with_the_history(state: r.State, event: r.Event) -> None:
     pair = (type(state), type(event))
     if pair in STAYS:
         assert r.step(state, event) == (state, ())
@@ -79,7 +77,7 @@ def test_a_pair_with_no_meaning_stays_and_one_without_a_row_is_a_bug_with_its_st
             r.step(state, event)
 
 
-def test_log_and_state_may_come_in_either_order_and_both_are_needed() -> None:
+def test_a_task_needs_log_and_state_in_either_order() -> None:
     waiting, none = r.step(r.Recovering(WAITING, False), r.Restored())
     assert (waiting, none) == (r.Recovering(WAITING, True), ())
     assert r.step(waiting, r.Gathered(DONE)) == (r.Connecting(), (r.Connect(DONE),))
@@ -88,7 +86,7 @@ def test_log_and_state_may_come_in_either_order_and_both_are_needed() -> None:
     assert r.step(waiting, r.Restored()) == (r.Connecting(), (r.Connect(DONE),))
 
 
-def test_replay_begins_when_every_receiver_has_stated() -> None:
+def test_replay_begins_when_every_receiver_has_sent_its_handshake() -> None:
     assert r.step(r.Connecting(), r.Stated(True)) == (r.Connecting(), ())
     assert r.step(r.Connecting(), r.Stated(False)) == (r.Replaying(), (r.Start(),))
 
@@ -112,34 +110,34 @@ class End:
         End(None, True, r.Stalled(POSITIONS), ()),
     ],
 )
-def test_g36_where_the_log_ends_a_task_goes_live_is_lost_or_waits_for_a_successors_claim(
+def test_g36_at_the_end_of_its_log_a_task_goes_live_is_lost_or_waits_for_a_receivers_successor(
     state: r.State, end: End
 ) -> None:
     assert r.step(state, r.LogEnded(POSITIONS, end.behind, end.is_awaiting)) == (end.then, end.effects)
 
 
-def test_a_stalled_task_compares_again_with_every_statement() -> None:
+def test_a_stalled_task_compares_again_with_every_handshake() -> None:
     for is_missing in (False, True):
         stalled = r.Stalled(POSITIONS)
         assert r.step(stalled, r.Stated(is_missing)) == (stalled, (r.Compare(POSITIONS),))
 
 
-def test_a_lost_task_stays_lost_whatever_is_stated() -> None:
+def test_a_lost_task_stays_lost_after_any_handshake() -> None:
     lost = r.Lost(BEHIND)
     assert r.step(lost, r.Stated(False)) == (lost, ())
 
 
 @pytest.mark.parametrize("state", STATES[1:5], ids=r.phase_of)
-def test_a_sink_that_its_outside_refuses_says_for_whom(state: r.State) -> None:
+def test_a_fenced_sink_reports_the_incarnation_that_fenced_it(state: r.State) -> None:
     assert r.step(state, FENCED) == (r.Lost(FENCED), (r.ReportLost(),))
 
 
-def test_a_source_whose_journal_lacks_what_its_log_reads_is_lost() -> None:
+def test_a_source_whose_journal_is_shorter_than_its_log_is_lost() -> None:
     missing = r.JournalMissing()
     assert r.step(r.Replaying(), missing) == (r.Lost(missing), (r.ReportLost(),))
 
 
-def test_every_state_has_a_name_of_its_own_for_the_status() -> None:
+def test_every_state_has_a_different_name_in_the_status() -> None:
     assert [r.phase_of(state) for state in STATES] == [
         "recovering",
         "connecting",

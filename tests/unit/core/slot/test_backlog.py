@@ -56,7 +56,7 @@ class Receiver(Bench):
         return self.counters.get(TaskCounter.BACKLOG_ELEMENTS)
 
 
-def test_the_backlog_is_what_all_senders_have_produced_and_the_task_has_not_processed() -> None:
+def test_the_backlog_is_produced_minus_processed_over_all_senders() -> None:
     receiver = Receiver()
     first, second = INPUTS
     receiver.send(first, 10)
@@ -73,7 +73,7 @@ def test_the_backlog_is_what_all_senders_have_produced_and_the_task_has_not_proc
     assert receiver.backlog() == 0
 
 
-def test_what_has_come_since_the_senders_heartbeat_counts_too() -> None:
+def test_input_that_arrived_since_the_senders_heartbeat_counts_towards_the_backlog() -> None:
     receiver = Receiver()
     for channel in INPUTS:
         receiver.heartbeat(channel, produced_seq=0)
@@ -82,7 +82,7 @@ def test_what_has_come_since_the_senders_heartbeat_counts_too() -> None:
     assert receiver.backlog() == 3
 
 
-def test_the_backlog_is_unknown_until_every_sender_has_said_in_this_session_what_it_has_produced() -> None:
+def test_the_backlog_is_unknown_until_every_sender_has_reported_in_this_session() -> None:
     receiver = Receiver()
     first, second = INPUTS
     receiver.send(first, 1)  # elements alone do not tell what waits behind them
@@ -94,14 +94,14 @@ def test_the_backlog_is_unknown_until_every_sender_has_said_in_this_session_what
     assert receiver.backlog() is None
 
 
-def test_a_source_has_no_channel_on_which_anything_could_wait() -> None:
+def test_a_source_has_no_backlog() -> None:
     bench = Bench(Options())
     bench.begin()
     bench.tick()
     assert bench.counters[TaskCounter.BACKLOG_ELEMENTS] == 0
 
 
-def test_a_sender_tells_what_it_has_produced_whether_or_not_credit_let_it_leave() -> None:
+def test_a_sender_reports_its_produced_elements_with_or_without_credit() -> None:
     bench = Bench(Options())
     bench.begin()
     bench.state(0, session=2, credit_bytes=1)  # for one element

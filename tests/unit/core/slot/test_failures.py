@@ -39,9 +39,7 @@ def _failed_at(index: int | None) -> StepFailed:
     [(0, replace(STEP, count=1)), (9, replace(STEP, first_seq=109, count=1)), (10, STEP), (None, STEP)],
     ids=["first", "last", "behind the step", "not known"],
 )
-def test_a_failure_names_its_element_where_the_chain_knows_one_of_the_step(
-    index: int | None, expected: InputRange
-) -> None:
+def test_a_failure_names_its_element_when_the_chain_knows_it(index: int | None, expected: InputRange) -> None:
     told = describe_failure(_task(STEP), _failed_at(index))
     assert told.at == expected
     assert (told.task, told.incarnation, told.step, told.record) == (*LIFE, "split", "'bad'")
@@ -50,7 +48,7 @@ def test_a_failure_names_its_element_where_the_chain_knows_one_of_the_step(
 
 
 @pytest.mark.parametrize("at", [STEP, None])
-def test_a_failure_outside_of_user_code_names_the_step_that_was_being_done(at: InputRange | None) -> None:
+def test_a_failure_outside_of_user_code_names_the_current_step(at: InputRange | None) -> None:
     told = describe_failure(_task(at), KeyError("x"))
     assert told.at == at
     assert (told.step, told.record, told.error) == ("", "", "KeyError: 'x'")
@@ -65,7 +63,7 @@ def test_a_failure_outside_of_user_code_names_the_step_that_was_being_done(at: I
         (EnvironmentFault("x"), Recourse.RETRY, Blame.ENVIRONMENT),
     ],
 )
-def test_what_is_the_jobs_own_fault_is_fatal_and_what_is_the_environments_is_not(
+def test_a_job_error_is_fatal_and_an_environment_error_is_not(
     error: Exception, recourse: Recourse, blame: Blame
 ) -> None:
     told = failure_of(*LIFE, error)
@@ -75,7 +73,7 @@ def test_what_is_the_jobs_own_fault_is_fatal_and_what_is_the_environments_is_not
         assert failure_of(*LIFE, error, said).recourse is said
 
 
-def test_what_is_told_has_limits() -> None:
+def test_the_text_of_a_failure_has_a_length_limit() -> None:
     told = failure_of(*LIFE, ValueError("x" * 200_000), place=FailurePlace(record="r" * 200_000))
     assert (len(told.error), len(told.record)) == (ERROR_CHARACTERS_MAX, ERROR_CHARACTERS_MAX)
     assert len(told.traceback) == TRACEBACK_CHARACTERS_MAX

@@ -58,14 +58,14 @@ def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
 
 
 @pytest.mark.parametrize("replicas", [None, 1])
-def test_a_keeper_answers_its_tasks_successor_with_all_that_it_keeps(replicas: int | None) -> None:
+def test_a_keeper_sends_all_its_logs_to_its_tasks_successor(replicas: int | None) -> None:
     plan = replace(chain_of(3), replicas=replicas)
     _, _, keeper = ready()
     assert [delta.log for delta in keeper.answer(SINK_TASK, plan)] == [SINK, MAP]
     assert [delta.log for delta in keeper.answer(owner_of(MAP), plan)] == [MAP]
 
 
-def test_a_new_keeper_gets_all_that_the_task_holds_and_acknowledges_every_length() -> None:
+def test_a_new_keeper_receives_every_log_of_the_task_and_acknowledges_every_length() -> None:
     link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
     message = whole(link, logs)
     assert not link.satisfies({})
@@ -77,7 +77,7 @@ def test_a_new_keeper_gets_all_that_the_task_holds_and_acknowledges_every_length
     assert not link.satisfies({SINK: 4})
 
 
-def test_afterwards_only_what_has_grown_is_sent() -> None:
+def test_a_keeper_is_sent_only_the_logs_that_grew() -> None:
     link, logs, keeper = ready()
     grow(link, logs, SINK, b"S")
     message = more(link, logs)
@@ -87,7 +87,7 @@ def test_afterwards_only_what_has_grown_is_sent() -> None:
     assert kept.lengths == (Length(SINK, 4),)
 
 
-def test_what_was_not_acknowledged_is_sent_again_at_the_heartbeat() -> None:
+def test_unacknowledged_entries_are_resent_at_the_heartbeat() -> None:
     link, logs, keeper = ready()
     grow(link, logs, SINK, b"S")
     more(link, logs)  # lost
@@ -140,7 +140,7 @@ def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() 
     assert link.satisfies({SINK: 4, MAP: 5})
 
 
-def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None:
+def test_a_restarted_keeper_withdraws_its_acknowledgements() -> None:
     """Its slot installed a view without it and another with it again; the task's slot skipped the first."""
     link, logs, _ = ready()
     keeper = Keeper(SINK_TASK, LIFE)
@@ -158,7 +158,7 @@ def test_a_keeper_that_has_begun_anew_takes_back_what_was_acknowledged() -> None
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 1 << 32))
-def test_whatever_is_lost_what_is_acknowledged_is_held(seed: int) -> None:
+def test_despite_message_loss_every_acknowledged_entry_is_held(seed: int) -> None:
     rng = random.Random(seed)
     link, logs, keeper = KeeperLink(HERE), held(sink=b"", map_=b""), Keeper(SINK_TASK, LIFE)
     to_keeper: list[AppendLog] = [whole(link, logs)]
@@ -223,7 +223,7 @@ def outside_at(next_number: int, next_seq: int = 0) -> ExternalOutput:
     return end
 
 
-def test_output_leaves_in_order_as_far_as_every_keeper_has_acknowledged() -> None:
+def test_output_is_released_in_order_up_to_the_lowest_acknowledgement_of_the_keepers() -> None:
     end = outside_at(0)
     for number in (1, 2, 3):
         end.append(ElementKind.ROWS, 1, b"%d" % number, {SINK: number})
@@ -233,14 +233,14 @@ def test_output_leaves_in_order_as_far_as_every_keeper_has_acknowledged() -> Non
     assert released(end, {SINK: 3}, {SINK: 3}) == [b"3"]
 
 
-def test_a_sink_without_a_keeper_releases_nothing_new_unless_the_job_has_none() -> None:
+def test_a_sink_whose_keeper_is_missing_releases_no_output() -> None:
     end = outside_at(0)
     end.append(ElementKind.ROWS, 1, b"1", {})
     assert released(end) == []
     assert released(end, has_keepers=False) == [b"1"]
 
 
-def test_nothing_leaves_before_the_outside_has_registered_the_incarnation() -> None:
+def test_no_output_is_released_before_the_external_system_registered_the_incarnation() -> None:
     end = ExternalOutput(inflight_log())
     end.append(ElementKind.ROWS, 1, b"1", {})
     assert released(end, {}) == []
@@ -248,7 +248,7 @@ def test_nothing_leaves_before_the_outside_has_registered_the_incarnation() -> N
     assert released(end, {}) == [b"1"]
 
 
-def test_output_that_the_outside_has_is_dropped_by_number_and_needs_no_keeper() -> None:
+def test_output_that_the_external_system_holds_is_dropped_by_number_without_a_keeper() -> None:
     end = outside_at(3)
     for number in range(5):
         end.append(ElementKind.ROWS, 1, b"%d" % number, {SINK: number + 10})
@@ -257,13 +257,13 @@ def test_output_that_the_outside_has_is_dropped_by_number_and_needs_no_keeper() 
     assert released(end, {SINK: 13}) == [b"3"]
 
 
-def test_a_chunk_that_the_outside_has_in_part_leaves_whole_with_its_first_number() -> None:
+def test_a_chunk_that_the_external_system_holds_in_part_is_sent_whole_with_its_first_number() -> None:
     end = outside_at(2)
     end.append(ElementKind.ROWS, 4, b"0123", {})
     assert [(c.first_seq, c.count) for c in end.release(links_at({}), True)] == [(0, 4)]
 
 
-def test_what_is_confirmed_is_forgotten() -> None:
+def test_confirmed_output_is_dropped() -> None:
     end = outside_at(0)
     for number in range(4):
         end.append(ElementKind.ROWS, 1, b"%d" % number, {})
@@ -274,6 +274,6 @@ def test_what_is_confirmed_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("next_number", [0, 4])
-def test_output_before_the_restored_number_is_never_asked_for(next_number: int) -> None:
+def test_output_before_the_restored_number_is_never_requested(next_number: int) -> None:
     end = outside_at(4, next_seq=4) if next_number else outside_at(0)
     assert released(end, {}) == []

@@ -62,27 +62,27 @@ def test_changes_are_applied_when_their_checkpoint_completes_and_not_before() ->
     assert story(found) == b"<1><2><3>"
 
 
-def test_changes_that_come_in_another_order_make_the_same_mirror() -> None:
+def test_changes_in_any_order_give_the_same_mirror() -> None:
     for order in itertools.permutations(CHAIN):
         found = standby(*order)
         assert [found.complete(CheckpointId(c)) for c in (1, 2, 3)] == [(), (), ()]
         assert story(found) == b"<1><2><3>"
 
 
-def test_changes_that_come_twice_are_applied_once() -> None:
+def test_repeated_changes_are_applied_once() -> None:
     found = standby(*CHAIN[:1], *CHAIN, *CHAIN[1:])
     found.complete(CheckpointId(3))
     assert story(found) == b"<1><2><3>"
 
 
-def test_a_full_snapshot_begins_the_mirror_anew() -> None:
+def test_a_full_snapshot_restarts_the_mirror() -> None:
     found = standby(update(1), update(2, 1), update(3), update(4, 3))
     found.complete(CheckpointId(2))
     found.complete(CheckpointId(4))
     assert story(found) == b"<3><4>"
 
 
-def test_missing_changes_are_asked_for_by_the_names_of_the_latest_chain() -> None:
+def test_missing_changes_are_requested_by_the_names_of_the_latest_chain() -> None:
     found = standby(update(1))
     found.complete(CheckpointId(1))
     for message, data in (update(4, 3), update(3, 2)):
@@ -93,21 +93,21 @@ def test_missing_changes_are_asked_for_by_the_names_of_the_latest_chain() -> Non
     assert (found.checkpoint, story(found)) == (4, b"<1><2><3><4>")
 
 
-def test_changes_that_are_too_long_to_be_sent_are_fetched() -> None:
+def test_changes_too_large_for_a_message_are_fetched_from_the_store() -> None:
     message, _ = update(2, 1)
     found = standby(update(1), (message, standby_payload([])))
     assert found.complete(CheckpointId(2)) == ("object-1", "object-2")
     assert not found.is_at(CheckpointId(2))
 
 
-def test_how_many_objects_restore_a_state_is_told_by_them() -> None:
+def test_a_restored_state_knows_the_length_of_its_chain() -> None:
     found = standby(*CHAIN)
     found.complete(CheckpointId(3))
     assert found.applied is not None
     assert found.applied.chain_length == 3
 
 
-def test_g33_an_activated_standby_that_missed_the_completion_brings_itself_to_it() -> None:
+def test_g33_an_activated_standby_that_missed_the_completion_applies_the_checkpoint_itself() -> None:
     found = standby(*CHAIN)
     found.complete(CheckpointId(1))
     assert not found.is_at(CheckpointId(2))
@@ -116,7 +116,7 @@ def test_g33_an_activated_standby_that_missed_the_completion_brings_itself_to_it
     assert story(found) == b"<1><2>"  # and not 3
 
 
-def test_a_standby_without_the_changes_of_the_checkpoint_is_not_at_it() -> None:
+def test_a_standby_without_the_changes_of_the_checkpoint_is_not_ready() -> None:
     found = standby(update(1))
     found.complete(CheckpointId(1))
     assert found.complete(CheckpointId(2)) == ()
@@ -133,7 +133,7 @@ def test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_droppe
     assert story(found) == b"<1><2><5>"
 
 
-def test_a_final_state_is_what_every_later_checkpoint_restores() -> None:
+def test_every_later_checkpoint_restores_a_final_state() -> None:
     found = Standby(TASK, LIFE, Story)
     message, _ = update(3)
     found.hold(message, standby_payload([encode_snapshot(snapshot(3, final=True))]))
@@ -142,7 +142,7 @@ def test_a_final_state_is_what_every_later_checkpoint_restores() -> None:
     assert not found.is_at(CheckpointId(2))
 
 
-def test_what_is_sent_and_is_no_snapshot_is_fetched_from_the_store() -> None:
+def test_a_malformed_snapshot_update_is_fetched_from_the_store() -> None:
     found = standby(update(1), (update(2, 1)[0], b"no snapshot"))
     assert found.complete(CheckpointId(1)) == ()
     assert found.complete(CheckpointId(2)) == ("object-1", "object-2")

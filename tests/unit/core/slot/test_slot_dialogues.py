@@ -18,9 +18,9 @@ TRACES_COUNT = 29
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
-def test_a_dialogue_with_a_slot_is_as_it_was_reviewed(trace: Path, compare_trace: Callable[..., None]) -> None:
+def test_a_slot_dialogue_matches_its_golden_trace(trace: Path, compare_trace: Callable[..., None]) -> None:
     compare_trace(trace, lambda text: play(text, Dialogue()))
 
 
-def test_no_dialogue_with_a_slot_has_been_lost() -> None:
+def test_no_golden_trace_of_a_slot_is_missing() -> None:
     assert len(TRACES) == TRACES_COUNT

@@ -58,7 +58,7 @@ def living_slot() -> Dialogue:
     return dialogue
 
 
-def test_what_a_peer_may_say_is_taken() -> None:
+def test_every_valid_message_of_a_peer_is_processed() -> None:
     dialogue = living_slot()
     inputs, sending = dialogue.slot.hosted[TaskId(1)].inputs, dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)]
     dialogue.slot.on_message(SlotId(1), POSITION)
@@ -86,7 +86,7 @@ def test_what_a_peer_may_say_is_taken() -> None:
         (QUESTION, {"task": -1}),
     ],
 )
-def test_what_names_nothing_of_the_plan_is_malformed_and_names_the_peer(
+def test_a_message_with_ids_outside_the_plan_is_malformed_and_names_the_peer(
     message: Message, changes: dict[str, Any]
 ) -> None:
     dialogue = living_slot()
@@ -133,7 +133,7 @@ def named(message: object) -> str:
 
 
 @pytest.mark.parametrize("message", OF_COORDINATOR, ids=named)
-def test_what_a_coordinator_sends_is_malformed_from_any_slot(message: Message) -> None:
+def test_a_coordinator_message_from_a_slot_is_malformed(message: Message) -> None:
     for sender in (1, 2, 3, 77):
         dialogue = living_slot()
         with pytest.raises(MessageMalformed, match=f"slot {sender} .* may not send {named(message)} to a slot"):
@@ -143,14 +143,14 @@ def test_what_a_coordinator_sends_is_malformed_from_any_slot(message: Message) -
 
 
 @pytest.mark.parametrize("message", TO_COORDINATOR, ids=named)
-def test_what_is_for_the_coordinator_is_malformed_in_a_slot(message: Message) -> None:
+def test_a_message_for_the_coordinator_is_malformed_in_a_slot(message: Message) -> None:
     for sender in (0, 1):
         with pytest.raises(MessageMalformed, match=f"may not send {named(message)} to a slot"):
             living_slot().slot.on_message(SlotId(sender), message)
 
 
 @pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
-def test_a_slot_speaks_for_what_lives_in_it_only(message: Message) -> None:
+def test_a_message_about_a_task_that_the_sending_slot_does_not_host_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which runs in slot"):
         dialogue.slot.on_message(SlotId(77), message, b"x")
@@ -158,7 +158,7 @@ def test_a_slot_speaks_for_what_lives_in_it_only(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", [ANSWER, KEPT, FOLLOWING], ids=named)
-def test_a_slot_answers_for_itself_only(message: Message) -> None:
+def test_a_reply_in_the_name_of_another_slot_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for slot 3"):
         dialogue.slot.on_message(SlotId(77), message, b"x")
@@ -166,7 +166,7 @@ def test_a_slot_answers_for_itself_only(message: Message) -> None:
     dialogue.slot.on_message(SlotId(3), message, b"x")
 
 
-def test_a_life_that_the_view_does_not_name_is_ignored_as_before() -> None:
+def test_a_message_of_an_incarnation_that_the_view_does_not_name_is_ignored() -> None:
     living_slot().slot.on_message(SlotId(77), msgspec.structs.replace(BATCH, sender=number(7)), b"x")
 
 
@@ -182,7 +182,7 @@ def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(kept: s
     assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
 
 
-def test_a_statement_that_asks_for_what_a_checkpoint_has_is_malformed() -> None:
+def test_a_handshake_below_the_completed_checkpoint_is_malformed() -> None:
     dialogue = Dialogue()
     for command in (
         "slot 2",
@@ -195,18 +195,18 @@ def test_a_statement_that_asks_for_what_a_checkpoint_has_is_malformed() -> None:
         dialogue.run("statement b->c next=4")
 
 
-def test_a_snapshot_that_no_object_has_is_malformed() -> None:
+def test_a_standby_update_without_an_object_is_malformed() -> None:
     with pytest.raises(MessageMalformed, match="in no object of the store"):
         living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(UPDATE, objects=()))
 
 
-def test_lengths_of_more_logs_than_there_are_are_malformed() -> None:
+def test_more_log_lengths_than_logs_are_malformed() -> None:
     lengths = tuple(Length(LogId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
         living_slot().slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
 
 
-def test_a_holder_that_the_plan_does_not_have_is_malformed() -> None:
+def test_a_holder_outside_the_plan_is_malformed() -> None:
     with pytest.raises(MessageMalformed, match="task 99, the plan has 3"):
         living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(QUESTION, holder=TaskId(99)))
 
@@ -214,14 +214,14 @@ def test_a_holder_that_the_plan_does_not_have_is_malformed() -> None:
 # ------------------------------------------------------------------ what comes before its view
 
 
-def test_of_early_messages_the_latest_of_each_sender_on_a_subject_is_kept() -> None:
+def test_of_early_messages_the_latest_per_sender_and_subject_is_stored() -> None:
     slot = living_slot().slot
     for n in range(2, 10_050):
         slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n)))
     assert len(slot._early) == 1
 
 
-def test_early_messages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_early_messages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clonos.core.slot.slot.EARLY_MESSAGES_MAX", 3)
     slot = living_slot().slot
     for sender in (5, 6, 7, 8):
@@ -230,7 +230,7 @@ def test_early_messages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [sender for sender, _ in slot._early.values()] == [5, 6, 7]
 
 
-def test_a_lie_that_came_before_its_view_does_not_disturb_it() -> None:
+def test_a_false_message_that_arrived_before_its_view_does_not_change_it() -> None:
     dialogue = living_slot()
     dialogue.slot.on_message(SlotId(77), msgspec.structs.replace(STATEMENT, view=number(2)))
     dialogue.run("view 2  a 1@1  b 1@2  c 1@3")

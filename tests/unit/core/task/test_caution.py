@@ -19,7 +19,7 @@ def everywhere(checkpoint: int) -> list[Delivered]:
     return [sent(channel, barrier(checkpoint)) for channel in range(3)]
 
 
-def test_a_cautious_task_tells_each_element_before_it_takes_it_until_the_second_barrier_that_follows_one() -> None:
+def test_a_single_step_task_announces_each_element_until_the_second_barrier_after_one() -> None:
     life = union(
         sent(1, rows("a", "b")),
         *everywhere(1),
@@ -32,21 +32,21 @@ def test_a_cautious_task_tells_each_element_before_it_takes_it_until_the_second_
     assert life.story == ["a", "b", "b1", "c", "b2", "d", "e"]
 
 
-def test_barriers_before_any_element_leave_a_task_cautious() -> None:
+def test_barriers_before_any_element_do_not_end_single_step_mode() -> None:
     life = union(*everywhere(1), *everywhere(2), sent(1, rows("a", "b")), start=Start(is_cautious=True)).run()
     assert approached(life) == ["approaches 2 of 1", "approaches 3 of 1"]
 
 
-def test_a_cautious_source_tells_which_record_of_its_life_comes_next() -> None:
+def test_a_single_step_source_announces_the_number_of_its_next_record() -> None:
     life = source(start=Start(is_cautious=True), records=3).run()
     assert approached(life) == ["approaches 0 of None", "approaches 1 of None", "approaches 2 of None"]
 
 
-def test_a_task_that_is_not_cautious_tells_nothing() -> None:
+def test_a_task_outside_single_step_mode_announces_nothing() -> None:
     assert approached(union(sent(1, rows("a", "b"))).run()) == []
 
 
-def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_no_longer(
+def test_single_step_mode_ends_after_thousands_of_single_elements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(step_size, "SINGLE_STEP_NS_MAX", 1 << 60)
@@ -55,7 +55,7 @@ def test_a_task_that_has_survived_thousands_of_elements_one_by_one_is_cautious_n
     assert life.task.is_final
 
 
-def test_a_task_that_has_taken_elements_one_by_one_for_a_second_is_cautious_no_longer() -> None:
+def test_single_step_mode_ends_after_a_second_of_single_elements() -> None:
     life = source(start=Start(is_cautious=True), records=SINGLE_STEP_ELEMENTS_MAX).run()
     # Its clock goes on by a ms or so whenever it is asked, which each element does a few times.
     assert SINGLE_STEP_NS_MAX / 20_000_000 < len(approached(life)) < SINGLE_STEP_NS_MAX / 500_000

@@ -65,9 +65,7 @@ def steps_and_records(read: Reader, seconds: float = 1.0, first_finds_nothing: b
 
 @pytest.mark.parametrize("behind", [0, 50_000])
 @pytest.mark.parametrize("records_per_s", [2_000, 50_000, 200_000])
-def test_a_source_that_gives_what_is_due_takes_few_steps_whether_it_ever_found_nothing_or_not(
-    records_per_s: int, behind: int
-) -> None:
+def test_a_source_with_a_steady_rate_is_read_in_few_steps(records_per_s: int, behind: int) -> None:
     steps, records = steps_and_records(paced(records_per_s, behind))
     assert records == pytest.approx(records_per_s / 2, rel=0.1)
     assert steps <= SECOND_NS / 2 / min(NS_MAX, STEPS * STEP_NS) * 1.1
@@ -77,7 +75,7 @@ def test_a_source_that_gives_what_is_due_takes_few_steps_whether_it_ever_found_n
 @pytest.mark.parametrize(
     "sizes", [(100,), (4_000, 4_000, 100), (1_000,) * 500 + (100,) * 5_000], ids=["small", "ends", "smaller"]
 )
-def test_a_source_that_gives_small_pieces_loses_next_to_nothing(
+def test_a_source_of_small_pieces_loses_little_throughput_to_backoff(
     sizes: tuple[int, ...], first_finds_nothing: bool
 ) -> None:
     steps, records = steps_and_records(pieces(*sizes), first_finds_nothing=first_finds_nothing)
@@ -85,7 +83,7 @@ def test_a_source_that_gives_small_pieces_loses_next_to_nothing(
     assert busy_ns > 0.97 * SECOND_NS / 2
 
 
-def test_one_that_is_waited_for_and_has_enough_again_is_waited_for_no_longer() -> None:
+def test_backoff_ends_when_a_source_returns_large_reads_again() -> None:
     due, enough = paced(50_000), pieces(300)
     steps, records = steps_and_records(
         lambda now_ns, limit: (due if now_ns < SECOND_NS // 4 else enough)(now_ns, limit)

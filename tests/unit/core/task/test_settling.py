@@ -42,7 +42,7 @@ def test_a_snapshot_is_acknowledged_when_it_is_durable() -> None:
     assert acknowledged(pending) == [1]
 
 
-def test_it_is_acknowledged_again_until_its_checkpoint_is_over() -> None:
+def test_a_snapshot_is_acknowledged_repeatedly_until_its_checkpoint_has_ended() -> None:
     pending = PendingSnapshots(())
     pending.written(pending.take(snapshot(1), (), 0))
     assert [acknowledged(pending), acknowledged(pending)] == [[1], [1]]
@@ -50,7 +50,7 @@ def test_it_is_acknowledged_again_until_its_checkpoint_is_over() -> None:
     assert acknowledged(pending) == []
 
 
-def test_a_chain_counts_only_when_all_of_it_is_durable_in_whatever_order_it_is_written() -> None:
+def test_a_chain_of_snapshots_counts_only_when_every_object_is_durable() -> None:
     pending = PendingSnapshots(("base",))
     first = pending.take(snapshot(2, 1), (), 0)
     second = pending.take(snapshot(3, 2), (), 0)
@@ -68,14 +68,14 @@ def test_a_full_snapshot_needs_no_earlier_object() -> None:
     assert [m.objects for m in pending.acknowledgements(TASK, LIFE, 0)] == [(name,)]
 
 
-def test_a_sinks_snapshot_counts_when_the_outside_has_confirmed_all_output_before_it() -> None:
+def test_a_sinks_snapshot_counts_when_the_external_system_confirmed_all_earlier_output() -> None:
     pending = PendingSnapshots(())
     pending.written(pending.take(snapshot(1), (), 50))
     pending.written(pending.take(snapshot(2, 1), (), 80))
     assert [acknowledged(pending, n) for n in (49, 50, 79, 80)] == [[], [1], [1], [1, 2]]
 
 
-def test_a_completed_checkpoint_stands_for_earlier_ones_that_never_completed() -> None:
+def test_a_completed_checkpoint_subsumes_earlier_ones_that_never_completed() -> None:
     pending = PendingSnapshots(())
     for checkpoint in (1, 2, 3):
         pending.written(pending.take(snapshot(checkpoint, checkpoint - 1 or None), (), 0))
@@ -98,7 +98,7 @@ def test_parts_of_transactions_are_named_with_every_later_snapshot_until_they_ar
     assert second.prepared == ((2, b"c"),)
 
 
-def test_g45_a_final_snapshot_goes_on_counting_for_every_later_checkpoint() -> None:
+def test_g45_a_final_snapshot_counts_for_every_later_checkpoint() -> None:
     pending = PendingSnapshots(())
     pending.written(pending.take(snapshot(4, final=True), (), 0))
     completed = pending.complete(CheckpointId(6))
@@ -108,7 +108,7 @@ def test_g45_a_final_snapshot_goes_on_counting_for_every_later_checkpoint() -> N
     assert (message.final, message.checkpoint) == (True, 4)
 
 
-def test_the_log_offset_of_the_barrier_is_what_logs_are_truncated_to() -> None:
+def test_logs_are_truncated_to_the_log_offset_of_the_barrier() -> None:
     pending = PendingSnapshots(())
     pending.written(pending.take(snapshot(3), (), 0))
     assert [m.log_offset_bytes for m in pending.acknowledgements(TASK, LIFE, 0)] == [30]

@@ -142,7 +142,7 @@ JOBS: dict[str, Callable[..., Job]] = {
 @pytest.mark.parametrize("clock_tick_ms", [0, 2])
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("seed", range(3))
-def test_c11_c13_a_life_with_the_whole_log_repeats_it_whatever_arrives_when(
+def test_c11_c13_an_incarnation_with_the_whole_log_repeats_it_for_every_order_of_arrival(
     job: str, seed: int, clock_tick_ms: int
 ) -> None:
     made = JOBS[job](clock_tick_ms=clock_tick_ms)
@@ -154,7 +154,7 @@ def test_c11_c13_a_life_with_the_whole_log_repeats_it_whatever_arrives_when(
 
 @pytest.mark.parametrize("clock_tick_ms", [0, 2])
 @pytest.mark.parametrize("job", JOBS)
-def test_c11_to_c14_wherever_the_log_is_cut_the_next_life_repeats_it_and_goes_on_from_there(
+def test_c11_to_c14_from_every_cut_of_the_log_the_next_incarnation_repeats_it_and_continues(
     job: str, clock_tick_ms: int
 ) -> None:
     made = JOBS[job](clock_tick_ms=clock_tick_ms)
@@ -168,7 +168,7 @@ def test_c11_to_c14_wherever_the_log_is_cut_the_next_life_repeats_it_and_goes_on
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("seed", range(2))
-def test_c16_from_every_barrier_and_wherever_the_log_is_cut_the_next_life_goes_on(job: str, seed: int) -> None:
+def test_c16_from_every_barrier_and_cut_of_the_log_the_next_incarnation_continues(job: str, seed: int) -> None:
     made = JOBS[job]()
     first = Life(made, seed).run()
     assert len(first.snapshots) >= 3
@@ -184,7 +184,7 @@ def test_c16_from_every_barrier_and_wherever_the_log_is_cut_the_next_life_goes_o
     assert [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in whole.snapshots] == theirs
 
 
-def test_c15_processing_time_windows_over_a_union_equal_what_the_survivors_have_seen() -> None:
+def test_c15_processing_time_windows_over_a_union_equal_the_output_that_survivors_saw() -> None:
     made = work((timer, nothing))
     first = Life(made, 6).run()
     fired = [place for place, tag in enumerate(tags_of(first.log), 1) if tag == d.TIMER]
@@ -194,7 +194,7 @@ def test_c15_processing_time_windows_over_a_union_equal_what_the_survivors_have_
             check_continuation(first, Life(made, end, Start(first.log[:end])).run())
 
 
-def test_c16_a_barrier_stands_at_the_same_place_of_the_output_in_every_life_that_has_its_log() -> None:
+def test_c16_a_barrier_has_the_same_output_position_in_every_incarnation_with_its_log() -> None:
     made = reader()
     first = Life(made, 5).run()
     for number, end in enumerate(ends_of_entries(first.log), 100):
@@ -206,7 +206,7 @@ def test_c16_a_barrier_stands_at_the_same_place_of_the_output_in_every_life_that
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_life_that_dies_anywhere_has_shipped_a_log_that_its_successor_continues(job: str) -> None:
+def test_an_incarnation_that_dies_at_any_point_has_sent_a_log_that_its_successor_continues(job: str) -> None:
     made = JOBS[job]()
     whole = Life(made, 3).run()
     for emission in range(1, whole.emissions, 3):
@@ -227,14 +227,14 @@ def test_g34_the_log_ends_with_the_step_that_completes_an_alignment_and_so_does_
         assert tags_of(first.log)[entry - 1] == d.STEP
 
 
-def test_the_end_of_a_source_is_the_last_entry_that_chooses() -> None:
+def test_the_end_of_a_source_is_the_last_choice_in_its_log() -> None:
     first = Life(reader(), 2).run()
     tags = tags_of(first.log)
     assert tags.count(d.END) == 1
     assert set(tags[tags.index(d.END) + 1 :]) <= {d.CLOCK, d.SEED}
 
 
-def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_outside_everything() -> None:
+def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_external_channel_everything() -> None:
     first = Life(work(), 2).run()
     by_edge: dict[int, list[list[tuple[ElementKind, int, str]]]] = {}
     for channel in JOIN.outputs[WORK]:
@@ -247,14 +247,14 @@ def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_outside_everyt
     assert sorted(e for part in by_edge[2] for e in part) == sorted(everything)
 
 
-def test_an_operator_gets_each_step_as_one_batch_of_the_same_size_however_it_was_cut() -> None:
+def test_an_operator_gets_each_step_as_one_batch_of_the_same_size() -> None:
     made = work()
     first = Life(made, 2).run()
     again = Life(made, 9, Start(first.log)).run()
     assert again.task.chain.batches == first.task.chain.batches  # type: ignore[attr-defined]
 
 
-def test_a_replay_without_its_input_waits_and_says_what_it_needs() -> None:
+def test_a_replay_without_its_input_waits_and_reports_its_need() -> None:
     made = work()
     first = Life(made, 2).run()
     starved = replace(made, inputs={channel: [] for channel in made.inputs})
@@ -271,7 +271,7 @@ def test_a_replay_without_its_input_waits_and_says_what_it_needs() -> None:
     assert needed == [(index, count)]
 
 
-def test_replayed_steps_leave_together_but_for_those_before_one_in_which_the_log_may_end() -> None:
+def test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end() -> None:
     """Where it goes live in the middle of a step, all that came before has been made: claims are compared with it."""
 
     def clock_late(chain: RecordingChain, row: Any) -> object:
@@ -287,7 +287,7 @@ def test_replayed_steps_leave_together_but_for_those_before_one_in_which_the_log
         assert midst.live_at == behind[0].live_at
 
 
-def test_a_log_of_other_choices_is_a_divergence_and_never_a_guess() -> None:
+def test_a_log_with_other_choices_is_a_divergence() -> None:
     made = reader(uses=EVERYTHING[:1])
     with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a new step"):
         Life(made, 1, Start(d.step(0, 1))).run()
@@ -297,7 +297,7 @@ def test_a_log_of_other_choices_is_a_divergence_and_never_a_guess() -> None:
         Life(made, 1, Start(d.numbers(d.READ, 0, 1) + d.blob(d.CALL, b""))).run()
 
 
-def test_these_lives_write_every_determinant_that_is_no_effect() -> None:
+def test_the_test_incarnations_write_every_determinant_except_effects() -> None:
     """INTENT and ROUTED have tests of their own."""
     written = {tag for made in JOBS.values() for tag in tags_of(Life(made(), 1).run().log)}
     assert written == set(d.NAMES) - {d.INTENT, d.ROUTED}

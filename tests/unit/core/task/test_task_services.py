@@ -89,7 +89,7 @@ def cuts(job: Job, first: Life, behind: int | None = None) -> list[Life]:
 # ------------------------------------------------------------------ timers
 
 
-def test_c12_timers_fire_first_several_at_one_place_and_last_with_fresh_calls_behind_them() -> None:
+def test_c12_timers_replay_at_the_start_the_end_and_several_at_one_position() -> None:
     seen: set[tuple[int, int]] = set()
     for number in range(4):
         job = line(timer, clock, draws_at_timers=number % 2 == 0)
@@ -125,7 +125,7 @@ def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
 # ------------------------------------------------------------------ clock and luck
 
 
-def test_c13_the_clock_never_runs_backwards_though_each_lifes_own_clock_is_behind() -> None:
+def test_c13_the_clock_never_runs_backwards_when_a_successors_clock_is_behind() -> None:
     for tick_ms in (0, 3):
         job = line(clock, exact_clock, tick_ms=tick_ms)
         for life in cuts(job, Life(job, 2).run()):
@@ -134,7 +134,7 @@ def test_c13_the_clock_never_runs_backwards_though_each_lifes_own_clock_is_behin
             assert instants[0] > 0
 
 
-def test_c13_the_clock_goes_on_from_the_snapshots_instant() -> None:
+def test_c13_the_clock_continues_from_the_snapshots_timestamp() -> None:
     job = line(clock)
     first = Life(job, 2).run()
     life = Life(job, 60, restored_at(first, 2, first.snapshots[1].log_offset_bytes)).run()
@@ -142,7 +142,7 @@ def test_c13_the_clock_goes_on_from_the_snapshots_instant() -> None:
     assert min(drawn(life).values()) >= first.snapshots[1].instant_ns
 
 
-def test_c13_one_instant_a_step_and_one_a_read_where_it_is_exact() -> None:
+def test_c13_a_step_has_one_timestamp_and_each_exact_read_its_own() -> None:
     first = Life(line(clock), 2).run()
     steps = list(first.task.chain.batches)  # type: ignore[attr-defined]
     instants = [row[4] for row in told(first) if isinstance(row[0], int)]
@@ -153,7 +153,7 @@ def test_c13_one_instant_a_step_and_one_a_read_where_it_is_exact() -> None:
     assert len(set(drawn(exact).values())) == len(drawn(exact))
 
 
-def test_c13_randomness_is_the_same_in_each_life_and_begins_anew_with_each_epoch_and_in_each_task() -> None:
+def test_c13_random_numbers_repeat_in_each_incarnation_and_differ_per_epoch_and_task() -> None:
     job = line(rng)
     first = Life(job, 2).run()
     assert tags_of(first.log).count(d.SEED) == 3
@@ -168,7 +168,7 @@ def test_c13_randomness_is_the_same_in_each_life_and_begins_anew_with_each_epoch
 # ------------------------------------------------------------------ calls
 
 
-def test_c14_a_logged_call_is_not_made_again_also_when_it_raised() -> None:
+def test_c14_a_logged_call_is_not_repeated_even_when_it_raised() -> None:
     answers = Random(0)
 
     def outside(row: Any, key: str) -> object:
@@ -186,7 +186,7 @@ def test_c14_a_logged_call_is_not_made_again_also_when_it_raised() -> None:
         assert list(drawn(life).items())[:logged] == list(drawn(first).items())[:logged]
 
 
-def test_c14_a_call_that_is_made_again_has_the_same_key() -> None:
+def test_c14_a_repeated_call_has_the_same_key() -> None:
     keys: dict[Any, set[str]] = {}
 
     def outside(row: Any, key: str) -> object:
@@ -199,7 +199,7 @@ def test_c14_a_call_that_is_made_again_has_the_same_key() -> None:
     assert len(set.union(*keys.values())) == 14
 
 
-def test_c14_equal_requests_have_keys_of_their_own() -> None:
+def test_c14_equal_requests_have_different_keys() -> None:
     job = line(lambda chain, row: ask(chain, "same"))
     first = Life(job, 2).run()
     assert len(set(first.performed)) == 14
@@ -212,7 +212,7 @@ def call(chain: RecordingChain, row: Any) -> object:
 
 @pytest.mark.parametrize("use", [clock, exact_clock, rng, call])
 @pytest.mark.parametrize("tick_ms", [0, 3])
-def test_nothing_may_be_drawn_while_a_life_is_being_opened_for_no_other_life_could_draw_it_again(
+def test_services_are_refused_while_an_incarnation_opens_because_no_replay_could_repeat_them(
     use: Use, tick_ms: int
 ) -> None:
     class Opening(RecordingChain):
@@ -246,14 +246,14 @@ def effects_in_order(life: Life) -> None:
             assert kept >= waiting.pop(0), life.events
 
 
-def test_g47_an_effect_waits_for_the_keeper_to_have_its_intent() -> None:
+def test_g47_an_effect_waits_until_the_keeper_has_its_intent() -> None:
     job = line(pay)
     first = Life(job, 2).run()
     assert len(first.performed) == 14
     effects_in_order(first)
 
 
-def test_g47_an_effect_in_doubt_is_not_made_again_unless_it_is_idempotent() -> None:
+def test_g47_an_effect_in_doubt_is_repeated_only_if_idempotent() -> None:
     for use, times in ((pay, 1), (pay_idempotent, 2)):
         made: list[tuple[Any, str]] = []
 
@@ -278,7 +278,7 @@ def test_g47_an_effect_in_doubt_is_not_made_again_unless_it_is_idempotent() -> N
             assert drawn(life)[row] == ("paid" if times == 2 else ("CallInDoubt", "ask"))
 
 
-def test_g47_an_effect_in_doubt_that_is_made_again_waits_for_the_keepers_of_this_life() -> None:
+def test_g47_a_repeated_effect_waits_for_the_keepers_of_its_incarnation() -> None:
     """Its cause may have been found with a holder downstream that dies next: the keepers need not have had it."""
     job = line(pay_idempotent)
     first = Life(job, 2).run()
@@ -286,7 +286,7 @@ def test_g47_an_effect_in_doubt_that_is_made_again_waits_for_the_keepers_of_this
         effects_in_order(Life(job, number, Start(first.log[:end])).run())
 
 
-def test_g47_another_request_at_the_same_place_of_a_log_has_another_key() -> None:
+def test_g47_a_different_request_at_the_same_log_position_has_another_key() -> None:
     """Where a log is lost with all its keepers, the outside must not take the next call for one that it knows."""
     first = Life(line(pay), 2).run()
     other = Life(line(lambda chain, row: pay(chain, row + 14)), 2).run()
@@ -294,7 +294,7 @@ def test_g47_another_request_at_the_same_place_of_a_log_has_another_key() -> Non
     assert set(other.performed).isdisjoint(first.performed)
 
 
-def test_g47_an_effect_in_doubt_keeps_its_key_also_where_user_code_asks_for_something_else_by_then() -> None:
+def test_g47_an_effect_in_doubt_keeps_its_key_when_user_code_now_makes_another_call() -> None:
     """It has made the request of what is no service, which is against the rules: that is no reason to pay twice."""
     first = Life(line(pay), 2).run()
     place = tags_of(first.log).index(d.INTENT)
@@ -304,7 +304,7 @@ def test_g47_an_effect_in_doubt_keeps_its_key_also_where_user_code_asks_for_some
     assert set(second.performed[1:]).isdisjoint(first.performed)
 
 
-def test_g47_wherever_the_log_is_cut_the_next_life_pays_only_what_was_not_logged() -> None:
+def test_g47_from_every_cut_of_the_log_the_next_incarnation_repeats_only_unlogged_effects() -> None:
     job = line(pay)
     first = Life(job, 2).run()
     for life in cuts(job, first):

@@ -137,7 +137,7 @@ def source(*script: Command | str, start: Start | None = None, records: int = 6)
 # ------------------------------------------------------------------ alignment
 
 
-def test_nothing_behind_a_barrier_is_processed_before_all_channels_have_it() -> None:
+def test_elements_after_a_barrier_wait_until_all_channels_have_it() -> None:
     life = union(
         sent(0, rows("a")),
         sent(0, barrier(1)),
@@ -150,7 +150,7 @@ def test_nothing_behind_a_barrier_is_processed_before_all_channels_have_it() -> 
     assert life.story == ["a", "b", "c", "b1", "behind"]
 
 
-def test_a_barrier_stands_for_all_earlier_ones_that_its_channel_lacks() -> None:
+def test_a_barrier_subsumes_all_earlier_barriers_missing_on_its_channel() -> None:
     life = union(
         sent(0, barrier(1)),
         sent(0, rows("behind 1")),
@@ -164,7 +164,7 @@ def test_a_barrier_stands_for_all_earlier_ones_that_its_channel_lacks() -> None:
     assert [s.checkpoint for s in life.snapshots] == [3]
 
 
-def test_the_end_of_stream_stands_for_all_later_barriers() -> None:
+def test_the_end_of_stream_subsumes_all_later_barriers() -> None:
     life = union(
         sent(2, END),
         sent(0, barrier(1)),
@@ -190,7 +190,7 @@ def test_when_all_inputs_have_ended_the_task_ends_once_with_a_final_snapshot() -
     assert life.task.is_final
 
 
-def test_a_snapshot_has_the_positions_just_behind_the_barrier_and_not_what_was_received() -> None:
+def test_a_snapshot_has_the_positions_just_after_the_barrier_not_the_received_ones() -> None:
     life = union(
         sent(0, rows("a", "b")),
         sent(0, barrier(1)),
@@ -205,7 +205,7 @@ def test_a_snapshot_has_the_positions_just_behind_the_barrier_and_not_what_was_r
     assert snapshot.log_offset_bytes == len(b"".join(d.step(i, n) for i, n in ((0, 2), (0, 1), (1, 1), (2, 1), (2, 1))))
 
 
-def test_an_alignment_over_inputs_that_had_ended_goes_on_in_the_next_life() -> None:
+def test_an_alignment_over_ended_inputs_continues_in_the_next_incarnation() -> None:
     first = union(
         sent(0, END), sent(1, barrier(1)), sent(2, barrier(1)), sent(1, barrier(2)), sent(2, barrier(2))
     ).run()
@@ -215,7 +215,7 @@ def test_an_alignment_over_inputs_that_had_ended_goes_on_in_the_next_life() -> N
     assert second.snapshots[0].previous == 1
 
 
-def test_g45_a_life_restored_from_a_final_state_serves_on_and_compares_its_claims() -> None:
+def test_g45_an_incarnation_restored_from_a_final_state_keeps_serving_and_compares_positions() -> None:
     first = union(*(sent(i, END) for i in range(3))).run()
     (final,) = first.snapshots
     assert (final.checkpoint, final.final) == (1, True)
@@ -223,7 +223,7 @@ def test_g45_a_life_restored_from_a_final_state_serves_on_and_compares_its_claim
     assert (second.task.is_final, second.live_at, second.outputs) == (True, {3: 2}, {})
 
 
-def test_a_step_never_spans_a_barrier_and_takes_what_several_batches_brought() -> None:
+def test_a_step_joins_several_batches_and_never_spans_a_barrier() -> None:
     life = union()
     life.arrivals = [sent(0, rows(1, 2)), sent(0, rows(3)), sent(0, barrier(1)), sent(0, rows(4)), None]
     life.run()
@@ -231,14 +231,14 @@ def test_a_step_never_spans_a_barrier_and_takes_what_several_batches_brought() -
     assert life.story == [1, 2, 3]
 
 
-def test_all_of_the_state_is_stored_again_beside_the_chain_of_the_longest_length() -> None:
+def test_a_full_state_is_stored_when_the_chain_has_its_maximum_length() -> None:
     script = [sent(channel, barrier(c)) for c in range(1, 8) for channel in range(3)]
     life = union(*script, snapshot_chain_max=3).run()
     assert [s.previous for s in life.snapshots] == [None, 1, 2, 3, 4, 5, 6]
     assert list(life.wholes) == [4, 7]
 
 
-def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
+def test_the_length_of_a_snapshot_chain_includes_earlier_incarnations() -> None:
     start, lengths = None, []
     for checkpoint in range(1, 8):
         life = union(*(sent(channel, barrier(checkpoint)) for channel in range(3)), start=start, snapshot_chain_max=3)
@@ -254,7 +254,7 @@ def test_the_longest_chain_of_snapshots_counts_those_of_earlier_lives() -> None:
 # ------------------------------------------------------------------ idle inputs and time
 
 
-def test_c18_timers_fire_and_barriers_pass_though_no_row_comes() -> None:
+def test_c18_timers_fire_and_barriers_pass_without_any_row() -> None:
     made = Job(UNION, TaskId(3), lambda _: RecordingChain((timer,), draws_at_timers=False))
     barriers = [sent(channel, barrier(1)) for channel in range(3)]
     life = Scripted(made, [sent(0, rows("a")), "time", "time", *barriers]).run()
@@ -270,7 +270,7 @@ def test_c18_timers_fire_and_barriers_pass_though_no_row_comes() -> None:
 # ------------------------------------------------------------------ sources
 
 
-def test_a_trigger_makes_a_barrier_between_two_reads_once_however_often_it_is_repeated() -> None:
+def test_a_repeated_trigger_inserts_one_barrier_between_two_reads() -> None:
     life = source(records=2)
     life.gated = True
     life.script = [trigger(1), trigger(1), trigger(3), trigger(2), trigger(1), "open"]
@@ -278,26 +278,26 @@ def test_a_trigger_makes_a_barrier_between_two_reads_once_however_often_it_is_re
     assert life.story == ["b1", "b3", 0, 1, "end"]
 
 
-def test_g43_a_barrier_passes_the_gate_that_stops_reading() -> None:
+def test_g43_a_barrier_passes_while_reading_is_paused_by_the_output_budget() -> None:
     life = source(trigger(1), trigger(2), records=6)
     life.gated = True
     assert life.run().story == ["b1", "b2"]
 
 
-def test_g39_a_trigger_that_came_during_replay_is_obeyed_when_the_log_has_ended() -> None:
+def test_g39_a_trigger_received_during_replay_takes_effect_when_the_log_has_ended() -> None:
     life = source(start=Start(d.numbers(d.READ, 0, 2) + d.numbers(d.TRIGGER, 1)), records=4)
     life.arrivals = [trigger(1), trigger(2)]
     assert life.run().story == [0, 1, "b1", "b2", 2, 3, "end"]
 
 
-def test_a_source_that_is_to_pause_reads_nothing_behind_its_barrier() -> None:
+def test_a_source_that_pauses_reads_nothing_after_its_barrier() -> None:
     life = source(trigger(1, then_pause=True), "open", records=4)
     life.gated = True
     assert life.run().story == ["b1"]
     assert not life.task.is_final
 
 
-def test_a_final_source_takes_no_trigger_any_more() -> None:
+def test_a_final_source_ignores_triggers() -> None:
     life = source(trigger(7), trigger(8), records=2).run()
     assert life.story == [0, 1, "end"]
     assert tags_of(life.log) == (d.READ, d.END, d.CLOCK, d.SEED)
@@ -350,9 +350,7 @@ def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record(
     assert "no such word" in told.traceback
 
 
-def test_g49_a_poison_record_of_a_source_has_the_same_number_in_every_life_though_they_restored_other_barriers() -> (
-    None
-):
+def test_g49_a_poison_record_of_a_source_has_the_same_number_in_incarnations_of_different_restores() -> None:
     def new_chain(_: Random) -> RecordingChain:
         always = Random(0)
         always.random = lambda: 1.0  # type: ignore[method-assign]

@@ -75,7 +75,7 @@ def _plain(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
 
 
-def test_every_message_has_a_tag_and_says_who_sends_it_to_whom() -> None:
+def test_every_message_has_a_tag_and_documents_its_sender_and_receiver() -> None:
     for kind in KINDS:
         assert kind.__struct_config__.tag, kind
         assert kind.__struct_config__.frozen, kind
@@ -90,7 +90,7 @@ def test_the_tag_of_a_message_is_its_class_in_snake_case(kind: type[Message]) ->
 
 @settings(deadline=None)
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_message_or_malformed_and_nothing_else(data: bytes) -> None:
+def test_arbitrary_bytes_decode_to_a_message_or_are_malformed(data: bytes) -> None:
     with suppress(MessageMalformed):
         codec.decode_message(data, "slot 7")
 
@@ -126,13 +126,13 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
         b"\x91" * 100_000,
     ],
 )
-def test_what_breaks_a_type_or_a_limit_is_malformed(data: bytes) -> None:
+def test_a_field_of_a_wrong_type_or_beyond_a_limit_is_malformed(data: bytes) -> None:
     with pytest.raises(MessageMalformed):
         codec.decode_message(data, "slot 7")
 
 
 @pytest.mark.parametrize("name", NAMES_ASTRAY)
-def test_a_name_that_leads_out_of_the_store_is_malformed(name: str) -> None:
+def test_an_object_name_outside_the_store_is_malformed(name: str) -> None:
     update = StandbyUpdate(TaskId(1), Incarnation(1), CheckpointId(1), None, ("snapshots/1/1-1-full", name))
     with pytest.raises(MessageMalformed, match="slot 7"):
         codec.decode_message(codec.encode_message(update), "slot 7")
@@ -143,6 +143,6 @@ def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:
         codec.decode_message(memoryview(bytes(codec.MESSAGE_BYTES_MAX + 1)), "slot 7")
 
 
-def test_the_error_survives_the_way_from_an_executor() -> None:
+def test_a_codec_error_survives_pickling_from_an_executor() -> None:
     error = MessageMalformed("slot 7", "why")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301

@@ -35,14 +35,14 @@ HERE, THERE = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4000"
 
 
 @given(st.binary(max_size=50), st.integers(0, 2_000), st.booleans())
-def test_what_was_compressed_comes_back_as_it_was(piece: bytes, times: int, as_view: bool) -> None:
+def test_a_compressed_payload_is_decompressed_unchanged(piece: bytes, times: int, as_view: bool) -> None:
     content = piece * times
     payload, flags = Compressor().compress(memoryview(content) if as_view else content)
     assert (decompress(payload, "a peer") if flags & IS_COMPRESSED else payload) == content
     assert len(payload) <= len(content)
 
 
-def test_a_payload_that_is_short_or_long_is_sent_as_it_is() -> None:
+def test_a_very_short_or_long_payload_is_sent_uncompressed() -> None:
     for size in (COMPRESSED_BYTES_MIN - 1, CONTENT_BYTES_MAX + 1):
         payload = bytes(size)
         assert Compressor().compress(payload) == (payload, 0)
@@ -50,7 +50,7 @@ def test_a_payload_that_is_short_or_long_is_sent_as_it_is() -> None:
         assert Compressor().compress(bytes(size))[1] == IS_COMPRESSED
 
 
-def test_payloads_behind_an_incompressible_one_are_not_tried_for_a_while() -> None:
+def test_compression_is_skipped_for_some_payloads_after_an_incompressible_one() -> None:
     compressor, incompressible = Compressor(), Random(1).randbytes(10_000)
     assert compressor.compress(incompressible) == (incompressible, 0)
     tried = [compressor.compress(REPETITIVE)[1] for _ in range(INCOMPRESSIBLE_SKIPPED + 2)]
@@ -98,13 +98,13 @@ def _exchange(one: Station, other: Station) -> None:
     assert other.received == [(1, batch(1), REPETITIVE)]
 
 
-def test_elements_to_another_host_arrive_as_they_were_in_fewer_bytes(stations: Any, sent_sizes: list[int]) -> None:
+def test_elements_to_another_host_arrive_unchanged_in_fewer_bytes(stations: Any, sent_sizes: list[int]) -> None:
     remote = {"compress": Compression.REMOTE}
     _exchange(stations(1, **remote), stations(2, host="127.0.0.2", **remote))
     assert 0 < sent_sizes[0] < len(REPETITIVE) // 10
 
 
-def test_elements_on_one_host_and_what_is_no_element_are_sent_as_they_are(stations: Any, sent_sizes: list[int]) -> None:
+def test_elements_on_one_host_and_control_messages_are_sent_uncompressed(stations: Any, sent_sizes: list[int]) -> None:
     one, other = (stations(slot, compress=Compression.REMOTE) for slot in (1, 2))
     _exchange(one, other)
     assert sent_sizes == [len(REPETITIVE)]
@@ -157,7 +157,7 @@ def test_a_payload_with_more_content_than_the_limit_is_refused_before_it_is_deco
         _claiming(100, b"no block"),
     ],
 )
-def test_a_payload_that_is_not_what_it_claims_is_malformed(payload: bytes) -> None:
+def test_a_payload_that_contradicts_its_header_is_malformed(payload: bytes) -> None:
     with pytest.raises(MessageMalformed, match="a peer is malformed: a compressed payload"):
         decompress(payload, "a peer")
 

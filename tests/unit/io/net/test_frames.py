@@ -14,14 +14,14 @@ SENDER = SlotId(0x0123456789ABCDEF)
 
 
 @given(some.binary(max_size=100), some.binary(max_size=100), some.integers(0, 1), some.integers(0, 0xFFFF))
-def test_what_is_packed_is_unpacked(message: bytes, payload: bytes, flags: int, pieces: int) -> None:
+def test_a_packed_frame_is_unpacked_unchanged(message: bytes, payload: bytes, flags: int, pieces: int) -> None:
     frame = pack(SENDER, message, payload, flags, pieces)
     assert unpack(frame, payload) == (flags, pieces, SENDER)
     assert frame[HEAD_BYTES:] == message
 
 
 @given(some.data())
-def test_one_altered_bit_is_noticed(data: some.DataObject) -> None:
+def test_one_altered_bit_is_detected(data: some.DataObject) -> None:
     frame = bytearray(pack(SENDER, b"a message", b"and its payload"))
     payload = bytearray(b"and its payload")
     changed = data.draw(some.sampled_from([frame, payload]))
@@ -30,12 +30,12 @@ def test_one_altered_bit_is_noticed(data: some.DataObject) -> None:
         unpack(bytes(frame), bytes(payload))
 
 
-def test_a_lost_payload_frame_is_noticed() -> None:
+def test_a_lost_payload_frame_is_detected() -> None:
     with pytest.raises(MessageMalformed, match="checksum"):
         unpack(pack(SENDER, b"message", b"payload"), b"")
 
 
-def test_a_frame_too_short_for_a_head_is_malformed() -> None:
+def test_a_frame_shorter_than_its_header_is_malformed() -> None:
     assert flags_of(b"short") == 0
     with pytest.raises(MessageMalformed, match="5 bytes"):
         unpack(b"short", b"")

@@ -41,7 +41,7 @@ def no_descriptor_left() -> Iterator[Callable[[], None]]:
             os.close(descriptor)
 
 
-def test_the_first_connection_to_a_peer_is_opened_when_there_are_descriptors_again(
+def test_a_first_connection_is_opened_once_descriptors_are_available(
     stations: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = stations(1), stations(2)
@@ -57,7 +57,7 @@ def test_the_first_connection_to_a_peer_is_opened_when_there_are_descriptors_aga
     assert "slot 0000000000000002 cannot be opened: Too many open files. Retrying" in caplog.text
 
 
-def test_a_connection_that_broke_is_opened_again_when_there_are_descriptors_again(stations: Any) -> None:
+def test_a_broken_connection_is_reopened_once_descriptors_are_available(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
@@ -80,7 +80,7 @@ def test_a_connection_that_broke_is_opened_again_when_there_are_descriptors_agai
 
 
 @pytest.mark.parametrize("address", ["no address", "tcp://", "tcp://host:port", "inproc://zeromq.zap.01"])
-def test_an_address_that_is_none_ends_nothing(stations: Any, address: str) -> None:
+def test_an_invalid_address_does_not_end_the_transport(stations: Any, address: str) -> None:
     one, other = stations(1), stations(2)
     one.transport.add_peer(other.transport.address._replace(control_address=address))
     one.send(other, accusation(1))
@@ -91,7 +91,7 @@ def test_an_address_that_is_none_ends_nothing(stations: Any, address: str) -> No
     poll_until(lambda: other.received, one, other)
 
 
-def test_connections_beyond_a_thousand_sockets_are_opened(stations: Any) -> None:
+def test_more_than_a_thousand_sockets_can_be_opened(stations: Any) -> None:
     one, other = stations(1), stations(2)
     other.knows(one)
     peers = [other.transport.address._replace(slot=SlotId(10 + number)) for number in range(400)]  # three sockets each

@@ -81,7 +81,7 @@ def raw() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_answer_of_many_frames_arrives_whole(stations: Any, mode: str) -> None:
+def test_a_reply_of_many_frames_arrives_whole(stations: Any, mode: str) -> None:
     one, other = stations(1, mode), stations(2, mode)
     one.knows(other)
     other.knows(one)
@@ -132,9 +132,7 @@ def test_a_long_frame_is_refused_before_a_key_is_shown(stations: Any, mode: str)
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
-def test_somebody_who_does_not_finish_the_handshake_is_dropped_long_before_a_silent_peer(
-    stations: Any, mode: str
-) -> None:
+def test_an_unfinished_handshake_times_out_long_before_a_silent_peer(stations: Any, mode: str) -> None:
     station = stations(1, mode, silence_ms=600_000)
     host, port = station.transport.data_address.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port)), timeout=25) as stranger:
@@ -147,7 +145,7 @@ def test_somebody_who_does_not_finish_the_handshake_is_dropped_long_before_a_sil
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
-def test_pieces_of_a_sender_that_is_not_known_are_not_held(stations: Any, raw: Any, mode: str) -> None:
+def test_pieces_of_an_unknown_sender_are_not_stored(stations: Any, raw: Any, mode: str) -> None:
     station, honest = stations(COORDINATOR, mode, admits_strangers=True), stations(1, mode)
     station.knows(honest)
     honest.knows(station)
@@ -174,7 +172,7 @@ def test_pieces_in_the_name_of_a_known_slot_need_its_key(stations: Any, raw: Any
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
-def test_pieces_are_given_up_with_their_connection(stations: Any, raw: Any, mode: str) -> None:
+def test_pieces_are_dropped_with_their_connection(stations: Any, raw: Any, mode: str) -> None:
     station = stations(2, mode)
     keys = new_keys() if mode == "curve" else KeyPair(b"", b"")
     for slot in (5, 6):
@@ -197,7 +195,7 @@ def test_pieces_are_given_up_with_their_connection(stations: Any, raw: Any, mode
     assert station.transport.unfinished_bytes == 0
 
 
-def test_pieces_of_a_slot_that_the_view_has_no_more_are_given_up(stations: Any, raw: Any) -> None:
+def test_pieces_of_a_slot_that_left_the_view_are_dropped(stations: Any, raw: Any) -> None:
     station = stations(2)
     station.transport.add_peer(station.transport.address._replace(slot=SlotId(5)))
     fenced = raw(station)
@@ -208,7 +206,7 @@ def test_pieces_of_a_slot_that_the_view_has_no_more_are_given_up(stations: Any, 
     assert station.transport.unfinished_bytes == 0
 
 
-def test_one_that_sees_whether_a_connection_is_there_does_not_end_it(stations: Any, short_pieces: int) -> None:
+def test_an_unfinished_message_survives_liveness_checks(stations: Any, short_pieces: int) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
@@ -231,7 +229,7 @@ def test_one_that_sees_whether_a_connection_is_there_does_not_end_it(stations: A
 # ------------------------------------------------------------------ how much
 
 
-def test_the_pieces_of_a_message_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pieces_of_a_message_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "PIECES_MAX", 3)
     transfer = Transfers(1 << 20).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE), PIECE)
@@ -251,7 +249,7 @@ def test_the_bytes_of_a_message_without_its_payload_are_limited(monkeypatch: pyt
         transfer.add(head, PIECE)
 
 
-def test_the_sender_that_holds_most_loses_it_where_a_process_holds_too_much() -> None:
+def test_at_the_process_limit_the_sender_with_the_most_stored_bytes_loses_them() -> None:
     taken = Transfers(5 * len(PIECE))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE), PIECE)
     hoarder, same, modest = taken.begin(SlotId(1)), taken.begin(SlotId(1)), taken.begin(SlotId(2))
@@ -269,7 +267,7 @@ def test_the_sender_that_holds_most_loses_it_where_a_process_holds_too_much() ->
     assert taken.held_bytes == 0
 
 
-def test_a_sender_that_is_cut_off_is_told_to_open_a_new_connection_and_others_go_on(stations: Any, raw: Any) -> None:
+def test_a_sender_beyond_a_limit_must_reconnect_and_others_continue(stations: Any, raw: Any) -> None:
     station = stations(2)
     for slot in (5, 6):
         station.transport.add_peer(station.transport.address._replace(slot=SlotId(slot)))

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_flood_is_ten_lines_and_a_count(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_is_logged_as_ten_lines_and_a_count(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = RateLimitedLog(LOGGER)
     logged = [log.warning("malformed messages", f"message {number}") for number in range(20_000)]
     assert logged == [True] * LINES_MAX + [False] * (20_000 - LINES_MAX)
@@ -43,7 +43,7 @@ def test_a_flood_is_ten_lines_and_a_count(clock: Clock, caplog: pytest.LogCaptur
     assert log.warning("malformed messages", "another one")
 
 
-def test_a_kind_does_not_hide_another_one(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_of_line_has_its_own_limit(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = RateLimitedLog(LOGGER)
     for number in range(LINES_MAX + 5):
         log.warning("one kind", f"one {number}")
@@ -52,7 +52,7 @@ def test_a_kind_does_not_hide_another_one(clock: Clock, caplog: pytest.LogCaptur
     assert caplog.messages[-2:] == ["another", "5 more lines were suppressed: one kind"]
 
 
-def test_the_count_is_told_before_the_next_line_of_its_kind(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_count_is_logged_before_the_next_line_of_its_kind(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = RateLimitedLog(LOGGER, lines_max=1)
     for number in range(3):
         log.log("kind", logging.ERROR, f"line {number}")
@@ -62,12 +62,12 @@ def test_the_count_is_told_before_the_next_line_of_its_kind(clock: Clock, caplog
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
 
 
-def test_no_line_but_the_first_begins_at_the_margin(caplog: pytest.LogCaptureFixture) -> None:
+def test_continuation_lines_are_indented(caplog: pytest.LogCaptureFixture) -> None:
     RateLimitedLog(LOGGER).warning("kind", "host\n2026-01-01 CRITICAL forged\r\x1b[2J\x00\u2028 %s")
     assert caplog.messages == ["host\n    2026-01-01 CRITICAL forged\\r\\x1b[2J\\x00\\u2028 %s"]
 
 
-def test_what_can_be_printed_stays_as_it_is() -> None:
+def test_printable_text_is_unchanged() -> None:
     assert escaped("größer\tals\n日本") == "größer\tals\n日本"
     assert indented("one line") == "one line"
     assert len(indented("x" * 100_000)) == TEXT_CHARACTERS_MAX

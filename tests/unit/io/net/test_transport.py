@@ -64,7 +64,7 @@ def test_a_payload_of_many_pieces_arrives_whole(stations: Any, mode: str) -> Non
     assert [received for _, _, received in other.received] == [payload, b"", payload[: 1 << 17]]
 
 
-def test_a_message_to_itself_comes_in_the_next_poll_not_at_once(stations: Any) -> None:
+def test_a_message_to_the_same_slot_arrives_in_the_next_poll(stations: Any) -> None:
     one = stations(1)
     one.send(one, accusation(7), b"x")
     assert not one.received
@@ -98,7 +98,7 @@ def test_a_key_that_is_not_in_the_view_cannot_connect_until_it_is(stations: Any)
     assert other.received == [(1, accusation(1), b"")]
 
 
-def test_a_slot_cannot_speak_in_the_name_of_another(stations: Any) -> None:
+def test_a_slot_cannot_send_in_the_name_of_another(stations: Any) -> None:
     honest, liar, other = stations(1, "curve"), stations(3, "curve"), stations(2, "curve")
     other.knows(honest, liar)
     liar.knows(other)
@@ -108,7 +108,7 @@ def test_a_slot_cannot_speak_in_the_name_of_another(stations: Any) -> None:
     assert not other.received
 
 
-def test_a_stranger_may_register_with_the_coordinator_and_nothing_else(stations: Any) -> None:
+def test_an_unknown_peer_may_only_register_with_the_coordinator(stations: Any) -> None:
     coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
     stranger = stations(5, "curve")
     stranger.knows(coordinator)
@@ -121,7 +121,7 @@ def test_a_stranger_may_register_with_the_coordinator_and_nothing_else(stations:
     assert coordinator.received == [(5, register, b"")]
 
 
-def test_a_key_that_nobody_knows_is_let_in_as_long_as_strangers_are(stations: Any) -> None:
+def test_an_unknown_key_is_admitted_only_while_registrations_are_open(stations: Any) -> None:
     coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
     coordinator.transport.let_strangers_in(False)
     stranger = stations(5, "curve")
@@ -135,7 +135,7 @@ def test_a_key_that_nobody_knows_is_let_in_as_long_as_strangers_are(stations: An
     assert coordinator.received == [(5, register, b"")]
 
 
-def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> None:
+def test_a_registration_with_another_slots_key_is_refused(stations: Any) -> None:
     coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
     stranger, victim = stations(5, "curve"), stations(6, "curve")
     stranger.knows(coordinator)
@@ -146,7 +146,7 @@ def test_a_registration_with_somebody_elses_key_is_refused(stations: Any) -> Non
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_peer_that_ends_is_gone_and_one_that_returns_is_back(stations: Any, mode: str) -> None:
+def test_a_peer_that_ends_is_reported_gone_and_its_return_reported(stations: Any, mode: str) -> None:
     one, other = stations(1, mode), stations(2, mode)
     one.knows(other)
     other.knows(one)
@@ -167,7 +167,7 @@ def test_a_peer_that_ends_is_gone_and_one_that_returns_is_back(stations: Any, mo
     assert revived.received[-1] == (1, accusation(2), b"")
 
 
-def test_a_peer_that_has_ended_before_it_was_reached_is_gone(stations: Any) -> None:
+def test_a_peer_that_ended_before_it_was_reached_is_reported_gone(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.close()
@@ -176,7 +176,7 @@ def test_a_peer_that_has_ended_before_it_was_reached_is_gone(stations: Any) -> N
     assert one.gone == [2]
 
 
-def test_a_peer_that_was_disconnected_may_send_and_is_connected_again_when_needed(stations: Any) -> None:
+def test_a_disconnected_peer_may_send_and_is_reconnected_when_needed(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
@@ -192,7 +192,7 @@ def test_a_peer_that_was_disconnected_may_send_and_is_connected_again_when_neede
     assert not one.gone
 
 
-def test_a_peer_that_does_not_let_us_in_yet_is_not_gone(stations: Any) -> None:
+def test_a_peer_that_refuses_our_key_for_now_is_not_reported_gone(stations: Any) -> None:
     early, other = stations(1, "curve"), stations(2, "curve")
     early.knows(other)
     early.send(other, accusation(1))
@@ -226,7 +226,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     assert other.received[-1] == (1, accusation(4), b"")
 
 
-def test_bytes_that_are_no_message_are_refused_by_any_listener(stations: Any) -> None:
+def test_bytes_that_are_not_a_message_are_refused_by_every_listener(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
@@ -242,7 +242,7 @@ def test_bytes_that_are_no_message_are_refused_by_any_listener(stations: Any) ->
     assert other.received == [(1, accusation(1), b"")]
 
 
-def test_what_is_large_travels_apart_from_what_is_urgent() -> None:
+def test_large_messages_use_another_connection_than_urgent_ones() -> None:
     def answer(count: int) -> LogReply:
         delta = Delta(log_of(TaskId(0)), 0, True, bytes(count))
         return LogReply(TaskId(0), Incarnation(1), ViewNumber(1), TaskId(1), False, SlotId(1), (delta,))
@@ -285,7 +285,7 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(tmp_path: Path)
         Transport(SlotId(1), Binding(folder=str(folder)))
 
 
-def test_who_listens_everywhere_advertises_the_address_that_the_coordinator_is_reached_from() -> None:
+def test_a_wildcard_listener_advertises_the_address_used_to_reach_the_coordinator() -> None:
     everywhere = Binding(host="0.0.0.0", use_curve=False)
     assert towards(everywhere, "tcp://127.0.0.1:4000").advertised_host == "127.0.0.1"
     named = Binding(host="0.0.0.0", advertised_host="example.org")
@@ -293,6 +293,6 @@ def test_who_listens_everywhere_advertises_the_address_that_the_coordinator_is_r
     assert towards(Binding(folder="ipc"), "ipc:///x") == Binding(folder="ipc")
 
 
-def test_across_hosts_there_is_no_transport_without_keys() -> None:
+def test_a_transport_across_hosts_requires_keys() -> None:
     with pytest.raises(BindingRefused, match="key pair"):
         Transport(SlotId(1), Binding(host="127.0.0.1"))

@@ -13,7 +13,7 @@ def is_readable(wakeup: Wakeup) -> bool:
     return bool(select.select([wakeup], [], [], 0)[0])
 
 
-def test_a_wake_is_seen_until_it_is_cleared_however_often_it_came() -> None:
+def test_a_wakeup_stays_set_until_it_is_cleared_however_often_it_was_raised() -> None:
     wakeup = Wakeup()
     assert not is_readable(wakeup)
     wakeup.wake()
@@ -27,7 +27,7 @@ def test_a_wake_is_seen_until_it_is_cleared_however_often_it_came() -> None:
     wakeup.close()
 
 
-def test_no_item_is_left_behind_by_many_producers() -> None:
+def test_items_of_many_producers_all_arrive() -> None:
     wakeup = Wakeup()
     queue: deque[int] = deque()
     count = 3_000
