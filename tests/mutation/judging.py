@@ -68,7 +68,7 @@ class Judge:
         shown = self._call(("-c", "import clonos.core.slot.slot; print(clonos.core.slot.slot.__file__)"), "the copy")[1]
         if not Path(shown.strip()).is_relative_to(self.folder):
             raise RuntimeError(f"a mutant in {self.folder} would not be seen: {shown.strip()} is imported")
-        units = _units("all units", _unit_files(self.folder))
+        units = _units("all units", unit_files(self.folder))
         if other is not None:
             self._processor_s = other._processor_s
             self._call((*units.arguments, "--collect-only"), units.name, writes_bytecode=True)
@@ -96,7 +96,7 @@ class Judge:
         return Verdict("", time.monotonic() - began_s)
 
     def _runs(self, path: str) -> list[_Run]:
-        units = _unit_files(self.folder)
+        units = unit_files(self.folder)
         patterns = list(imported_as(path))
         texts = {file: (self.folder / file).read_text("utf-8") for file in units}
         near = [file for file, text in texts.items() if any(pattern.search(text) for pattern in patterns)]
@@ -150,8 +150,9 @@ def _worlds(count: int) -> _Run:
     return _Run("worlds", ("-m", "tests.mutation.worlds", str(count)))
 
 
-def _unit_files(folder: Path) -> list[str]:
-    found = [file for name in UNIT_FOLDERS for file in sorted((folder / "tests" / "unit" / name).glob("test_*.py"))]
+def unit_files(folder: Path) -> list[str]:
+    """Returns the unit tests that judge a mutant, as paths relative to ``folder``, in the order in which they run."""
+    found = [file for name in UNIT_FOLDERS for file in sorted((folder / "tests" / "unit" / name).rglob("test_*.py"))]
     return [file.relative_to(folder).as_posix() for file in found]
 
 
