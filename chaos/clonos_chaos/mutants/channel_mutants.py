@@ -9,8 +9,8 @@ from clonos.core.channel.input_channels import InputChannels
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.channel.sender import ChannelSender
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.hosted_task import HostedTask
 from clonos_chaos.mutants.mutation import Planting, mutant
 

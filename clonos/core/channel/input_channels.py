@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.channel.receiver import ChannelReceiver
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.determinants import claims_of
 from clonos.core.model.ids import ChannelId, SlotId, log_of
 from clonos.core.ports.task_port import Delivered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta, Length

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import Chunk, InflightLog
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, log_of
 from clonos.core.model.plan import Channel
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.log_delta import Delta
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.control_messages import Snapshotted
 from clonos.core.wire.replication_messages import StandbyUpdate
 

@@ -1,20 +1,17 @@
-"""The snapshot of a task at a barrier, as one object of the checkpoint store."""
+"""Snapshots as objects of the checkpoint store: how they are encoded, and how a chain restores a state (protocol 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.ports.operator_chain import Mirror
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.core.wire.log_delta import Count
-
-if TYPE_CHECKING:
-    from clonos.core.ports.operator_chain import Mirror
 
 SNAPSHOT_FORMAT = 1
 
@@ -30,36 +27,6 @@ class SnapshotMalformed(EnvironmentFault):
             f"the snapshot {self.name} is corrupt: {self.reason}."
             " Restore the object from a backup, or resume from an earlier checkpoint with --resume --checkpoint N."
         )
-
-
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """All that a new incarnation needs besides the causal log.
-
-    ``inputs``: per input channel the number of the first element behind the barrier; ``outputs``: per output channel
-    the number of the next element behind it. ``ended``: input channels at end of stream. ``changes`` builds on the
-    snapshot of ``previous``; without one it is full. ``chain_length``: objects that restore it; of one that was
-    restored, as many as it took, since one that was to begin a new chain may never have been stored.
-    ``records_in``: what the task has taken in since the job's start. ``calls``: how often a source's task has called
-    each service. ``journal_offset_bytes``: up to where a source's state has its journal, read or not.
-    """
-
-    format: int
-    task: TaskId
-    incarnation: Incarnation
-    checkpoint: CheckpointId
-    previous: CheckpointId | None
-    inputs: tuple[tuple[ChannelId, Count], ...]
-    outputs: tuple[tuple[ChannelId, Count], ...]
-    ended: tuple[ChannelId, ...]
-    log_offset_bytes: Count
-    instant_ns: Count
-    final: bool
-    position: bytes
-    changes: bytes
-    chain_length: Count = 1
-    records_in: Count = 0
-    journal_offset_bytes: Count = 0
-    calls: tuple[tuple[str, Count], ...] = ()
 
 
 STANDBY_BYTES_MAX = 256 << 20

@@ -72,6 +72,11 @@ class KeeperLink:
         return coverage is not None and log != coverage.own_log and coverage.covered.get(log, 0) >= end_bytes
 
 
+def held_by(links: Iterable[KeeperLink]) -> dict[SlotId, dict[LogId, int]]:
+    """Returns what the ready keepers have acknowledged: per slot, the end of each log in bytes."""
+    return {link.slot: link.acknowledged for link in links if link.is_ready}
+
+
 class ExternalOutput:
     """The sender's end of the channel to the outside: released in order, kept until confirmed."""
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clonos.core.channel.inflight_log import InflightLog
-from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
+from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement, held_by
 from clonos.core.external.source_journal import SourceJournal
 from clonos.core.model.ids import Incarnation, LogId, SlotId, journal_of, view_name
 from clonos.core.ports.task_port import Output
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery import recovery_machine
 from clonos.core.wire.replication_messages import AppendAck
 
@@ -188,7 +188,7 @@ class OutputGate:
             link.acknowledge(kept)
             link.is_awaited = False
             if self.hosted.coverage is not None:
-                self.hosted.coverage.acknowledged(self.keepers.values(), self.hosted.logs)
+                self.hosted.coverage.acknowledged(held_by(self.keepers.values()), self.hosted.logs)
             self.pump()
 
     def _release_output(self) -> None:

@@ -17,7 +17,6 @@ from clonos.core.channel.input_channels import InputChannels
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.channel.sender import Behind, ChannelSender, compare_claims, forget_output
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
@@ -25,6 +24,7 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, LogId, TaskId, journal_of, log_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery import gathering as gather
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering, recovered_logs

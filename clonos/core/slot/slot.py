@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
+from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
 from clonos.core.model.options import Options
@@ -18,6 +18,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_shell import ReadPurpose, ShadowRead, SlotShell, StandbyRead, TaskRead
 from clonos.core.ports.task_port import Triggered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
 from clonos.core.slot.hosted_task import HostedTask

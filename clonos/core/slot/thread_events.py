@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.source_journal import SourceJournal
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.takeover import drop_shadow

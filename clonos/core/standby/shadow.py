@@ -17,12 +17,13 @@ import msgspec
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.receiver import ChannelReceiver
-from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
+from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_shell import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.control_messages import Completed, Placement
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import TaskFailed

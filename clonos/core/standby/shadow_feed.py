@@ -15,10 +15,10 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, LogId, SlotId
 from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery.recovery_machine import Live
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.log_delta import Delta

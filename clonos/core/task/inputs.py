@@ -6,11 +6,11 @@ from collections import deque
 from typing import Any
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.ports.task_port import Delivered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values.elements import cut_elements, decode_elements, join_elements
 
 

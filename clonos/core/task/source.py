@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.plan import Vertex
 from clonos.core.ports.operator_chain import JournalledChain, NothingToRead, WatchingChain
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.poll_backoff import PollBackoff
 from clonos.core.wire.recovery_messages import InputRange

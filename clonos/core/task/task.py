@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
@@ -27,6 +27,7 @@ from clonos.core.ports.task_port import (
     TaskPort,
     Triggered,
 )
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.inputs import InputQueue, open_inputs
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
