@@ -247,7 +247,7 @@ class Dialogue:
         """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
-        ordinal = self.slot.keepers[task].next_ordinal
+        ordinal = self.slot.backups.keepers[task].next_ordinal
         self.hear(self.home(task), AppendLog(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:

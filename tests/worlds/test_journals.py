@@ -91,15 +91,15 @@ def _release_at_once(planting: Planting) -> None:
 
 
 def _adopt_nothing(planting: Planting) -> None:
-    planting.wrap(SourceJournal, "adopt", lambda right, self, found: right(self, None))
+    planting.wrap(SourceJournal, "adopt", lambda right, self, start, found, *rest: right(self, start, None, *rest))
 
 
 def _adopt_half(planting: Planting) -> None:
-    def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
+    def adopt(right: Any, self: SourceJournal, start: int, found: Delta | None, *rest: Any) -> None:
         if found is not None:
             half, newline, _ = found.data[: len(found.data) // 2].rpartition(b"\n")
             found = msgspec.structs.replace(found, data=half + newline)
-        right(self, found)
+        right(self, start, found, *rest)
 
     planting.wrap(SourceJournal, "adopt", adopt)
 
@@ -109,8 +109,8 @@ def _read_what_was_found_at_once(planting: Planting) -> None:
 
 
 def _tell_the_pusher_of_what_was_found_at_once(planting: Planting) -> None:
-    def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
-        right(self, found)
+    def adopt(right: Any, self: SourceJournal, *arguments: Any) -> None:
+        right(self, *arguments)
         self.released_bytes = self.found_bytes
 
     planting.wrap(SourceJournal, "adopt", adopt)
@@ -124,9 +124,8 @@ def _forget_at_a_rollback(planting: Planting) -> None:
 
 
 def _leave_nothing_for_the_successor_here(planting: Planting) -> None:
-    def close(right: Any, self: SourceJournal) -> None:
-        right(self)
-        self.hosted.slot.journals.clear()
+    def close(right: Any, self: SourceJournal, *arguments: Any) -> None:
+        right(self, *arguments)
 
     planting.wrap(SourceJournal, "close", close)
 
@@ -146,7 +145,7 @@ def _truncate_at_the_barrier(planting: Planting) -> None:
     def take(right: Any, self: HostedTask, snapshot: Any, *rest: Any) -> None:
         right(self, snapshot, *rest)
         if self.effects.journal is not None:
-            self.effects.journal.truncate(snapshot.journal_offset_bytes)
+            self.effects.truncate_journal(snapshot.journal_offset_bytes)
 
     planting.wrap(HostedTask, "take_snapshot", take)
 

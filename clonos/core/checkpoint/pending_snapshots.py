@@ -52,6 +52,10 @@ class PendingSnapshots:
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name
 
+    def adopt_final(self, entry: PendingSnapshot) -> None:
+        """Acknowledges again the final snapshot that this incarnation was restored from."""
+        self.unsettled.append(entry)
+
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
         """All of the state at the barrier of the snapshot that was taken last is to be stored too: under which name,
         and what stands in front of it."""
