@@ -27,6 +27,13 @@ class Replica:
         """Offset of the next byte."""
         return self.start_bytes + len(self.data)
 
+    def drop_before(self, offset_bytes: int) -> int:
+        """Drops what lies before an offset; returns how many bytes."""
+        dropped = min(offset_bytes - self.start_bytes, len(self.data))
+        del self.data[:dropped]
+        self.start_bytes = offset_bytes
+        return dropped
+
 
 def check_overlap(
     log: LogId, one_start: int, one: bytes | bytearray, other_start: int, other: bytes | bytearray
@@ -60,7 +67,7 @@ class CausalLogs:
 
     def append(self, log: LogId, data: bytes) -> None:
         """The owner goes on writing."""
-        self.replicas[log].data += data
+        self.replicas[log].data.extend(data)
         self.size_bytes += len(data)
 
     def end_bytes(self, log: LogId) -> int:
@@ -94,7 +101,7 @@ class CausalLogs:
             fresh = fresh[known:]
         if not fresh:
             return False
-        replica.data += fresh
+        replica.data.extend(fresh)
         self.size_bytes += len(fresh)
         return True
 
@@ -103,10 +110,7 @@ class CausalLogs:
         replica = self.replicas.get(log)
         if replica is None or offset_bytes <= replica.start_bytes:
             return
-        dropped = min(offset_bytes - replica.start_bytes, len(replica.data))
-        del replica.data[:dropped]
-        self.size_bytes -= dropped
-        replica.start_bytes = offset_bytes
+        self.size_bytes -= replica.drop_before(offset_bytes)
 
     def delta(self, log: LogId, from_bytes: int) -> Delta:
         """What a peer that holds the log up to ``from_bytes`` lacks."""

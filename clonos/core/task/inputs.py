@@ -55,6 +55,18 @@ class InputQueue:
         self.freed_bytes = 0
         self.pieces: deque[_Piece] = deque()
 
+    def end(self) -> None:
+        """Notes that the end of the stream has been processed."""
+        self.has_ended = True
+
+    def block(self, checkpoint: CheckpointId) -> None:
+        """Waits with what lies behind a barrier until the other channels have it too."""
+        self.blocked_by = checkpoint
+
+    def unblock(self) -> None:
+        """Goes on behind the barrier."""
+        self.blocked_by = None
+
     def put(self, delivered: Delivered) -> None:
         """Queues what the slot has accepted."""
         self.pieces.append(_Piece(delivered))

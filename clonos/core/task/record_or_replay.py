@@ -5,7 +5,8 @@ While the log lasts, everything asked for is read from it; where it ends, the ta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,6 +107,21 @@ class TaskLog:
         self.calls: dict[str, int] | None = None  # of a source: how many each service has had since the job's start
 
     # ------------------------------------------------------------------ what the task does with it
+
+    def count_calls_from(self, calls: dict[str, int]) -> None:
+        """Counts the calls of a source from what its snapshot has of each service."""
+        self.calls = calls
+
+    def observe_positions(self, positions: Callable[[], dict[ChannelId, int]]) -> None:
+        """Takes where to ask for the output positions at which the current step began."""
+        self.positions = positions
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Refuses whatever user code would draw while it is opened."""
+        self.is_opening = True
+        yield
+        self.is_opening = False
 
     @property
     def end_bytes(self) -> int:

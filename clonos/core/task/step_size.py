@@ -37,6 +37,10 @@ class StepSize:
         self._last = 0  # limit
         self.is_columnar = False  # it takes or gives columns
 
+    def expect_columns(self, are_columns: bool) -> None:
+        """Notes that the task takes or gives columns, if it does."""
+        self.is_columnar = self.is_columnar or are_columns
+
     def limit(self, budget_bytes: int, calls_room: int) -> int:
         """How many elements the next step may take: its output shall fit into ``budget_bytes``, and each may ask for
         one of ``calls_room`` asynchronous calls."""
