@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import WrongResult
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, restore_from
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.state.keyed_state import StateBackend, StateImage, Table
 from clonos.operators.state.state_changes import Entries

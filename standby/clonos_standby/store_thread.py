@@ -14,12 +14,13 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeVar
 
-from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
 from clonos.core.ports.task_failure import failure_of
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.io.process.fault_points import FaultPoint, FaultPoints

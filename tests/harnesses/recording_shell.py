@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot
+from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.log import determinants as d
 from clonos.core.log.determinants import NAMES, LogReader
 from clonos.core.model.element_kind import ElementKind
@@ -22,6 +22,7 @@ from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_shell import ProducerConnections, ReadPurpose, ShadowRead, SlotShell, SpillStore, TaskRead
 from clonos.core.ports.task_port import Activation, Command, Delivered, Journalled, TaskHandle
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import SlotStatus, Snapshotted, Suspicion, TaskStatus, View

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import (
@@ -31,6 +31,7 @@ from clonos.core.model.ids import (
 from clonos.core.model.options import Options
 from clonos.core.ports.slot_shell import StandbyRead, TaskRead
 from clonos.core.ports.task_port import Emission, Output
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
 from clonos.core.wire import codec
@@ -246,7 +247,7 @@ class Dialogue:
         """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
-        ordinal = self.slot.keepers[task].next_ordinal
+        ordinal = self.slot.backups.keepers[task].next_ordinal
         self.hear(self.home(task), AppendLog(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:

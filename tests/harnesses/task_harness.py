@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import pyarrow as pa
 
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.log.determinants import LogReader
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
@@ -27,6 +27,7 @@ from clonos.core.ports.task_port import (
     TaskStopped,
     Triggered,
 )
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.task import Task
 from clonos.core.values import encode_columns, encode_rows
 from clonos.core.values.elements import decode_records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
-from clonos.core.slot import hosted_task as hosted_module
 from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.standby.shadow import Shadow
 from clonos_chaos.directed.building_blocks import PLAIN, about, directed, kills, line
 from clonos_chaos.sim.sim_task import SimTask
 from clonos_chaos.sim.targeted_faults import TargetedFault
@@ -54,7 +53,7 @@ class Watch:
         for channel in self.world.plan.inputs[self.task]:
             slot = self.world.slot_of(channel.sender)
             assert slot is not None
-            produced_seq = slot.slot.hosted[channel.sender].sendings[channel.id].log.next_seq
+            produced_seq = slot.slot.hosted[channel.sender].outputs.sendings[channel.id].log.next_seq
             total += produced_seq - self.processed.get(channel.id, 0)
         return total
 
@@ -75,15 +74,15 @@ def test_a_task_with_a_backlog_catches_up_after_its_replay(seed: int, monkeypatc
 
 def test_a_shadow_that_takes_over_keeps_its_processed_count(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_over: list[int] = []
-    take_over: Callable[[HostedTask], None] = hosted_module.take_over  # type: ignore[attr-defined]
+    take_over = HostedTask.take_over
 
-    def watched(hosted: Any) -> None:
-        shadow, restored = hosted.promoted_shadow, dict(hosted.snapshot.inputs)
-        take_over(hosted)
+    def watched(hosted: Any, shadow: Shadow) -> None:
+        restored = dict(hosted.snapshot.inputs)
+        take_over(hosted, shadow)
         for channel, receiving in hosted.inputs.receivings.items():
             assert receiving.processed_seq == shadow.receivings[channel].processed_seq
             taken_over.append(receiving.processed_seq - restored[channel])
 
-    monkeypatch.setattr(hosted_module, "take_over", watched)
+    monkeypatch.setattr(HostedTask, "take_over", watched)
     played_scene("50 hot standby takes over")
     assert any(taken_over)

@@ -117,7 +117,9 @@ def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
 
 def the_sender_repeats_its_position_at_the_heartbeat(midst: Midst) -> None:
     midst.hosted.tick()
-    assert [message.channel for message in midst.sent if isinstance(message, Position)] == list(midst.hosted.sendings)
+    assert [message.channel for message in midst.sent if isinstance(message, Position)] == list(
+        midst.hosted.outputs.sendings
+    )
 
 
 def what_replay_needs_is_granted_beyond_the_window(midst: Midst) -> None:
@@ -142,7 +144,7 @@ def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
     view = midst.slot.slot.view
     asker = midst.world.job.task("source/0")  # type: ignore[union-attr]
     nobody = Holder(midst.hosted.task, False, midst.slot.id)
-    midst.hosted.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
+    midst.hosted.recovery.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
     question = LogRequest(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
     midst.slot.slot.on_message(view.placements[asker].hosting_slot, question, b"")
     assert [message.task for message in midst.sent if isinstance(message, LogReply)] == [asker]
@@ -157,9 +159,9 @@ def a_task_adopts_the_replicas_that_it_should_hold(midst: Midst) -> None:
 
 
 def the_claim_of_a_receiver_that_is_being_replaced_costs_no_log(midst: Midst) -> None:
-    (sending,) = midst.hosted.sendings.values()
+    (sending,) = midst.hosted.outputs.sendings.values()
     sending.session, sending.claim = 0, 10_000
-    midst.hosted.state = Replaying()
+    midst.hosted.recovery.state = Replaying()
     midst.hosted.end_log({ChannelId(sending.channel.id): 1})
     assert isinstance(midst.hosted.state, Stalled)
 

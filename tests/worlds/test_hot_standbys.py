@@ -56,10 +56,10 @@ def test_code_that_raises_only_in_a_shadow_ends_the_shadow_with_a_warning() -> N
 
 def test_a_shadow_is_dropped_when_the_memory_of_its_slot_is_short() -> None:
     with _followed() as (_, slot, shadow):
-        slot.slot.pressure.check()
+        slot.slot.relieve_pressure()
         assert shadow.outputs
         slot.slot.pressure.budget.tail_bytes += slot.slot.options.inflight_memory_bytes
-        slot.slot.pressure.check()
+        slot.slot.relieve_pressure()
         assert not shadow.is_following
         assert len(shadow.outputs) == 0
 
@@ -85,7 +85,7 @@ def _followed() -> Iterator[tuple[World, SimSlot, Shadow]]:
 
 def _standing(world: World) -> tuple[SimSlot, Shadow] | None:
     for slot in world.living():
-        for shadow in slot.slot.shadows.values():
+        for shadow in slot.slot.backups.shadows.values():
             if shadow.stands_at(slot.slot.completed):
                 return slot, shadow
     return None
@@ -156,8 +156,8 @@ def test_a_shadow_receives_only_completed_steps() -> None:
 def test_the_worlds_detect_a_shadow_that_receives_unfinished_steps() -> None:
     mutation = Mutation()
 
-    def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: Emission) -> None:
-        right(self, emission._replace(records_in=1))
+    def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: Emission, received: Any) -> None:
+        right(self, emission._replace(records_in=1), received)
 
     mutation.wrap(ShadowFeeds, "on_emission", on_emission)
     try:

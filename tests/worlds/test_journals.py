@@ -89,15 +89,15 @@ def _release_at_once(mutation: Mutation) -> None:
 
 
 def _adopt_nothing(mutation: Mutation) -> None:
-    mutation.wrap(SourceJournal, "adopt", lambda right, self, found: right(self, None))
+    mutation.wrap(SourceJournal, "adopt", lambda right, self, start, found, *rest: right(self, start, None, *rest))
 
 
 def _adopt_half(mutation: Mutation) -> None:
-    def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
+    def adopt(right: Any, self: SourceJournal, start: int, found: Delta | None, *rest: Any) -> None:
         if found is not None:
             half, newline, _ = found.data[: len(found.data) // 2].rpartition(b"\n")
             found = msgspec.structs.replace(found, data=half + newline)
-        right(self, found)
+        right(self, start, found, *rest)
 
     mutation.wrap(SourceJournal, "adopt", adopt)
 
@@ -107,8 +107,8 @@ def _read_what_was_found_at_once(mutation: Mutation) -> None:
 
 
 def _tell_the_pusher_of_what_was_found_at_once(mutation: Mutation) -> None:
-    def adopt(right: Any, self: SourceJournal, found: Delta | None) -> None:
-        right(self, found)
+    def adopt(right: Any, self: SourceJournal, *arguments: Any) -> None:
+        right(self, *arguments)
         self.released_bytes = self.found_bytes
 
     mutation.wrap(SourceJournal, "adopt", adopt)
@@ -122,9 +122,8 @@ def _forget_at_a_rollback(mutation: Mutation) -> None:
 
 
 def _leave_nothing_for_the_successor_here(mutation: Mutation) -> None:
-    def close(right: Any, self: SourceJournal) -> None:
-        right(self)
-        self.hosted.slot.journals.clear()
+    def close(right: Any, self: SourceJournal, *arguments: Any) -> None:
+        right(self, *arguments)
 
     mutation.wrap(SourceJournal, "close", close)
 
@@ -144,7 +143,7 @@ def _truncate_at_the_barrier(mutation: Mutation) -> None:
     def take(right: Any, self: HostedTask, snapshot: Any, *rest: Any) -> None:
         right(self, snapshot, *rest)
         if self.effects.journal is not None:
-            self.effects.journal.truncate(snapshot.journal_offset_bytes)
+            self.effects.truncate_journal(snapshot.journal_offset_bytes)
 
     mutation.wrap(HostedTask, "take_snapshot", take)
 

@@ -70,7 +70,7 @@ class ChannelWatch:
             if view.placements[channel.receiving_task].incarnation != taken.receiver:
                 continue
             sender = self._present(view, channel.sender)
-            if sender is not None and channel_id in sender.sendings:
+            if sender is not None and channel_id in sender.outputs.sendings:
                 self._compare(channel_id, sender, taken)
 
     def _present(self, view: View, task: TaskId) -> HostedTask | None:
@@ -94,7 +94,7 @@ class ChannelWatch:
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _compare(self, channel: ChannelId, sender: HostedTask, taken: TakenElements) -> None:
-        log = sender.sendings[channel].log
+        log = sender.outputs.sendings[channel].log
         pair = (sender.incarnation, taken.receiver)
         compared, highest = self._compared.get(channel, (pair, -1))
         highest = highest if compared == pair else -1

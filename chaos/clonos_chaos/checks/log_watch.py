@@ -119,11 +119,11 @@ class LogWatch:
             who = f"{self.world.plan.task_name(hosted.task)} in slot {slot.id}"
             self._compare(who, hosted.logs.replicas, known, floors)
             self._bound(who, hosted, self._positions[machine.completed])
-        for task, keeper in machine.keepers.items():
+        for task, keeper in machine.backups.keepers.items():
             if slot.id in view.placements[task].keepers:
                 who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"
                 self._compare(who, keeper.logs.replicas, known, floors)
-        for task, shadow in machine.shadows.items():
+        for task, shadow in machine.backups.shadows.items():
             if shadow.incarnation == view.placements[task].incarnation and not shadow.is_sealed:
                 who = f"the shadow of {self.world.plan.task_name(task)} in slot {slot.id}"
                 self._compare(who, shadow.logs.replicas, known, floors)
@@ -159,10 +159,10 @@ class LogWatch:
         self.world.fail(f"{kind} of {self.world.plan.task_name(task)}: {who} {what}")
 
     def _bound(self, who: str, hosted: HostedTask, positions: dict[ChannelId, int]) -> None:
-        for channel, channel_sender in hosted.sendings.items():
-            if channel_sender.log.start_seq < positions.get(channel, 0):
+        for channel, sending in hosted.outputs.sendings.items():
+            if sending.log.start_seq < positions.get(channel, 0):
                 self.world.fail(
-                    f"channel {channel}: {who} keeps elements from {channel_sender.log.start_seq} on, though those before"
+                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, though those before"
                     f" {positions[channel]} belong to a completed checkpoint that it has heard of"
                 )
 

@@ -76,7 +76,9 @@ class Survival:
                 slot = self.world.slot_at(slot_id)
                 # One that was let go and is named again may have heard of neither: what it has is old.
                 has_view = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
-                keeper = slot.slot.keepers.get(task) if slot is not None and has_view and not slot.is_dead else None
+                keeper = (
+                    slot.slot.backups.keepers.get(task) if slot is not None and has_view and not slot.is_dead else None
+                )
                 if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                     complete.add(slot_id)
                     self._filled[task].add(slot_id)
@@ -101,7 +103,7 @@ class Survival:
         domains = set()
         for slot_id in placement.keepers:
             slot = self.world.slot_at(slot_id)
-            keeper = slot.slot.keepers.get(task) if slot is not None and slot_id not in self._dead else None
+            keeper = slot.slot.backups.keepers.get(task) if slot is not None and slot_id not in self._dead else None
             if keeper is not None and keeper.is_ready and keeper.incarnation == placement.incarnation:
                 domains.add(self.world.slots[slot_id].domain)
         domains.discard(self.world.slots[placement.hosting_slot].domain)

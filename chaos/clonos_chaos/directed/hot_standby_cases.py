@@ -48,7 +48,7 @@ def _is_followed(world: World, placement: Placement) -> bool:
         and shadow.incarnation == placement.incarnation
         and shadow.stands_at(slot.slot.completed)
         for slot in world.living()
-        for shadow in slot.slot.shadows.values()
+        for shadow in slot.slot.backups.shadows.values()
     )
 
 
@@ -162,7 +162,7 @@ def _raises(seed: int) -> World:
 
 
 def _is_refused(world: World, reached: PointReached) -> bool:
-    return any(shadow.is_refused for slot in world.living() for shadow in slot.slot.shadows.values())
+    return any(shadow.is_refused for slot in world.living() for shadow in slot.slot.backups.shadows.values())
 
 
 @directed_test("50 two standbys follow")

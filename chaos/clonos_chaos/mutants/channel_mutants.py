@@ -6,11 +6,12 @@ from typing import Any
 
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.input_channels import InputChannels
+from clonos.core.channel.output_channels import OutputChannels
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.channel.sender import ChannelSender
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.hosted_task import HostedTask
 from clonos_chaos.mutants.mutation import Mutation, mutant
 
@@ -85,7 +86,7 @@ def messages_of_earlier_sessions_count(mutation: Mutation) -> None:
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
         receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.hosted.incarnation or message.sender != receiving.sender:
+        if receiving is None or message.receiver != self.incarnation or message.sender != receiving.sender:
             return None
         return receiving
 
@@ -98,7 +99,7 @@ def messages_of_dead_senders_count(mutation: Mutation) -> None:
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
         receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.hosted.incarnation:
+        if receiving is None or message.receiver != self.incarnation:
             return None
         return receiving
 
@@ -178,17 +179,17 @@ def credit_outlives_the_session(mutation: Mutation) -> None:
 @mutant("4")
 def no_positions_at_the_heartbeat(mutation: Mutation) -> None:
     """The sender repeats its position at the heartbeat, so that a lost tail is noticed."""
-    mutation.wrap(HostedTask, "tick", _without_sending("Position"))
+    mutation.wrap(OutputChannels, "tick", _without_sending("Position"))
 
 
 @mutant("4")
 def no_repeated_handshakes(mutation: Mutation) -> None:
     """The receiver repeats its statement at the heartbeat until something comes."""
-    mutation.wrap(HostedTask, "tick", _without_sending("ChannelHandshake"))
+    mutation.wrap(InputChannels, "tick", _without_sending("ChannelHandshake"))
 
 
 def _without_sending(word: str) -> Any:
-    def tick(right: Any, self: HostedTask) -> None:
+    def tick(right: Any, self: InputChannels | OutputChannels) -> None:
         shell = self.shell
         self.shell = _Deaf(shell, word)
         try:
@@ -227,9 +228,9 @@ def inflight_logs_go_with_the_snapshot(mutation: Mutation) -> None:
         right(self, name, encoded)
         for entry in self.pending.unsettled:
             for channel, before_seq in entry.snapshot.outputs:
-                sender = self.sendings.get(channel)
-                if sender is not None and not entry.snapshot.final:
-                    sender.log.truncate(before_seq)
+                sending = self.outputs.sendings.get(channel)
+                if sending is not None and not entry.snapshot.final:
+                    sending.log.truncate(before_seq)
 
     mutation.wrap(HostedTask, "on_snapshot_written", written)
 

@@ -306,9 +306,9 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
 @mutant("9")
 def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
     """A sink that its outside refuses says so: nobody who is alive may know of the life that it was refused for."""
-    from clonos.core.external.output_gate import OutputGate
+    from clonos.core.slot.thread_events import LocalEvents
 
-    mutation.swap(OutputGate, "on_fenced", lambda self, generation, incarnation: None)
+    mutation.swap(LocalEvents, "on_outside_fenced", lambda self, task, incarnation, generation, by: None)
 
 
 @mutant("9")

@@ -88,7 +88,7 @@ def new_keepers_get_what_is_not_covered(mutation: Mutation) -> None:
     """A new keeper gets all that the task holds: what is covered may be so by a keeper that is gone."""
 
     def keep_all(self: OutputGate, link: Any) -> None:
-        link.rewind(self.hosted.logs, self._kept_logs())
+        link.rewind(self.logs, self._kept_logs())
         if link.dirty or not link.is_ready:
             self._keep(link, is_whole=True)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core.model.ids import CheckpointId
+from clonos.core.channel.receiver import ChannelReceiver
+from clonos.core.model.ids import CheckpointId, LogId
 from clonos.core.recovery.recovery_machine import Recovering
-from clonos.core.slot import hosted_task as hosted_module
+from clonos.core.recovery.task_recovery import TaskRecovery
 from clonos.core.slot.hosted_task import HostedTask
-from clonos.core.standby import takeover
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeed
 from clonos.core.wire.log_delta import Delta
@@ -19,8 +19,8 @@ from clonos_chaos.mutants.mutation import Mutation, mutant
 def shadow_gets_only_the_own_log(mutation: Mutation) -> None:
     """What goes to a shadow bears every log that the task holds: whoever has an entry has its causes."""
 
-    def deltas(right: Any, self: ShadowFeed, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
-        return tuple(delta for delta in right(self, hosted, done_bytes) if delta.log == hosted.own_log)
+    def deltas(right: Any, self: ShadowFeed, own_log: LogId, *rest: Any) -> tuple[Delta, ...]:
+        return tuple(delta for delta in right(self, own_log, *rest) if delta.log == own_log)
 
     mutation.wrap(ShadowFeed, "deltas", deltas)
 
@@ -29,13 +29,13 @@ def shadow_gets_only_the_own_log(mutation: Mutation) -> None:
 def shadow_is_no_holder(mutation: Mutation) -> None:
     """What has come to a shadow is an answer when its task's log is gathered."""
 
-    def adopt_shadow(hosted: HostedTask) -> None:
-        state = hosted.state
-        takeover.adopt_shadow(hosted)
-        assert isinstance(state, Recovering) and isinstance(hosted.state, Recovering)
-        hosted.state = Recovering(state.gathering, hosted.state.is_restored)
+    def add_answer(right: Any, self: TaskRecovery, slot: Any, deltas: Any, is_restored: bool) -> None:
+        before = self.state
+        right(self, slot, deltas, is_restored)
+        assert isinstance(before, Recovering) and isinstance(self.state, Recovering)
+        self.state = Recovering(before.gathering, self.state.is_restored)
 
-    mutation.swap(hosted_module, "adopt_shadow", adopt_shadow)
+    mutation.wrap(TaskRecovery, "add_answer", add_answer)
 
 
 @mutant("6")
@@ -54,23 +54,20 @@ def shadow_takes_over_wherever_it_stands(mutation: Mutation) -> None:
 def snapshots_of_a_shadow_are_forgotten(mutation: Mutation) -> None:
     """What a shadow has taken at barriers of checkpoints that are not complete is stored when it takes over."""
 
-    def take_over(hosted: HostedTask) -> None:
-        shadow = hosted.promoted_shadow
-        assert shadow is not None
-        shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= hosted.placement.restore}
-        takeover.take_over(hosted)
+    def take_over(right: Any, self: HostedTask, shadow: Shadow) -> None:
+        shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= self.placement.restore}
+        right(self, shadow)
 
-    mutation.swap(hosted_module, "take_over", take_over)
+    mutation.wrap(HostedTask, "take_over", take_over)
 
 
 @mutant("6")
 def shadow_asks_for_its_input_again(mutation: Mutation) -> None:
     """A shadow that takes over asks its inputs to go on behind what it has been given."""
 
-    def take_over(hosted: HostedTask) -> None:
-        starts = {channel: receiving.next_seq for channel, receiving in hosted.inputs.receivings.items()}
-        takeover.take_over(hosted)
-        for channel, receiving in hosted.inputs.receivings.items():
-            receiving.next_seq = starts[channel]
+    def take_over(right: Any, self: ChannelReceiver, *arguments: Any) -> None:
+        start = self.next_seq
+        right(self, *arguments)
+        self.next_seq = start
 
-    mutation.swap(hosted_module, "take_over", take_over)
+    mutation.wrap(ChannelReceiver, "take_over", take_over)

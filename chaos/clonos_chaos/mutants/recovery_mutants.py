@@ -20,11 +20,21 @@ from clonos_chaos.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.external_systems import SimExternalSystem
 
 
+class _Silent:
+    """A part of a task of which one method does nothing."""
+
+    def __init__(self, part: Any, silent: str) -> None:
+        self._part, self._silent = part, silent
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda: None) if name == self._silent else getattr(self._part, name)
+
+
 @mutant("6.3")
 def no_fencing(mutation: Mutation) -> None:
     """A slot that installs a view stops incarnations that it no longer has by it."""
 
-    mutation.swap(Slot, "fence", lambda self, view: None)
+    mutation.swap(Slot, "fence", lambda self, view: {})
 
 
 @mutant("7")
@@ -64,9 +74,9 @@ def no_repeated_log_requests(mutation: Mutation) -> None:
     """A question is repeated at the heartbeat until it is answered."""
 
     def tick(right: Any, self: HostedTask) -> None:
-        ask, self.ask_holders = self.ask_holders, lambda: None  # type: ignore[method-assign]
+        recovery, self.recovery = self.recovery, _Silent(self.recovery, "ask_holders")  # type: ignore[assignment]
         right(self)
-        self.ask_holders = ask  # type: ignore[method-assign]
+        self.recovery = recovery
 
     mutation.wrap(HostedTask, "tick", tick)
 
@@ -133,13 +143,13 @@ def positions_of_the_dead_count(mutation: Mutation) -> None:
     """The claim of a receiver that is being replaced is waited for."""
 
     def end_log(right: Any, self: HostedTask, positions: dict[Any, int]) -> None:
-        sessions = {channel: sender.session for channel, sender in self.sendings.items()}
-        for sender in self.sendings.values():
-            sender.session = sender.session or 1
+        sessions = {channel: sending.session for channel, sending in self.outputs.sendings.items()}
+        for sending in self.outputs.sendings.values():
+            sending.session = sending.session or 1
         right(self, positions)
         for channel, session in sessions.items():
-            if channel in self.sendings:
-                self.sendings[channel].session = session
+            if channel in self.outputs.sendings:
+                self.outputs.sendings[channel].session = session
 
     mutation.wrap(HostedTask, "end_log", end_log)
 
@@ -160,7 +170,7 @@ def standby_applies_later_changes(mutation: Mutation) -> None:
     """A standby restores exactly the checkpoint that the view names."""
 
     def restore(right: Any, self: Slot, hosted: HostedTask) -> None:
-        standby = self.standbys.get(hosted.task)
+        standby = self.backups.standbys.get(hosted.task)
         if standby is not None:
             standby.complete(1 << 40)  # type: ignore[arg-type]
         right(self, hosted)
@@ -208,8 +218,8 @@ def output_leaves_before_the_keepers_have_it(mutation: Mutation) -> None:
 def calls_leave_before_the_keepers_have_them(mutation: Mutation) -> None:
     """A call with an effect is made when the keepers have acknowledged INTENT."""
 
-    def on_await_replicated(self: OutputGate, end_bytes: int) -> None:
-        self.hosted.shell.replicated_to(self.hosted.task, self.hosted.thread, end_bytes)
+    def on_await_replicated(self: OutputGate, thread: Any, end_bytes: int) -> None:
+        self.shell.replicated_to(self.task, thread, end_bytes)
 
     mutation.swap(OutputGate, "on_await_replicated", on_await_replicated)
 
@@ -219,7 +229,7 @@ def keepers_get_only_the_own_log(mutation: Mutation) -> None:
     """The keepers are sent every log that the task holds, not only its own."""
 
     def requirement(right: Any, self: OutputGate) -> Any:
-        return {log: end for log, end in right(self).items() if log == self.hosted.own_log}
+        return {log: end for log, end in right(self).items() if log == self.own_log}
 
     def deltas(right: Any, self: KeeperLink, logs: Any) -> Any:
         return tuple(delta for delta in right(self, logs) if delta.log == owner[0])
@@ -227,7 +237,7 @@ def keepers_get_only_the_own_log(mutation: Mutation) -> None:
     owner: list[Any] = [None]
 
     def keep(right: Any, self: OutputGate, link: KeeperLink, is_whole: bool) -> None:
-        owner[0] = self.hosted.own_log
+        owner[0] = self.own_log
         right(self, link, is_whole)
 
     mutation.wrap(OutputGate, "requirement", requirement)
@@ -324,7 +334,7 @@ def external_systems_forget_before_a_checkpoint_is_complete(mutation: Mutation) 
 
     def on_confirmed(right: Any, self: OutputGate, next_number: int) -> None:
         right(self, next_number)
-        self.hosted.shell.forget_outside(self.hosted.task, self.hosted.incarnation, next_number)
+        self.shell.forget_outside(self.task, self.incarnation, next_number)
 
     mutation.wrap(OutputGate, "on_confirmed", on_confirmed)
 
@@ -334,8 +344,8 @@ def lost_is_reported_once(mutation: Mutation) -> None:
     """LOST is repeated at the heartbeat until the generation ends."""
 
     def tick(right: Any, self: HostedTask) -> None:
-        report, self.report_lost = self.report_lost, lambda: None  # type: ignore[method-assign]
+        recovery, self.recovery = self.recovery, _Silent(self.recovery, "report_lost")  # type: ignore[assignment]
         right(self)
-        self.report_lost = report  # type: ignore[method-assign]
+        self.recovery = recovery
 
     mutation.wrap(HostedTask, "tick", tick)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.outputs import OutputPort
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.task.task import Task

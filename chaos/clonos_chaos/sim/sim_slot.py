@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.checkpoint.snapshot import Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.checkpoint.snapshot import encode_snapshot, restore_from, standby_payload
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
 from clonos.core.ports.task_port import Activation, TaskHandle
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import Slot
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.messages import Message

@@ -16,13 +16,14 @@ from typing import Any, Final, Self
 
 from clonos.api.stream import Stream
 from clonos.connectors import collect, values
-from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import encode_rows, encode_value
 from clonos.core.values.elements import decode_records
 from clonos.io.process.pickling import pack

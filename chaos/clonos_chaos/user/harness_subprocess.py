@@ -12,11 +12,12 @@ import sys
 from random import Random
 from typing import Any, NamedTuple
 
-from clonos.core.checkpoint.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId, Incarnation
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
 from clonos_chaos.user.harness_life import HarnessContext, Life

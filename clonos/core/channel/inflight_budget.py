@@ -1,4 +1,4 @@
-"""Memory and disk that the in-flight logs of one slot use together: who spills, when, and what comes back.
+"""Memory and disk that the in-flight logs of one slot use together: which log spills, and when (protocol 4).
 
     WRITING ──durable──▶ ON_DISK ──asked for──▶ LOADING ──there──▶ LOADED ──read to its end──▶ ON_DISK
        │  ▲
@@ -15,14 +15,10 @@ from collections.abc import Callable
 from itertools import islice
 from operator import attrgetter
 from sys import maxsize
-from typing import TYPE_CHECKING
 
-from clonos.core.channel.segment import Chunk, Segment, SegmentPhase
+from clonos.core.channel.segment import Chunk, Segment, SegmentPhase, SpillingLog
 from clonos.core.model.options import Options, SpillPolicy
-
-if TYPE_CHECKING:
-    from clonos.core.channel.inflight_log import InflightLog
-    from clonos.core.ports.slot_shell import SpillStore
+from clonos.core.ports.slot_shell import SpillStore
 
 SPILL_PERCENT = 50
 """Of the memory budget: when the tails of the logs hold so much, it is short. The rest is for what is being written."""
@@ -65,14 +61,14 @@ class InflightBudget:
         self._is_eager = options.spill_policy is SpillPolicy.EAGER
         self._is_by_epoch = options.spill_policy is SpillPolicy.EPOCH
         self._has_disk = options.inflight_disk_bytes > 0
-        self._relieve: Callable[[InflightLog], None] = {
+        self._relieve: Callable[[SpillingLog], None] = {
             SpillPolicy.EAGER: self._spill_at_once,
             SpillPolicy.AVAILABILITY: self._spill_oldest,
             SpillPolicy.EPOCH: self._spill_epochs,
         }[options.spill_policy]
         self.spill_at_bytes = self._usual_bytes()  # of the tails: beyond it, whoever appends calls ``relieve``
         self._numbers = 0
-        self._logs: dict[InflightLog, None] = {}
+        self._logs: dict[SpillingLog, None] = {}
         self._segments: dict[int, Segment] = {}
         self._kept: dict[int, Segment] = {}
         self._wanted: dict[int, Segment] = {}  # somebody waits for them
@@ -86,17 +82,21 @@ class InflightBudget:
         """Memory in use, with the overhead of each chunk."""
         return self.tail_bytes + self.segment_bytes
 
-    def join(self, log: InflightLog) -> None:
+    def grow(self, tail_bytes: int) -> None:
+        """Counts what the tail of some log has grown by, or has given back."""
+        self.tail_bytes += tail_bytes
+
+    def join(self, log: SpillingLog) -> None:
         """A log begins."""
         self._logs[log] = None
 
-    def leave(self, log: InflightLog) -> None:
+    def leave(self, log: SpillingLog) -> None:
         """A log is over; it has given back all that it had."""
         del self._logs[log]
 
     # ------------------------------------------------------------------ to disk
 
-    def relieve(self, log: InflightLog) -> None:
+    def relieve(self, log: SpillingLog) -> None:
         """Memory is short by the policy: hands chunks to disk. ``log`` was appended to."""
         self._relieve(log)
 
@@ -110,12 +110,12 @@ class InflightBudget:
             return NEVER
         return 0 if self._is_eager else self._short_bytes
 
-    def _spill_at_once(self, log: InflightLog) -> None:
+    def _spill_at_once(self, log: SpillingLog) -> None:
         # What is appended while a segment is being written makes the next one: a slow disk gets large segments.
         if not log.writing_count and log.tail_bytes:
             self._spill(log, log.cut(self._segment_bytes_max))
 
-    def _spill_oldest(self, _log: InflightLog) -> None:
+    def _spill_oldest(self, _log: SpillingLog) -> None:
         """The largest logs give their oldest chunks, a segment each, until there is an eighth of room."""
         enough_bytes = self.spill_at_bytes - self.spill_at_bytes // 8
         while self.tail_bytes >= enough_bytes:
@@ -124,7 +124,7 @@ class InflightBudget:
                     break
                 self._spill(log, log.cut(self._segment_bytes_max))
 
-    def _spill_epochs(self, log: InflightLog) -> None:
+    def _spill_epochs(self, log: SpillingLog) -> None:
         """All epochs that are closed; an open one only when it is too large to wait for its end."""
         for other in self._logs:
             while chunks := other.cut(self._segment_bytes_max, closed_only=True):
@@ -134,16 +134,15 @@ class InflightBudget:
         elif self.tail_bytes >= self._short_bytes:
             self.spill_at_bytes = self._crowded_bytes  # until the next barrier
 
-    def _spill(self, log: InflightLog, chunks: list[Chunk]) -> None:
+    def _spill(self, log: SpillingLog, chunks: list[Chunk]) -> None:
         self._numbers += 1
         segment = self._segments[self._numbers] = Segment(self._numbers, log, chunks)
-        log.segments.append(segment)
+        log.add(segment)
         self.segment_bytes += segment.memory_bytes
         self._write(segment)
 
     def _write(self, segment: Segment) -> None:
-        segment.phase = SegmentPhase.WRITING
-        segment.log.writing_count += 1
+        segment.begin_write()
         self._store.write_segment(segment.id, segment.payloads())
 
     def spilled(self, number: int, stored_bytes: int, error: str) -> bool:
@@ -151,14 +150,11 @@ class InflightBudget:
         segment = self._segments.get(number)
         if segment is None or segment.phase is not SegmentPhase.WRITING:
             return False  # not needed any more
-        segment.log.writing_count -= 1
         if error:
             return self._keep(segment, error)
-        segment.phase = SegmentPhase.ON_DISK
-        segment.stored_bytes = stored_bytes
+        segment.end_write(stored_bytes)
         self.disk_bytes += stored_bytes
         self.segment_bytes -= segment.memory_bytes
-        segment.chunks = []
         if self.failure:
             self._recover()
         if self._is_eager:
@@ -172,7 +168,7 @@ class InflightBudget:
 
     def _keep(self, segment: Segment, error: str) -> bool:
         is_first = not self.failure
-        segment.phase = SegmentPhase.KEPT
+        segment.end_write(None)
         self._kept[segment.id] = segment
         self.failure = error
         self.failures += 1
@@ -227,7 +223,7 @@ class InflightBudget:
                     continue  # it is asked for again when it is needed
             else:
                 return
-            segment.phase = SegmentPhase.LOADING
+            segment.begin_load()
             self._loading[segment.id] = segment
             self._store.load(segment.id)
 
@@ -237,9 +233,8 @@ class InflightBudget:
         segment = self._loading.pop(number, None)
         if segment is not None:
             if payloads is None or not segment.load(payloads):
-                segment.phase = SegmentPhase.UNREADABLE
+                segment.fail()
             else:
-                segment.phase = SegmentPhase.LOADED
                 self._loaded[number] = segment
                 self._loaded_bytes += segment.memory_bytes
                 self.segment_bytes += segment.memory_bytes
@@ -252,8 +247,7 @@ class InflightBudget:
         del self._loaded[segment.id]
         self._loaded_bytes -= segment.memory_bytes
         self.segment_bytes -= segment.memory_bytes
-        segment.phase = SegmentPhase.ON_DISK
-        segment.chunks = []
+        segment.unload()
 
     # ------------------------------------------------------------------ the end of a segment
 
@@ -264,7 +258,7 @@ class InflightBudget:
         if segment.phase is SegmentPhase.LOADED:
             self._unload(segment)
         elif segment.phase is SegmentPhase.WRITING:
-            segment.log.writing_count -= 1
+            segment.log.end_write()
         if segment.is_in_memory:
             self.segment_bytes -= segment.memory_bytes
         for waiting in (self._kept, self._wanted, self._ahead, self._loading):

@@ -1,22 +1,19 @@
-"""The in-flight log of a channel: every element since the last completed checkpoint, as the frames that were sent.
+"""In-flight log of a channel: every element since the last completed checkpoint, as frames that were sent (protocol 4).
 
 The newest chunks are its tail, in memory. Older ones may have been handed to disk in segments by the slot's
-``InflightBudget``; what a segment's phase is makes no difference to what can be asked here, but for ``read``, which
-answers None while the chunk is being loaded.
+``InflightBudget``. The phase of a segment makes no difference to callers, except that ``read`` returns None while the
+chunk is being loaded.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.channel.segment import CHUNK_OVERHEAD_BYTES, Chunk, Segment
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
-
-if TYPE_CHECKING:
-    from clonos.core.channel.inflight_budget import InflightBudget
 
 _first_seq = attrgetter("first_seq")
 
@@ -68,19 +65,31 @@ class InflightLog:
         return sum(segment.stored_bytes for segment in self.segments) if self.segments else 0
 
     def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
-        """The next ``count`` elements."""
+        """Appends the next ``count`` elements."""
         self._firsts.append(self.next_seq)
         self._tail.append(Chunk(self.next_seq, kind, count, checkpoint, payload))
         self.next_seq += count
         cost_bytes = len(payload) + CHUNK_OVERHEAD_BYTES
         self.tail_bytes += cost_bytes
         budget = self.budget
-        budget.tail_bytes += cost_bytes
+        budget.grow(cost_bytes)
         if checkpoint:
             self._closed_count = len(self._tail)
             budget.close_epoch()
         if budget.tail_bytes >= budget.spill_at_bytes:
             budget.relieve(self)
+
+    def add(self, segment: Segment) -> None:
+        """Goes on with a segment in place of the chunks that were cut."""
+        self.segments.append(segment)
+
+    def begin_write(self) -> None:
+        """Counts a segment that is on its way to disk."""
+        self.writing_count += 1
+
+    def end_write(self) -> None:
+        """Counts a segment that is on its way to disk no more."""
+        self.writing_count -= 1
 
     def cut(self, bytes_max: int, closed_only: bool = False) -> list[Chunk]:
         """Takes the oldest chunks out of the tail: one at least if there is one, others up to ``bytes_max``.
@@ -101,7 +110,7 @@ class InflightLog:
         taken = self._tail[:count]
         freed_bytes = sum(len(chunk.payload) for chunk in taken) + CHUNK_OVERHEAD_BYTES * count
         self.tail_bytes -= freed_bytes
-        self.budget.tail_bytes -= freed_bytes
+        self.budget.grow(-freed_bytes)
         self._closed_count = max(0, self._closed_count - count)
         del self._tail[:count]
         del self._firsts[:count]
@@ -122,7 +131,7 @@ class InflightLog:
             self._take(max(0, bisect_right(self._firsts, before_seq) - 1))
 
     def read(self, seq: int) -> Chunk | None:
-        """The chunk that contains element ``seq``; None while it is being loaded from disk."""
+        """Returns the chunk that contains element ``seq``; None while it is being loaded from disk."""
         assert self.start_seq <= seq < self.next_seq, (self.channel, self.start_seq, seq, self.next_seq)
         if self._firsts and seq >= self._firsts[0]:
             return self._tail[bisect_right(self._firsts, seq) - 1]
@@ -139,7 +148,7 @@ class InflightLog:
         return found_bytes + sum(segment.bytes_from(seq) for segment in self.segments[at:] if segment.next_seq > seq)
 
     def close(self) -> None:
-        """The incarnation ends: gives memory and disk back."""
+        """Gives memory and disk back, because the incarnation has ended."""
         for segment in self.segments:
             self.budget.forget(segment)
         self.segments.clear()

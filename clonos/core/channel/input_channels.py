@@ -1,107 +1,110 @@
-"""The receiving ends of an incarnation's input channels: what is accepted, what is stated to the senders."""
+"""Receiving ends of all input channels of one incarnation: what they accept and what handshakes state (protocol 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from clonos.core.channel.receiver import ChannelReceiver
-from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.log.determinants import claims_of
-from clonos.core.model.ids import ChannelId, SlotId, log_of
-from clonos.core.ports.task_port import Delivered
+from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.replication_coverage import Coverage
+from clonos.core.model.ids import ChannelId, Incarnation, LogId, SlotId, log_of
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Channel
+from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta, Length
 
-if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import HostedTask
-
 
 class InputChannels:
-    """All inputs of one incarnation, by channel."""
+    """Receivers of one incarnation, by channel."""
 
-    def __init__(self, hosted: HostedTask) -> None:
-        self.hosted = hosted
+    def __init__(
+        self,
+        incarnation: Incarnation,
+        logs: CausalLogs,
+        coverage: Coverage | None,
+        options: Options,
+        shell: SlotShell,
+        on_growth: Callable[[LogId], None],
+    ) -> None:
+        self.incarnation, self.logs, self.coverage = incarnation, logs, coverage
+        self.options, self.shell = options, shell
+        self.view: View | None = None  # until the channels are open
         self.receivings: dict[ChannelId, ChannelReceiver] = {}
+        self._on_growth = on_growth
 
-    def open(self, snapshot: Snapshot | None) -> None:
-        """Where to resume, and the claims: what the own log has steps for has certainly been received."""
-        hosted = self.hosted
-        starts = dict(snapshot.inputs) if snapshot else {}
-        channels = hosted.plan.inputs[hosted.task]
-        window_bytes_max = hosted.slot.options.credit_window_bytes
-        covered = claims_of(bytes(hosted.logs.replicas[hosted.own_log].data), len(channels))
+    def open(self, channels: Iterable[Channel], starts: dict[ChannelId, int], covered: list[int]) -> None:
+        """Opens each channel where the snapshot ends, with a claim behind the ``covered`` elements that the own log
+        has steps for: those have been received."""
+        window_bytes_max = self.options.credit_window_bytes
         for channel, count in zip(channels, covered, strict=True):
             start = starts.get(channel.id, 0)
             self.receivings[channel.id] = ChannelReceiver(channel, start, start + count, window_bytes_max)
 
     def apply_view(self, view: View) -> None:
-        """A sender that a view names anew gets a new session."""
+        """Begins a new session with each sender of which the view names another incarnation."""
+        self.view = view
         for receiving in self.receivings.values():
             if receiving.apply_view(view.placements[receiving.channel.sender].incarnation):
                 self.renew(receiving)
 
     def renew_from(self, slot: SlotId) -> None:
-        """The connection to a slot is there again: what was on its way is lost."""
+        """Begins new sessions with the senders in a slot that is connected again: what was on its way is lost."""
         for receiving in self.receivings.values():
-            if self.hosted.slot.view.placements[receiving.channel.sender].slot == slot:
+            if self._slot_of(receiving) == slot:
                 self.renew(receiving)
 
     def renew(self, receiving: ChannelReceiver) -> None:
-        """Opens a new session: states where to resume, the claim, and every replica's length."""
+        """Opens a new session, whose handshake states where to resume, the claim, and the lengths of replicas."""
         receiving.renew()
         self.state_to(receiving)
 
     def state_to(self, receiving: ChannelReceiver) -> None:
-        """Sends the statement as it is now."""
-        hosted = self.hosted
-        view = hosted.slot.view
-        slot = view.placements[receiving.channel.sender].slot
+        """Sends the handshake as it is now."""
+        slot = self._slot_of(receiving)
         if slot is not None:
+            assert self.view is not None
             lengths = () if receiving.is_confirmed else self._lengths(receiving)
-            hosted.shell.send(slot, receiving.statement(view.number, hosted.incarnation, lengths))
+            self.shell.send(slot, receiving.statement(self.view.number, self.incarnation, lengths))
+
+    def _slot_of(self, receiving: ChannelReceiver) -> SlotId | None:
+        assert self.view is not None, receiving.channel
+        return self.view.placements[receiving.channel.sender].slot
 
     def _lengths(self, receiving: ChannelReceiver) -> tuple[Length, ...]:
-        """Of every replica; where sharing stops, of the sender's own log: others seldom ride."""
-        logs, log = self.hosted.logs, log_of(receiving.channel.sender)
-        if self.hosted.coverage is None:
+        """Returns the length of every replica; with ``replicas=f`` only of the sender's own log."""
+        logs, log = self.logs, log_of(receiving.channel.sender)
+        if self.coverage is None:
             return logs.lengths()
         return (Length(log, logs.end_bytes(log)),) if log in logs.replicas else ()
 
     def accepts(self, message: Batch | Position) -> ChannelReceiver | None:
-        """The input that a message is for: of this incarnation, from the one that the view names, of this session."""
+        """Returns the receiver of a message to this incarnation, from the sender and in the session that it expects."""
         receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.hosted.incarnation:
+        if receiving is None or message.receiver != self.incarnation:
             return None
         if message.sender != receiving.sender or message.session != receiving.session:
             return None
         return receiving
 
-    def on_batch(self, batch: Batch, payload: bytes | memoryview) -> None:
-        """Elements have come: deltas first, then the elements to the task."""
+    def take_in(self, batch: Batch) -> ChannelReceiver | None:
+        """Takes in the log entries of a batch; returns the receiver that may accept its elements, if it may."""
         receiving = self.accepts(batch)
         if receiving is None:
-            return
-        receiving.is_quiet = False
-        if not self._take_in(receiving, batch):
-            return
-        skip = receiving.accept(batch, len(payload))
-        if skip is not None:
-            self.hosted.command(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
-            self.hosted.shadow_feeds.took(batch, skip, payload)
-        if receiving.grant():
-            self.state_to(receiving)
+            return None
+        receiving.note_traffic()
+        return receiving if self._take_in(receiving, batch) else None
 
     def on_position(self, message: Position) -> None:
-        """The sender's heartbeat."""
+        """Takes in the sender's heartbeat."""
         receiving = self.accepts(message)
         if receiving is not None and self._take_in(receiving, message):
-            receiving.produced_seq = message.produced_seq
+            receiving.note_produced(message.produced_seq)
 
     def _take_in(self, receiving: ChannelReceiver, message: Batch | Position) -> bool:
-        """A message is accepted whole or not at all: a gap, in elements or in a log, begins a new session."""
-        if receiving.has_gap(message, self.hosted.logs):
+        """Accepts a message whole or not at all: a gap, in elements or in a log, begins a new session."""
+        if receiving.has_gap(message, self.logs):
             self.renew(receiving)
             return False
         receiving.confirm(message)
@@ -109,36 +112,41 @@ class InputChannels:
         return True
 
     def _receive_deltas(self, receiving: ChannelReceiver, deltas: Iterable[Delta]) -> None:
-        """Appends what is new, before anything of the message is processed; it rides on from here."""
-        hosted = self.hosted
+        """Appends what is new, before anything of the message is processed; it travels on from here."""
         for delta in deltas:
-            if not hosted.logs.receive(delta):
+            if not self.logs.receive(delta):
                 continue
-            if hosted.coverage is not None:
-                slot = hosted.slot.view.placements[receiving.channel.sender].slot
-                hosted.coverage.came(delta.log, slot, hosted.logs.end_bytes(delta.log))
-                if delta.log not in hosted.coverage.uncovered:
+            if self.coverage is not None:
+                self.coverage.came(delta.log, self._slot_of(receiving), self.logs.end_bytes(delta.log))
+                if delta.log not in self.coverage.uncovered:
                     continue
-            hosted.grown(delta.log)
+            self._on_growth(delta.log)
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:
-        """Replay waits for these elements, whatever the window."""
+        """Grants credit until the elements are there that replay waits for, whatever the window."""
         receiving = self.receivings[channel]
-        receiving.needed_seq = max(receiving.needed_seq, next_seq)
-        if receiving.grant():
-            self.state_to(receiving)
+        receiving.need(next_seq)
+        self.grant(receiving)
 
     def processed(self, channel: ChannelId, next_seq: int, freed_bytes: int) -> None:
-        """The task has processed all below ``next_seq``."""
+        """Takes over that the task has processed all elements below ``next_seq``."""
         receiving = self.receivings[channel]
-        receiving.processed_seq = next_seq
-        receiving.freed(freed_bytes)
+        receiving.processed(next_seq, freed_bytes)
+        self.grant(receiving)
+
+    def grant(self, receiving: ChannelReceiver) -> None:
+        """Sends a handshake where the credit has grown enough."""
         if receiving.grant():
             self.state_to(receiving)
 
     @property
+    def received(self) -> dict[ChannelId, int]:
+        """Number of the next element to be received, by channel."""
+        return {channel: receiving.next_seq for channel, receiving in self.receivings.items()}
+
+    @property
     def backlog(self) -> int | None:
-        """Elements that wait in all inputs; None while some sender has not said what it has produced."""
+        """Elements that wait in all inputs; None while some sender has not sent how much it has produced."""
         total = 0
         for receiving in self.receivings.values():
             backlog = receiving.backlog
@@ -147,11 +155,14 @@ class InputChannels:
             total += backlog
         return total
 
+    def take_over(self, receivings: dict[ChannelId, ChannelReceiver], needed: dict[ChannelId, int]) -> None:
+        """Goes on behind what the receivers of a shadow were given; ``needed``: what its replay waits for."""
+        for channel, receiving in self.receivings.items():
+            receiving.take_over(receivings[channel], needed.get(channel, 0))
+
     def tick(self) -> None:
-        """At the heartbeat, to whoever has been quiet: a lost statement is healed by the next."""
-        options = self.hosted.slot.options
+        """Repeats the handshake to each sender that has been quiet since the last heartbeat."""
         for receiving in self.receivings.values():
-            receiving.adapt(options.heartbeat_ms, options.channel_delay_ms)
-            if receiving.is_quiet:
+            receiving.adapt(self.options.heartbeat_ms, self.options.channel_delay_ms)
+            if receiving.take_quiet():
                 self.state_to(receiving)
-            receiving.is_quiet = True

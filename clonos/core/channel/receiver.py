@@ -104,6 +104,38 @@ class ChannelReceiver:
         starved = self.stated_bytes <= self.session_bytes < self.granted_bytes
         return starved or self.granted_bytes - self.stated_bytes >= self.window_bytes // 4
 
+    def need(self, next_seq: int) -> None:
+        """Records that a replaying task waits for all elements below ``next_seq``."""
+        self.needed_seq = max(self.needed_seq, next_seq)
+
+    def note_traffic(self) -> None:
+        """Records that a batch of this session has come."""
+        self.is_quiet = False
+
+    def take_quiet(self) -> bool:
+        """Returns whether no batch has come since the last call, which the heartbeat makes."""
+        was_quiet, self.is_quiet = self.is_quiet, True
+        return was_quiet
+
+    def note_produced(self, produced_seq: int) -> None:
+        """Records what the sender had produced at its heartbeat."""
+        self.produced_seq = produced_seq
+
+    def processed(self, next_seq: int, freed_bytes: int) -> None:
+        """Records that the task has processed all elements below ``next_seq``."""
+        self.processed_seq = next_seq
+        self.freed(freed_bytes)
+
+    def give(self, next_seq: int, cost: int) -> None:
+        """Records that a shadow was given all elements below ``next_seq``, for ``cost`` bytes."""
+        self.next_seq = next_seq
+        self.queued_bytes += cost
+
+    def take_over(self, shadows: ChannelReceiver, needed_seq: int) -> None:
+        """Goes on behind what a shadow was given and has processed."""
+        self.next_seq, self.queued_bytes = shadows.next_seq, shadows.queued_bytes
+        self.processed_seq, self.needed_seq = shadows.processed_seq, needed_seq
+
     def freed(self, freed_bytes: int) -> None:
         """The task has worked something off. One that has nothing left, while its sender has no credit, could have had
         more."""

@@ -1,7 +1,7 @@
-"""A segment: a piece of one channel's in-flight log that was handed to disk as a whole.
+"""Segment: a piece of one channel's in-flight log that was handed to disk as a whole (protocol 4).
 
-Its chunks stay in memory until they are on disk, and come back there when somebody replays them. The numbers and
-lengths of chunks stay in memory all the time, 16 bytes a chunk, so that positions and sizes need no disk.
+Its chunks stay in memory until they are on disk, and come back to memory for a replay. The numbers and lengths of
+chunks stay in memory all the time, 16 bytes a chunk, so that positions and sizes need no disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from enum import Enum, auto
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -18,11 +18,8 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.wire.decoding import DECODE_ERRORS
 
-if TYPE_CHECKING:
-    from clonos.core.channel.inflight_log import InflightLog
-
 CHUNK_OVERHEAD_BYTES = 160
-"""What a chunk costs in memory besides its payload: struct, number, the head of its bytes, places in two lists."""
+"""Bytes of memory for a chunk besides its payload: struct, number, the head of its bytes, places in two lists."""
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +48,26 @@ class SegmentPhase(Enum):
     UNREADABLE = auto()  # on disk, which does not give them back
 
 
+class SpillingLog(Protocol):
+    """In-flight log as its segments and the slot's budget see it."""
+
+    channel: ChannelId
+    tail_bytes: int
+    writing_count: int
+
+    def cut(self, bytes_max: int, closed_only: bool = False) -> list[Chunk]:
+        """Takes the oldest chunks out of the tail."""
+
+    def add(self, segment: Segment) -> None:
+        """Goes on with a segment in place of the chunks that were cut."""
+
+    def begin_write(self) -> None:
+        """Counts a segment that is on its way to disk."""
+
+    def end_write(self) -> None:
+        """Counts a segment that is on its way to disk no more."""
+
+
 class Segment:
     """Consecutive chunks of one log."""
 
@@ -67,7 +84,7 @@ class Segment:
         "stored_bytes",
     )
 
-    def __init__(self, number: int, log: InflightLog, chunks: list[Chunk]) -> None:
+    def __init__(self, number: int, log: SpillingLog, chunks: list[Chunk]) -> None:
         self.id = number
         self.log = log
         self.phase = SegmentPhase.WRITING
@@ -85,7 +102,7 @@ class Segment:
 
     @property
     def channel(self) -> ChannelId:
-        """Whose elements these are."""
+        """Channel of its elements."""
         return self.log.channel
 
     @property
@@ -120,13 +137,40 @@ class Segment:
         """Chunks that end at or below ``before_seq`` are not needed any more; the last one still is."""
         self._start = max(self._start, self.index_of(before_seq))
 
+    def begin_write(self) -> None:
+        """Is on its way to disk."""
+        self.phase = SegmentPhase.WRITING
+        self.log.begin_write()
+
+    def end_write(self, stored_bytes: int | None) -> None:
+        """Is on disk, or (None) could not be written and stays in memory."""
+        self.log.end_write()
+        if stored_bytes is None:
+            self.phase = SegmentPhase.KEPT
+        else:
+            self.stored_bytes = stored_bytes
+            self.unload()
+
+    def begin_load(self) -> None:
+        """Is on its way from disk to memory."""
+        self.phase = SegmentPhase.LOADING
+
+    def unload(self) -> None:
+        """Drops the chunks in memory: they are on disk."""
+        self.phase = SegmentPhase.ON_DISK
+        self.chunks = []
+
+    def fail(self) -> None:
+        """Cannot be read back from disk."""
+        self.phase = SegmentPhase.UNREADABLE
+
     def payloads(self) -> list[bytes]:
         """What to store: the heads of the chunks, then the payload of each."""
         heads: _Heads = [(chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint) for chunk in self.chunks]
         return [_encode_heads(heads), *(chunk.payload for chunk in self.chunks)]
 
     def load(self, payloads: list[bytes]) -> bool:
-        """The chunks are back in memory; False: these are not what ``payloads`` gave, and nothing has changed."""
+        """Takes the chunks back into memory; returns False where these are not what ``payloads`` gave."""
         try:
             heads = _decode_heads(b"".join(payloads[:1]))
         except DECODE_ERRORS:
@@ -135,4 +179,5 @@ class Segment:
         if [head[0] for head in heads] != self._firsts.tolist() or ends_bytes != self._ends_bytes.tolist():
             return False
         self.chunks = [Chunk(*head, payload) for head, payload in zip(heads, payloads[1:], strict=True)]
+        self.phase = SegmentPhase.LOADED
         return True

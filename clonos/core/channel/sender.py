@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import Chunk, InflightLog
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
@@ -63,6 +62,10 @@ class ChannelSender:
         self.log.append(kind, count, checkpoint, payload)
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
+
+    def mark(self, log: LogId) -> None:
+        """Marks a shared log that has grown: it travels with the next message."""
+        self.dirty[log] = None
 
     def apply_view(self, receiver: Incarnation) -> None:
         """A view names the receiver's incarnation: the session of an earlier one is over, its claim stands until a
@@ -148,13 +151,6 @@ class ChannelSender:
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         head = self.channel.id, sender, self.receiver, self.session, ordinal
         return Position(*head, self.cursor, self.log.next_seq, self.deltas(logs))
-
-
-def forget_output(sendings: dict[ChannelId, ChannelSender], snapshot: Snapshot) -> None:
-    """Nobody asks any more for what left before a snapshot that is complete."""
-    for channel, before_seq in snapshot.outputs:
-        if channel in sendings:
-            sendings[channel].log.truncate(before_seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.control_messages import Snapshotted
 from clonos.core.wire.replication_messages import StandbyUpdate
 
@@ -51,6 +51,10 @@ class PendingSnapshots:
         self.unsettled.append(PendingSnapshot(positions, self.objects, confirmed_seq))
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name
+
+    def adopt_final(self, entry: PendingSnapshot) -> None:
+        """Acknowledges again the final snapshot that this incarnation was restored from."""
+        self.unsettled.append(entry)
 
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
         """Begins to store the whole state at the barrier of the last snapshot. Returns the name of the object and its

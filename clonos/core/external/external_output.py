@@ -37,7 +37,16 @@ class KeeperLink:
     ) -> AppendLog:
         """What has not been shipped yet, as the next message."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        self.is_awaited = True
         return AppendLog(task, incarnation, is_whole, self.deltas(logs), journal_start_bytes, ordinal)
+
+    def mark(self, log: LogId) -> None:
+        """Marks a log that has grown: it is shipped with the next message."""
+        self.dirty[log] = None
+
+    def await_nothing(self) -> None:
+        """Stops to wait for the acknowledgement of the last message, which may be lost."""
+        self.is_awaited = False
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """What has not been shipped yet."""
@@ -45,6 +54,7 @@ class KeeperLink:
 
     def acknowledge(self, kept: AppendAck) -> None:
         """Takes an acknowledgement in."""
+        self.is_awaited = False
         self.is_ready = kept.is_ready
         if not kept.is_ready:
             self.acknowledged.clear()
@@ -70,6 +80,11 @@ class KeeperLink:
         """A log of another task that has been covered meanwhile is sent to keepers no more."""
         coverage = self.coverage
         return coverage is not None and log != coverage.own_log and coverage.covered.get(log, 0) >= end_bytes
+
+
+def held_by(links: Iterable[KeeperLink]) -> dict[SlotId, dict[LogId, int]]:
+    """Returns what the ready keepers have acknowledged: per slot, the end of each log in bytes."""
+    return {link.slot: link.acknowledged for link in links if link.is_ready}
 
 
 class ExternalOutput:

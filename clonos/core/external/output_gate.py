@@ -1,143 +1,156 @@
-"""What leaves the job from one incarnation: output and calls with an effect, held until their causes are kept.
+"""Output gate: output and calls with an effect leave one incarnation when keepers hold their causes (protocol 3 and 7).
 
-The outside is a receiver too: nothing goes out before every keeper that the view names has acknowledged, for each log,
-the length it had when the effect was made.
+An external system is a receiver too: nothing leaves before every keeper that the view names has acknowledged, for each
+log, the length that the log had when the effect was made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.channel.inflight_log import InflightLog
-from clonos.core.checkpoint.snapshot import Snapshot
-from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement
+from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement, held_by
 from clonos.core.external.source_journal import SourceJournal
-from clonos.core.model.ids import Incarnation, LogId, SlotId, journal_of, view_name
+from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.replication_coverage import Coverage
+from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, ThreadId, journal_of, log_of, view_name
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
+from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Output
-from clonos.core.recovery import recovery_machine
+from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.wire.control_messages import View
+from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import AppendAck
-
-if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import HostedTask
 
 
 class OutputGate:
-    """The outside's end, the links to the keepers, and the calls that wait for them."""
+    """Channel to the external system, links to the keepers, and the calls that wait for them."""
 
-    def __init__(self, hosted: HostedTask) -> None:
-        self.hosted = hosted
+    def __init__(
+        self,
+        task: TaskId,
+        incarnation: Incarnation,
+        plan: Plan,
+        options: Options,
+        logs: CausalLogs,
+        coverage: Coverage | None,
+        shell: SlotShell,
+        commands: CommandQueue,
+    ) -> None:
+        self.task, self.incarnation, self.name = task, incarnation, plan.task_name(task)
+        self.own_log = log_of(task)
+        self.logs, self.coverage, self.shell = logs, coverage, shell
+        self.needs_keepers = bool(options.keepers)
         self.outside: ExternalOutput | None = None
         self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
         self.keepers: dict[SlotId, KeeperLink] = {}
-        self.calls: list[tuple[int, Requirement]] = []  # (log end, requirement) of calls with an effect that wait
-        self.journal = SourceJournal(hosted) if hosted.plan.is_journalled(hosted.task) else None
+        self.calls: list[tuple[ThreadId, int, Requirement]] = []  # (thread, log end) of calls with an effect that wait
+        self.journal: SourceJournal | None = None
+        if plan.is_journalled(task):
+            self.journal = SourceJournal(
+                task, incarnation, self.name, logs, shell, commands, options.credit_window_bytes
+            )
 
-    # ------------------------------------------------------------------ the outside
+    # ------------------------------------------------------------------ the external system
 
-    def open(self, log: InflightLog) -> None:
-        """The task has a channel to the outside: registers."""
-        hosted, view = self.hosted, self.hosted.slot.view
+    def open(self, log: InflightLog, view: View) -> None:
+        """Registers with the external system that the task has a channel to."""
         self.outside = ExternalOutput(log)
         self.completed_seq = log.next_seq
-        hosted.shell.open_outside(hosted.task, hosted.incarnation, view.generation, view.job_id, log.next_seq)
+        self.shell.open_outside(self.task, self.incarnation, view.generation, view.job_id, log.next_seq)
 
     @property
     def is_unregistered(self) -> bool:
-        """The outside has not stated what it has."""
+        """Whether the external system has not answered the registration."""
         return self.outside is not None and self.outside.claim is None
 
     @property
     def claim(self) -> int | None:
-        """What the outside has taken in."""
+        """Number of the next element that the external system lacks, as of the registration; None before it."""
         return self.outside.claim if self.outside is not None else 0
 
     @property
     def confirmed_seq(self) -> int:
-        """Output below has been confirmed."""
+        """Number below which the external system has confirmed all output."""
         return self.outside.confirmed_seq if self.outside is not None else 0
 
     @property
-    def logs(self) -> list[InflightLog]:
-        """In-flight logs: of the channel to the outside, if there is one."""
+    def inflight_logs(self) -> list[InflightLog]:
+        """In-flight log of the channel to the external system, if there is one."""
         return [self.outside.log] if self.outside is not None else []
 
     def position_in(self, snapshot: Snapshot) -> int:
-        """Output that the outside must have confirmed before the snapshot counts."""
+        """Number below which the external system must have confirmed all output before the snapshot counts."""
         return dict(snapshot.outputs)[self.outside.log.channel] if self.outside is not None else 0
 
     def append(self, output: Output) -> None:
-        """The task has produced output for the outside."""
+        """Takes output of the task for the external system."""
         assert self.outside is not None, output.channel
         is_known = self.outside.log.next_seq + output.count <= self.outside.confirmed_seq
         self.outside.append(output.kind, output.count, output.payload, {} if is_known else self.requirement())
 
-    def on_opened(self, next_number: int, superseded_next: int | None) -> None:
-        """The outside has registered this incarnation and says what it has.
+    def on_opened(self, next_number: int, superseded_next: int | None, generation: int) -> None:
+        """Takes over what the external system has, which has registered this incarnation.
 
-        After a rollback what an earlier generation let out behind the restored checkpoint may leave again: an alarm.
+        Warns where an earlier generation has let out more than that: it may leave again, with other content.
         """
         assert self.outside is not None
-        hosted = self.hosted
         if superseded_next is not None and superseded_next > next_number:
-            hosted.shell.warn(
-                f"output {next_number} to {superseded_next - 1} of {hosted.plan.task_name(hosted.task)} had left before"
+            self.shell.warn(
+                f"output {next_number} to {superseded_next - 1} of {self.name} had left before"
                 " the rollback and may leave again, with other content",
-                task=hosted.task,
+                task=self.task,
                 first=next_number,
                 next=superseded_next,
-                generation=view_name(hosted.slot.view.generation),
+                generation=view_name(generation),
             )
         self.outside.open(next_number)
         self.pump()
-        hosted.stated()
-
-    def on_fenced(self, generation: int, by: Incarnation) -> None:
-        """The outside has registered a later life: this one lets nothing out any more."""
-        self.hosted.advance(recovery_machine.SinkFencedOff(generation, by))
 
     def on_confirmed(self, next_number: int) -> None:
-        """The outside has taken output in."""
+        """Takes over that the external system has all output below ``next_number``."""
         assert self.outside is not None
         self.outside.confirm(next_number)
-        self.hosted.acknowledge_snapshots()
 
     def on_completed(self, snapshot: Snapshot) -> None:
-        """Another checkpoint is complete. It and the one before are kept: no restart goes back behind that one."""
+        """Forgets output before the checkpoint before this one: no restart goes back behind that."""
         if self.outside is not None:
-            hosted, oldest_seq = self.hosted, self.completed_seq
-            self.completed_seq = self.position_in(snapshot)
-            hosted.shell.forget_outside(hosted.task, hosted.incarnation, oldest_seq)
+            oldest_seq, self.completed_seq = self.completed_seq, self.position_in(snapshot)
+            self.shell.forget_outside(self.task, self.incarnation, oldest_seq)
+        if self.journal is not None:
+            self.truncate_journal(snapshot.journal_offset_bytes)
 
     # ------------------------------------------------------------------ the keepers
 
-    def apply_view(self, slots: tuple[SlotId, ...]) -> None:
-        """A view names the keepers: a new one beside the old gets all since the last checkpoint."""
-        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot, self.hosted.coverage) for slot in slots}
+    def apply_view(self, view: View) -> None:
+        """Takes over which keepers the view names: a new one gets all since the last checkpoint."""
+        slots = view.placements[self.task].keepers
+        self.keepers = {slot: self.keepers.get(slot) or KeeperLink(slot, self.coverage) for slot in slots}
         if self.journal is not None:
-            self.journal.met = self.hosted.slot.view.number
+            self.journal.apply_view(view.number)
         for link in self.keepers.values():
             if not link.is_ready:
                 self._keep_all(link)
         self.pump()
 
     def grown(self, log: LogId) -> None:
-        """A log that the task holds has grown."""
+        """Marks a log that has grown: keepers get it."""
         for link in self.keepers.values():
-            link.dirty[log] = None
+            link.mark(log)
 
     def _kept_logs(self) -> Iterable[LogId]:
-        """What keepers shall hold: all logs, or where sharing stops those that are not covered and the own one."""
-        hosted = self.hosted
-        if hosted.coverage is None:
-            return hosted.logs.replicas
-        own = (hosted.own_log, journal_of(hosted.task))
-        found = dict.fromkeys(log for log in own if log in hosted.logs.replicas)
-        return {**found, **hosted.coverage.uncovered}
+        """Returns the logs that keepers have to hold: all, or with ``replicas=f`` the own ones and the uncovered."""
+        if self.coverage is None:
+            return self.logs.replicas
+        own = (self.own_log, journal_of(self.task))
+        found = dict.fromkeys(log for log in own if log in self.logs.replicas)
+        return {**found, **self.coverage.uncovered}
 
     def requirement(self) -> Requirement:
-        """For each log the length it has now, as far as some keeper has not acknowledged it."""
-        lengths = {log: self.hosted.logs.end_bytes(log) for log in self._kept_logs()}
+        """Returns for each log the length it has now, where some keeper has not acknowledged it."""
+        lengths = {log: self.logs.end_bytes(log) for log in self._kept_logs()}
         if not self.keepers:
             return lengths
         required: Requirement = {}
@@ -151,10 +164,10 @@ class OutputGate:
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""
         is_waiting = bool(self.outside is not None or self.calls or (self.journal and self.journal.is_waiting))
-        if not is_waiting and self.hosted.coverage is None:
+        if not is_waiting and self.coverage is None:
             return
         for link in self.keepers.values():
-            # What nothing waits for goes one message after the other.
+            # What nothing waits for is sent one message after the other.
             if link.dirty and link.is_ready and (is_waiting or not link.is_awaited):
                 self._keep(link, is_whole=False)
         self._release_output()
@@ -163,70 +176,85 @@ class OutputGate:
             self.journal.release(self.keepers.values())
 
     def _keep(self, link: KeeperLink, is_whole: bool) -> None:
-        hosted, journal = self.hosted, self.journal
-        start_bytes = journal.start_bytes if journal is not None else 0
-        message = link.message(hosted.task, hosted.incarnation, is_whole, hosted.logs, start_bytes)
-        link.is_awaited = True
-        hosted.shell.send(link.slot, message)
+        start_bytes = self.journal.start_bytes if self.journal is not None else 0
+        message = link.message(self.task, self.incarnation, is_whole, self.logs, start_bytes)
+        self.shell.send(link.slot, message)
 
     def _keep_all(self, link: KeeperLink) -> None:
-        # One that is new gets all: it may be covered by a keeper that is gone, or goes when this one is ready.
-        link.rewind(self.hosted.logs, self._kept_logs() if link.is_ready else None)
+        # A new keeper gets all: a log may be covered by a keeper that is gone, or goes when this one is ready.
+        link.rewind(self.logs, self._kept_logs() if link.is_ready else None)
         if link.dirty or not link.is_ready or self.journal is not None:
             self._keep(link, is_whole=True)
 
-    def send_to_keepers(self) -> None:
-        """Where the journal begins now."""
-        for link in self.keepers.values():
-            if link.is_ready:
-                self._keep(link, is_whole=False)
-
     def on_kept(self, kept: AppendAck) -> None:
-        """A keeper has acknowledged."""
+        """Takes an acknowledgement of a keeper in, and releases what waited for it."""
         link = self.keepers.get(kept.slot)
-        if link is not None and kept.incarnation == self.hosted.incarnation:
+        if link is not None and kept.incarnation == self.incarnation:
             link.acknowledge(kept)
-            link.is_awaited = False
-            if self.hosted.coverage is not None:
-                self.hosted.coverage.acknowledged(self.keepers.values(), self.hosted.logs)
+            if self.coverage is not None:
+                self.coverage.acknowledged(held_by(self.keepers.values()), self.logs)
             self.pump()
 
     def _release_output(self) -> None:
         if self.outside is None:
             return
-        hosted = self.hosted
-        has_keepers = bool(hosted.slot.options.keepers)
-        for chunk in self.outside.release(list(self.keepers.values()), has_keepers):
-            hosted.shell.write_outside(
-                hosted.task, hosted.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
+        for chunk in self.outside.release(list(self.keepers.values()), self.needs_keepers):
+            self.shell.write_outside(
+                self.task, self.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
             )
 
-    def on_await_replicated(self, end_bytes: int) -> None:
-        """A call with an effect waits until the keepers hold its causes."""
-        self.calls.append((end_bytes, self.requirement()))
+    def on_await_replicated(self, thread: ThreadId, end_bytes: int) -> None:
+        """Holds a call with an effect until the keepers have its causes."""
+        self.calls.append((thread, end_bytes, self.requirement()))
         self.pump()
 
     def _release_calls(self) -> None:
         links = list(self.keepers.values())
-        if not links and self.hosted.slot.options.keepers:
+        if not links and self.needs_keepers:
             return
-        while self.calls and all(link.satisfies(self.calls[0][1]) for link in links):
-            self.hosted.shell.replicated_to(self.hosted.task, self.hosted.thread, self.calls.pop(0)[0])
+        while self.calls and all(link.satisfies(self.calls[0][2]) for link in links):
+            thread, end_bytes, _ = self.calls.pop(0)
+            self.shell.replicated_to(self.task, thread, end_bytes)
+
+    # ------------------------------------------------------------------ the journal
+
+    @property
+    def recovered_journal(self) -> bytes:
+        """Bytes of the journal that the task is given when it starts."""
+        return self.journal.recovered if self.journal is not None else b""
+
+    def on_journal_data(self, data: bytes) -> None:
+        """Takes in whole records that have come from a producer; they are released when keepers hold them."""
+        assert self.journal is not None, self.task
+        self.journal.append(data)
+        self.grown(self.journal.id)
+        self.pump()
+        self.journal.update_hold()
+
+    def truncate_journal(self, offset_bytes: int) -> None:
+        """Drops what a completed checkpoint has of the journal, and tells the keepers where it begins now."""
+        assert self.journal is not None, self.task
+        self.journal.truncate(offset_bytes)
+        for link in self.keepers.values():
+            if link.is_ready:
+                self._keep(link, is_whole=False)
 
     # ------------------------------------------------------------------ heartbeat and end
 
     def tick(self) -> None:
-        """What a keeper has not acknowledged is sent again."""
+        """Repeats to each keeper what it has not acknowledged."""
         for link in self.keepers.values():
-            link.is_awaited = False
+            link.await_nothing()
             self._keep_all(link)
         if self.journal is not None:
             self.journal.open_if_due()
 
     def close(self) -> None:
-        """The incarnation is over."""
+        """Closes the channel to the external system, because the incarnation has ended."""
         if self.outside is not None:
             self.outside.log.close()
-            self.hosted.shell.close_outside(self.hosted.task, self.hosted.incarnation)
-        if self.journal is not None:
-            self.journal.close()
+            self.shell.close_outside(self.task, self.incarnation)
+
+    def close_journal(self, view: View, is_succeeded_here: bool) -> Delta | None:
+        """Closes the journal; returns what it leaves for a successor in this slot."""
+        return self.journal.close(view, is_succeeded_here) if self.journal is not None else None

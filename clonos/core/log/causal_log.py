@@ -27,6 +27,13 @@ class Replica:
         """Offset of the next byte to append."""
         return self.start_bytes + len(self.data)
 
+    def drop_before(self, offset_bytes: int) -> int:
+        """Drops what lies before an offset; returns how many bytes."""
+        dropped = min(offset_bytes - self.start_bytes, len(self.data))
+        del self.data[:dropped]
+        self.start_bytes = offset_bytes
+        return dropped
+
 
 def check_overlap(
     log: LogId, one_start: int, one: bytes | bytearray, other_start: int, other: bytes | bytearray
@@ -63,7 +70,7 @@ class CausalLogs:
 
     def append(self, log: LogId, data: bytes) -> None:
         """Appends bytes that the log's owner wrote."""
-        self.replicas[log].data += data
+        self.replicas[log].data.extend(data)
         self.size_bytes += len(data)
 
     def end_bytes(self, log: LogId) -> int:
@@ -97,7 +104,7 @@ class CausalLogs:
             fresh = fresh[known:]
         if not fresh:
             return False
-        replica.data += fresh
+        replica.data.extend(fresh)
         self.size_bytes += len(fresh)
         return True
 
@@ -106,10 +113,7 @@ class CausalLogs:
         replica = self.replicas.get(log)
         if replica is None or offset_bytes <= replica.start_bytes:
             return
-        dropped = min(offset_bytes - replica.start_bytes, len(replica.data))
-        del replica.data[:dropped]
-        self.size_bytes -= dropped
-        replica.start_bytes = offset_bytes
+        self.size_bytes -= replica.drop_before(offset_bytes)
 
     def delta(self, log: LogId, from_bytes: int) -> Delta:
         """Returns what a peer lacks that holds the log up to ``from_bytes``."""

@@ -11,17 +11,13 @@ at a completed checkpoint, or where the owner's keepers hold everything before. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import LogId, SlotId, TaskId, log_of
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
-
-if TYPE_CHECKING:
-    from clonos.core.external.external_output import KeeperLink
 
 
 class Coverage:
@@ -69,16 +65,15 @@ class Coverage:
     def _cover(self, log: LogId, end_bytes: int) -> None:
         self.covered[log] = max(end_bytes, self.covered.get(log, 0))
 
-    def acknowledged(self, links: Iterable[KeeperLink], logs: CausalLogs) -> None:
-        """Updates the covered parts by what keepers have acknowledged."""
-        ready = [link for link in links if link.is_ready]
+    def acknowledged(self, keepers: Mapping[SlotId, Mapping[LogId, int]], logs: CausalLogs) -> None:
+        """Updates the covered parts by what ready keepers hold: per slot, the end of each log in bytes."""
         for log in list(self.uncovered):
             taken = {self.domain, self.givers.get(log, self.domain)}
             held: dict[str, int] = {}  # furthest offset per domain
-            for link in ready:
-                domain = self.domains.get(link.slot, self.domain)
+            for slot, ends in keepers.items():
+                domain = self.domains.get(slot, self.domain)
                 if domain not in taken:
-                    held[domain] = max(held.get(domain, 0), link.acknowledged.get(log, 0))
+                    held[domain] = max(held.get(domain, 0), ends.get(log, 0))
             wanted = self.replicas + 1 - len(taken)
             if len(held) >= wanted:
                 self._cover(log, sorted(held.values(), reverse=True)[wanted - 1])

@@ -98,6 +98,11 @@ class _Inside:
         self.key = key
         self.made = 0
 
+    def count_call(self) -> int:
+        """Counts a call inside; returns its number."""
+        self.made += 1
+        return self.made
+
 
 _bound: ContextVar[Recorder | None] = ContextVar("clonos_recorder", default=None)
 _inside: ContextVar[_Inside | None] = ContextVar("clonos_inside_call", default=None)
@@ -154,8 +159,7 @@ def key_inside() -> str:
     inside = _inside.get()
     if inside is None or not inside.key:
         return ""
-    inside.made += 1
-    return blake2b(f"{inside.key}/{inside.made}".encode(), digest_size=16).hexdigest()
+    return blake2b(f"{inside.key}/{inside.count_call()}".encode(), digest_size=16).hexdigest()
 
 
 class ServiceOutsideTask(JobError):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, ThreadId
-from clonos.core.wire.messages import Message
-
-if TYPE_CHECKING:
-    from clonos.core.checkpoint.snapshot import Snapshot
-    from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_port import Activation, TaskHandle
+from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.wire.messages import Message
 
 
 class SpillStore(Protocol):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
-
-if TYPE_CHECKING:
-    from clonos.core.checkpoint.snapshot import Snapshot
-    from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.task_snapshot import Snapshot
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):

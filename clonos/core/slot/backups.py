@@ -1,59 +1,64 @@
-"""What a slot holds for tasks of other slots: standbys, the shadows of hot ones, and keepers."""
+"""What a slot holds for tasks of other slots: standbys, shadows of hot ones, and keepers (protocol 5, 6.10 and 3)."""
 
 from __future__ import annotations
 
-from abc import ABC
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from itertools import count
 
+from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.external.keeper import Keeper
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import SlotId, TaskId
-from clonos.core.model.options import Options
-from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.model.ids import CheckpointId, SlotId, TaskId, ViewNumber, log_of
+from clonos.core.ports.slot_shell import ShadowRead, StandbyRead
 from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.slot_context import SlotContext
 from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.authorization import check_life, sender_name
-from clonos.core.wire.control_messages import Placement, View
+from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.replication_messages import AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedShadow
 
-if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import HostedTask
-    from clonos.core.slot.slot import Slot
 
+class Backups:
+    """Standbys, shadows and keepers of one slot: installed with each view, fed by the slots of their tasks."""
 
-class Backups(ABC):
-    """The part of a ``Slot`` that has riders: installed with each view, fed by the slots of their tasks."""
-
-    id: SlotId
-    plan: Plan
-    options: Options
-    shell: SlotShell
-    view: View
-    hosted: dict[TaskId, HostedTask]
-
-    def __init__(self) -> None:
+    def __init__(self, context: SlotContext) -> None:
+        self.context, self.slot, self.plan, self.shell = context, context.slot, context.plan, context.shell
+        self.view = View(ViewNumber(0), 0, "", (), ())
+        self.completed = CheckpointId(0)
         self.standbys: dict[TaskId, Standby] = {}
         self.shadows: dict[TaskId, Shadow] = {}
         self.keepers: dict[TaskId, Keeper] = {}
-        self._shadows_numbered = 0
+        self._sessions = count(1)  # numbers of sessions with shadows, each given once
 
-    def number_shadow(self) -> int:
-        """A number that no session of a shadow here has had."""
-        self._shadows_numbered += 1
-        return self._shadows_numbered
+    @property
+    def log_bytes(self) -> int:
+        """Memory of the causal logs and replicas that keepers and shadows hold."""
+        found_bytes = 0
+        for keeper in self.keepers.values():
+            found_bytes += keeper.logs.size_bytes
+        for shadow in self.shadows.values():
+            found_bytes += shadow.logs.size_bytes
+        return found_bytes
 
     # ------------------------------------------------------------------ messages
 
-    def _on_keep(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
+    def on_keep(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
+        """Appends to the logs of a keeper, and acknowledges.
+
+        Raises: MessageMalformed, if the sender does not host the task.
+        """
         check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
-        kept = keeper.keep(message, self.id) if keeper is not None else None
+        kept = keeper.keep(message, self.slot) if keeper is not None else None
         if kept is not None and (slot := self.view.placements[message.task].slot) is not None:
             self.shell.send(slot, kept)
 
-    def _on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
+    def on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
+        """Hands a snapshot to the task's standby and shadow.
+
+        Raises: MessageMalformed, if the sender does not host the task, or if the snapshot is not in the store.
+        """
         check_life(sender, update.task, update.incarnation, self.view)
         if not update.objects:
             raise MessageMalformed(sender_name(sender), "a snapshot for a standby that is in no object of the store")
@@ -64,7 +69,11 @@ class Backups(ABC):
         if shadow is not None:
             shadow.on_update(update)
 
-    def _on_feed(self, sender: SlotId, message: FeedShadow, payload: bytes | memoryview) -> None:
+    def on_feed(self, sender: SlotId, message: FeedShadow, payload: bytes | memoryview) -> None:
+        """Hands what a task has decided and taken in to its shadow.
+
+        Raises: MessageMalformed, if the sender does not host the task, or if the task has no such input.
+        """
         check_life(sender, message.task, message.incarnation, self.view)
         shadow = self.shadows.get(message.task)
         if shadow is None or message.incarnation != shadow.incarnation:
@@ -78,10 +87,17 @@ class Backups(ABC):
 
     # ------------------------------------------------------------------ views
 
+    def apply_view(self, view: View, hosted: Collection[TaskId]) -> None:
+        """Installs what the view has in this slot; ``hosted``: the tasks that live here already."""
+        installed, self.view = self.view, view
+        self._install_keepers(view, installed)
+        self._install_standbys(view, hosted)
+        self._install_shadows(view, installed)
+
     def _install_keepers(self, view: View, installed: View) -> None:
-        named = [p for p in view.placements if self.id in p.keepers]
-        # Whoever was named no longer in a view that was skipped here lacks what came since, and may have more than is.
-        old = {p.task: self.keepers.get(p.task) for p in named if p.is_keeper_since(self.id) <= installed.number}
+        named = [p for p in view.placements if self.slot in p.keepers]
+        # A keeper that a skipped view did not name lacks what came since, and may have more than exists.
+        old = {p.task: self.keepers.get(p.task) for p in named if p.is_keeper_since(self.slot) <= installed.number}
         self.keepers = {p.task: old.get(p.task) or Keeper(p.task, p.incarnation) for p in named}
         if view.generation != installed.generation:
             for keeper in self.keepers.values():
@@ -89,15 +105,15 @@ class Backups(ABC):
         for placement in named:
             self.keepers[placement.task].apply_view(placement.incarnation)
 
-    def _install_standbys(self, view: View) -> None:
+    def _install_standbys(self, view: View, hosted: Collection[TaskId]) -> None:
         # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
         kept: dict[TaskId, Standby] = {}
         for placement in view.placements:
             task = placement.task
-            if self.id in placement.standbys:
+            if self.slot in placement.standbys:
                 kept[task] = self.standbys.get(task) or self._new_standby(placement)
                 kept[task].apply_view(placement.incarnation, placement.restore)
-            elif placement.slot == self.id and task in self.standbys and task not in self.hosted:
+            elif placement.slot == self.slot and task in self.standbys and task not in hosted:
                 kept[task] = self.standbys[task]
                 kept[task].apply_view(placement.incarnation, placement.restore)
         self.standbys = kept
@@ -107,53 +123,105 @@ class Backups(ABC):
         return Standby(task, placement.incarnation, lambda: self.shell.new_mirror(task))
 
     def _install_shadows(self, view: View, installed: View) -> None:
-        """A shadow lives as long as its incarnation has a standby here, and on if the next one lives here."""
+        """Keeps a shadow while its incarnation has a standby here, and on if the next incarnation lives here."""
         kept: dict[TaskId, Shadow] = {}
         for task, shadow in self.shadows.items():
             placement = view.placements[task]
             if self._succeeds(shadow, placement, view, installed):
-                shadow.incarnation, shadow.is_sealed = placement.incarnation, True
-            at = placement.slot == self.id if shadow.is_sealed else self.id in placement.standbys
+                shadow.seal(placement.incarnation)
+            at = placement.slot == self.slot if shadow.is_sealed else self.slot in placement.standbys
             if at and placement.incarnation == shadow.incarnation:
                 kept[task] = shadow
             else:
                 shadow.close()
-        for task in sorted(self.plan.hot - kept.keys()) if self.options.causal_logging else ():
+        for task in sorted(self.plan.hot - kept.keys()) if self.context.options.causal_logging else ():
             placement = view.placements[task]
-            if self.id in placement.standbys and placement.slot != self.id:
-                kept[task] = Shadow(self._slot(), placement)
+            if self.slot in placement.standbys and placement.slot != self.slot:
+                kept[task] = Shadow(self.context, view, placement, self.completed, self._sessions)
                 kept[task].ask()
         self.shadows = kept
 
     def _succeeds(self, shadow: Shadow, placement: Placement, view: View, installed: View) -> bool:
-        """Whether the incarnation that follows the shadow's own begins here. By a view that was skipped another one may
-        have lived elsewhere, whose log is not what the shadow has followed."""
+        """Whether the incarnation that follows the shadow's begins here.
+
+        By a view that was skipped another one may have lived elsewhere, whose log is not what the shadow has followed.
+        """
         return (
-            placement.slot == self.id
+            placement.slot == self.slot
             and not placement.is_fresh
             and not shadow.is_sealed
             and shadow.incarnation == installed.placements[placement.task].incarnation
             and int(placement.incarnation) == view.number == installed.number + 1
         )
 
+    # ------------------------------------------------------------------ state
+
+    def restored(self, placement: Placement) -> Standby | None:
+        """Takes the standby of a task that begins here out; returns it if it is at the checkpoint of the view."""
+        standby = self.standbys.pop(placement.task, None)
+        if standby is None:
+            return None
+        if not standby.is_at(placement.restore):
+            standby.complete(placement.restore)
+        return standby if standby.is_at(placement.restore) else None
+
+    def on_objects_read(self, purpose: StandbyRead | ShadowRead, restored: RestoredState | None) -> None:
+        """Takes snapshots from the store; a standby reads again when the next checkpoint completes."""
+        if isinstance(purpose, ShadowRead):
+            shadow = self.shadows.get(purpose.task)
+            if shadow is not None:
+                shadow.on_objects_read(purpose.session, restored)
+            return
+        standby = self.standbys.get(purpose.task)
+        if standby is None or standby.incarnation != purpose.incarnation or restored is None:
+            return
+        if restored.snapshot.checkpoint > standby.checkpoint:
+            standby.adopt(restored)
+
+    def on_completed(self, completed: Completed) -> None:
+        """Truncates logs up to a completed checkpoint, and brings standbys up to it."""
+        self.completed = completed.checkpoint
+        for keeper in self.keepers.values():
+            for task, _, offset_bytes in completed.tasks:
+                keeper.logs.truncate(log_of(task), offset_bytes)
+        for standby in self.standbys.values():
+            missing = standby.complete(completed.checkpoint)
+            if missing:
+                self.shell.read_objects(StandbyRead(standby.task, standby.incarnation), missing)
+        for shadow in self.shadows.values():
+            shadow.on_completed(completed)
+
+    # ------------------------------------------------------------------ shadows
+
     def end_shadows(self) -> bool:
-        """Memory is short: those that nothing depends on begin anew at a later barrier. Whether there were any."""
+        """Ends shadows that nothing depends on, because memory is short; returns whether there were any."""
         ended = [shadow for shadow in self.shadows.values() if shadow.is_following and not shadow.is_sealed]
         for shadow in ended:
             shadow.renew()
         return bool(ended)
 
     def drop_shadow(self, task: TaskId) -> None:
-        """It is no use."""
+        """Ends the shadow of a task that it cannot take over."""
         self.shadows.pop(task).close()
 
     def forget_shadow(self, task: TaskId) -> None:
-        """It is the task now, and the task needs no mirror here."""
+        """Lets go of a shadow that is the task now, and of the mirror that the task does not need."""
         del self.shadows[task]
         self.standbys.pop(task, None)
 
-    def _slot(self) -> Slot:
-        from clonos.core.slot.slot import Slot
+    # ------------------------------------------------------------------ heartbeat and end
 
-        assert isinstance(self, Slot), self
-        return self
+    def tick(self) -> None:
+        """Repeats at the heartbeat what shadows ask for and what keepers hold."""
+        for shadow in self.shadows.values():
+            shadow.tick()
+        for task, keeper in self.keepers.items():
+            slot = self.view.placements[task].slot
+            if keeper.is_ready and slot is not None:
+                self.shell.send(slot, keeper.kept(self.slot))
+
+    def close(self) -> None:
+        """Ends all shadows."""
+        for shadow in self.shadows.values():
+            shadow.close()
+        self.shadows.clear()

@@ -1,138 +1,130 @@
-"""One incarnation of a task as its slot sees it: recovery, channels, snapshots, keepers, the outside.
+"""One incarnation of a task in its slot: composes recovery, channels, snapshots, keepers and output (protocol 6).
 
-Owned by the slot's thread. The task's own thread reaches it by ``Emission`` and the few questions of ``TaskPort``.
-Each rule of the protocol is one method, named for it, that a mutant can replace.
+Owned by the slot's thread. The task's own thread reaches it by ``Emission`` and the few questions of ``TaskPort``. Each
+part owns its fields and knows nothing of the others; this class hands from one to the next what they have to know.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.input_channels import InputChannels
-from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.channel.sender import Behind, ChannelSender, compare_claims, forget_output
+from clonos.core.channel.output_channels import OutputChannels
+from clonos.core.channel.sender import ChannelSender
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.determinants import claims_of
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import ChannelId, LogId, TaskId, journal_of, log_of
+from clonos.core.model.ids import COORDINATOR, ChannelId, LogId, TaskId, ThreadId, journal_of, log_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.task_port import Command, Emission, TaskHandle, Triggered
-from clonos.core.recovery import gathering as gather
+from clonos.core.ports.task_port import Delivered, Emission, Triggered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery import recovery_machine
-from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering, recovered_logs
-from clonos.core.slot.task_start import start
+from clonos.core.recovery.gathering import Gathering, recovered_logs
+from clonos.core.recovery.task_recovery import TaskRecovery
+from clonos.core.slot.hosted_thread import HostedThread
+from clonos.core.slot.task_reports import TaskReports
+from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeeds
-from clonos.core.standby.takeover import adopt_shadow, take_over
-from clonos.core.wire.channel_messages import ChannelHandshake
+from clonos.core.standby.slot_context import SlotContext
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import AnnounceStep, LogReply, LogRequest, TaskFailed
-
-if TYPE_CHECKING:
-    from clonos.core.slot.slot import Slot
-    from clonos.core.standby.shadow import Shadow
+from clonos.core.wire.recovery_messages import LogReply
 
 
 class HostedTask:
-    """An incarnation that lives in this slot."""
+    """Incarnation that lives in this slot."""
 
-    def __init__(self, slot: Slot, placement: Placement) -> None:
-        self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
-        self.placement = placement
+    def __init__(
+        self,
+        context: SlotContext,
+        view: View,
+        placement: Placement,
+        journal: Delta | None,
+        is_paused: bool,
+        on_taken_over: Callable[[TaskId], None],
+    ) -> None:
+        """``journal``: left here by the incarnation before; ``on_taken_over``: its shadow is this task now."""
+        self.context, self.plan, self.shell = context, context.plan, context.shell
+        self.view, self.placement = view, placement
         self.task, self.incarnation = placement.task, placement.incarnation
         self.own_log = log_of(self.task)
-        self.thread = slot.number_thread()  # or that of the shadow whose thread it goes on with
         self.promoted_shadow: Shadow | None = None  # that it goes on from
-        self.fed_bytes = 0  # end of the log that the shadow was given
-        self.shadow_feeds = ShadowFeeds(self)
         self.logs = CausalLogs()
-        self.coverage = Coverage.wanted(self.plan, self.task, slot.id)
+        self.coverage = Coverage.wanted(self.plan, self.task, context.slot)
         self.found_bytes = 0  # how far the furthest copy of the own log reached
-        self.sendings: dict[ChannelId, ChannelSender] = {}
-        self.inputs, self.effects = InputChannels(self), OutputGate(self)
-        self.sharers: dict[LogId, list[ChannelSender]] = {}
+        self.running = HostedThread(self.task, next(context.threads), self.shell)
+        head = self.task, self.incarnation
+        options, parts = context.options, (self.logs, self.coverage)
+        self.inputs = InputChannels(self.incarnation, *parts, options, self.shell, self.grown)
+        self.outputs = OutputChannels(self.incarnation, *parts, self.shell)
+        self.effects = OutputGate(*head, self.plan, options, *parts, self.shell, self.running)
+        is_hot = self.task in self.plan.hot
+        self.shadow_feeds = ShadowFeeds(*head, is_hot, self.logs, self.shell, options.inflight_memory_bytes)
+        self.shadow_feeds.apply_view(placement.standbys)
         self.pending = PendingSnapshots(placement.objects)
         self.snapshot: Snapshot | None = None
         self.mirror: Mirror | None = None
-        self.handle: TaskHandle | None = None
-        self.queued: list[Command] = []  # until the task has a handle
-        self.handshakes: dict[ChannelId, ChannelHandshake] = {}  # stated before this incarnation could use them
-        self.asked: Triggered | None = None  # the highest barrier asked of a source before it was started
-        self.failed: TaskFailed | None = None
-        self.announced_step: AnnounceStep | None = None  # what a cautious task waits to have noted
-        self.is_final = self.is_out_of_budget = False
-        self.handled_bytes = 0  # of what the task has emitted, as credit counts
-        self.records_in: int | None = None  # since the job's start; None before the first step
-        self.state: recovery_machine.State = recovery_machine.Recovering(
-            begin_gathering(self.plan, slot.view, self.task), not placement.objects
-        )
+        self.is_final, self.is_paused = False, is_paused
+        self._left_journal, self._on_taken_over = journal, on_taken_over
+        self.recovery = TaskRecovery(self.plan, self.shell, view, placement)
+        self.reports = TaskReports(*head, self.shell)
+
+    @property
+    def thread(self) -> ThreadId:
+        """Number of its thread, from which it takes emissions."""
+        return self.running.number
+
+    @property
+    def state(self) -> recovery_machine.State:
+        """State in the table of recovery."""
+        return self.recovery.state
 
     # ------------------------------------------------------------------ recovery
 
     def begin(self) -> None:
-        """Asks the holders, restores the state."""
-        adopt_shadow(self)
-        self.ask_holders()
-        if self.placement.objects and self.promoted_shadow is None:
-            self.slot.restore(self)
-        if isinstance(self.state, recovery_machine.Recovering):
-            self.advance(recovery_machine.Gathered(self.state.gathering))
+        """Asks the holders of the log."""
+        self.advance(self.recovery.begin())
 
-    def advance(self, event: recovery_machine.Event) -> None:
-        """One step of the table, and what it asks for."""
-        before, (self.state, effects) = self.state, recovery_machine.step(self.state, event)
-        if type(before) is not type(self.state):
-            self.slot.status_is_due = True
+    def advance(self, event: recovery_machine.Event | None) -> None:
+        """Takes one step of the table, if there is an event, and does what it asks for."""
+        if event is None:
+            return
+        before, effects = type(self.state), self.recovery.step(event)
+        if before is not type(self.state):
+            self.context.on_status_change()
         for effect in effects:
             match effect:
                 case recovery_machine.Connect(gathering):
                     self._connect(gathering)
                 case recovery_machine.Start():
-                    start(self)
+                    self._start()
                 case recovery_machine.GoLive():
                     self.shell.go_live(self.task, self.thread)
                 case recovery_machine.Compare(positions):
                     self.end_log(dict(positions))
                 case recovery_machine.ReportLost():
-                    self.report_lost()
-
-    def ask_holders(self) -> None:
-        """Questions to whoever has not answered; repeated at the heartbeat."""
-        if isinstance(self.state, recovery_machine.Recovering):
-            view = self.state.gathering.view
-            for holder in sorted(self.state.gathering.waiting_for):
-                question = LogRequest(self.task, self.incarnation, view, holder.task, holder.is_keeper)
-                self.shell.send(holder.slot, question)
+                    self.recovery.report_lost()
 
     def gather_again(self, view: View) -> None:
-        """Another view has arrived: asks everybody again under it."""
-        if isinstance(self.state, recovery_machine.Recovering) and not self.state.gathering.is_complete:
-            gathering = gather.ask_again(begin_gathering(self.plan, view, self.task), self.state.gathering)
-            self.state = recovery_machine.Recovering(gathering, self.state.is_restored)
-            self.ask_holders()
-            self.advance(recovery_machine.Gathered(self.state.gathering))
+        """Asks the holders again under another view."""
+        self.advance(self.recovery.gather_again(view))
 
     def on_log_reply(self, answer: LogReply) -> None:
-        """A holder has answered."""
-        if isinstance(self.state, recovery_machine.Recovering):
-            gather.check_answer(self.plan, answer, self.placement.log_offset_bytes)
-            holder = Holder(answer.holder, answer.is_keeper, answer.slot)
-            gathering = gather.collect_reply(self.state.gathering, answer.view, holder, answer.replicas)
-            if gathering is not self.state.gathering:
-                self.advance(recovery_machine.Gathered(gathering))
+        """Takes the answer of a holder in."""
+        self.advance(self.recovery.on_log_reply(answer, self.placement.log_offset_bytes))
 
     def restored(self, snapshot: Snapshot | None, mirror: Mirror | None) -> None:
-        """State as of the checkpoint that the view names."""
+        """Takes the state as of the checkpoint that the view names."""
         self.snapshot, self.mirror = snapshot, mirror
-        if isinstance(self.state, recovery_machine.Recovering) and not self.state.is_restored:
+        if self.recovery.needs_state:
             self.advance(recovery_machine.Restored())
 
     def _connect(self, gathering: Gathering) -> None:
@@ -140,137 +132,151 @@ class HostedTask:
         self.adopt_logs(found)
         self._open_channels()
         if self.promoted_shadow is not None:
-            take_over(self)
+            self.take_over(self.promoted_shadow)
         elif self.snapshot is not None and self.snapshot.final:
-            self.pending.unsettled.append(PendingSnapshot(self.snapshot, self.placement.objects, 0))
+            self.pending.adopt_final(PendingSnapshot(self.snapshot, self.placement.objects, 0))
             self.is_final = True
-        self.apply_view(self.slot.view)
-        for statement in self.handshakes.values():
-            with suppress(MessageMalformed):  # whose connection it came by is not known any more
+        self.apply_view(self.view)
+        for statement in self.outputs.take_early():
+            with suppress(MessageMalformed):  # the connection that it came by is not known any more
                 self.on_handshake(statement)
-        self.handshakes.clear()
         self.stated()
 
     def adopt_logs(self, found: dict[LogId, Delta]) -> None:
-        """The longest copies become this incarnation's logs, as bytes; the own one from the restored offset on."""
+        """Adopts the longest copies as bytes; the own log from the restored offset on."""
         base = self.placement.log_offset_bytes
         own = found.pop(self.own_log, None)
-        data = b""
-        if own is not None:
-            assert own.offset_bytes <= base, (self.task, own, base)
-            data = own.data[base - own.offset_bytes :]
-        self.logs.begin(self.own_log, base, data)
-        if self.coverage is not None:
-            self.coverage.grew(self.own_log)
+        assert own is None or own.offset_bytes <= base, (self.task, own, base)
+        self._begin_log(self.own_log, base, own.data[base - own.offset_bytes :] if own is not None else b"")
         if self.effects.journal is not None:
-            self.effects.journal.adopt(found.pop(journal_of(self.task), None))
+            start = self.snapshot.journal_offset_bytes if self.snapshot is not None else 0
+            lost_since = None if self.placement.is_first else self.view.generation
+            copy = found.pop(journal_of(self.task), None)
+            self.effects.journal.adopt(start, copy, self._left_journal, lost_since)
         for log, delta in found.items():
-            self.logs.begin(log, delta.offset_bytes, delta.data)
-            if self.coverage is not None:
-                self.coverage.grew(log)
+            self._begin_log(log, delta.offset_bytes, delta.data)
+
+    def _begin_log(self, log: LogId, offset_bytes: int, data: bytes) -> None:
+        self.logs.begin(log, offset_bytes, data)
+        if self.coverage is not None:
+            self.coverage.grew(log)
 
     def _open_channels(self) -> None:
-        self.inputs.open(self.snapshot)
+        channels, starts = self.plan.inputs[self.task], dict(self.snapshot.inputs) if self.snapshot else {}
+        self.inputs.open(channels, starts, claims_of(bytes(self.logs.replicas[self.own_log].data), len(channels)))
         nexts = dict(self.snapshot.outputs) if self.snapshot else {}
         for channel in self.plan.outputs[self.task]:
             if self.promoted_shadow is not None:
                 log = self.promoted_shadow.outputs[channel.id]
             else:
-                log = InflightLog(channel.id, nexts.get(channel.id, 0), self.slot.pressure.budget)
+                log = InflightLog(channel.id, nexts.get(channel.id, 0), self.context.budget)
             if channel.receiver is None:
-                self.effects.open(log)
-                continue
-            shared = () if self.coverage is not None else self.plan.shared_on[channel.id]
-            sending = self.sendings[channel.id] = ChannelSender(channel, log, shared, self.coverage)
-            for shared_log in sending.shared:
-                self.sharers.setdefault(shared_log, []).append(sending)
+                self.effects.open(log, self.view)
+            else:
+                self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
+
+    def _start(self) -> None:
+        """Lets the task's thread follow its log: starts it, or gives that of a shadow the rest."""
+        own = self.logs.replicas[self.own_log]
+        if self.running.is_attached:
+            self.running.follow_rest(own, self.placement.is_cautious)
+        else:
+            journal, claim = self.effects.recovered_journal, self.effects.claim or 0
+            self.running.start(self.view, self.placement, self.snapshot, self.mirror, own, journal, claim)
+            self.mirror = None
+        self.update_output_budget()
+        self.running.flush()
 
     def apply_view(self, view: View) -> None:
-        """Takes over whom a view names at the other ends, and the keepers."""
-        self.placement = view.placements[self.task]
-        if isinstance(self.state, recovery_machine.Recovering):
+        """Takes over which incarnations a view names at the other ends, and the keepers."""
+        self.view, self.placement = view, view.placements[self.task]
+        self.shadow_feeds.apply_view(self.placement.standbys)
+        if self.recovery.is_recovering:
             return
         if self.coverage is not None:
             self.coverage.apply_view(view)
-        for sending in self.sendings.values():
-            sending.apply_view(view.placements[sending.receiving_task].incarnation)
+        self.outputs.apply_view(view)
         self.inputs.apply_view(view)
-        self.effects.apply_view(self.placement.keepers)
-        self.shadow_feeds.apply_view(self.placement.standbys)
+        self.effects.apply_view(view)
         self.update_output_budget()
 
     def stated(self) -> None:
-        """A claim has come, or a receiver has been replaced: the table decides."""
-        is_missing = any(sending.claim is None for sending in self.sendings.values()) or self.effects.is_unregistered
-        self.advance(recovery_machine.Stated(is_missing))
+        """Lets the table decide, because a claim has come or a receiver has been replaced."""
+        self.advance(recovery_machine.Stated(self.outputs.is_unstated or self.effects.is_unregistered))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
-        """The lost-log rule: no new determinant while a receiver, a holder or the outside has more than is here."""
+        """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""
         end_bytes = self.logs.end_bytes(self.own_log)
-        behind, is_awaiting = compare_claims(positions, self.sendings, self.effects.claim, end_bytes)
-        if self.found_bytes > end_bytes and behind is None:
-            behind = Behind(None, end_bytes, self.found_bytes)
-        if not self.slot.options.causal_logging:
+        behind, is_awaiting = self.outputs.compare(positions, self.effects.claim, end_bytes, self.found_bytes)
+        if not self.context.options.causal_logging:
             behind, is_awaiting = None, False
         self.advance(
             recovery_machine.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting)
         )
 
-    def lose_journal(self) -> None:
-        """The log reads what the journal does not have: as lost as a log."""
-        self.advance(recovery_machine.JournalMissing())
+    # ------------------------------------------------------------------ shadows
 
-    def report_lost(self) -> None:
-        """Tells the coordinator; repeated at the heartbeat."""
-        if isinstance(self.state, recovery_machine.Lost):
-            self.slot.send_to_coordinator(recovery_machine.report_of(self.task, self.incarnation, self.state))
+    def adopt_shadow(self, shadow: Shadow) -> bool:
+        """Counts what has come to the shadow as one more answer; whether the task goes on from where the shadow stands.
+
+        It does where the shadow has passed the barrier that is restored: its log goes on where the gathered one does.
+        """
+        assert shadow.is_sealed, self.task
+        if shadow.stands_at(self.placement.restore):
+            self.promoted_shadow = shadow
+            self.snapshot = shadow.reached[self.placement.restore]
+        held = shadow.held(self.placement.log_offset_bytes)
+        self.recovery.add_answer(self.context.slot, held, self.promoted_shadow is not None)
+        return self.promoted_shadow is not None
+
+    def drop_shadow(self) -> None:
+        """Needs its state restored as if there had been no shadow, because that has failed before it took over."""
+        self.promoted_shadow = self.snapshot = None
+        self.recovery.lose_state()
+
+    def take_over(self, shadow: Shadow) -> None:
+        """Goes on with the shadow's thread: stands where an incarnation that had replayed so far would stand."""
+        assert self.snapshot is not None, self.task
+        self.running.take_over(shadow)
+        self.inputs.take_over(shadow.receivings, shadow.needed)
+        self.outputs.truncate(self.snapshot.outputs)  # the slot may not know yet that its checkpoint is complete
+        for checkpoint, snapshot in sorted(shadow.reached.items()):
+            if checkpoint > self.placement.restore:
+                self.take_snapshot(snapshot, (), shadow.more.get(checkpoint))
+        self._on_taken_over(self.task)
 
     # ------------------------------------------------------------------ receiving
 
+    def on_batch(self, batch: Batch, payload: bytes | memoryview) -> None:
+        """Takes in elements: deltas first, then the elements for the task."""
+        receiving = self.inputs.take_in(batch)
+        if receiving is None:
+            return
+        skip = receiving.accept(batch, len(payload))
+        if skip is not None:
+            self.running.put(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
+            self.shadow_feeds.took(batch, skip, payload)
+        self.inputs.grant(receiving)
+
     def grown(self, log: LogId) -> None:
-        """A log that is held here has grown: it rides on with what is sent next."""
-        for sending in self.sharers.get(log, ()):
-            sending.dirty[log] = None
+        """Marks a log that is held here and has grown: it travels with what is sent next."""
+        self.outputs.grown(log)
         self.effects.grown(log)
         self.shadow_feeds.grown(log)
-
-    def command(self, command: Command) -> None:
-        """To the task, or for it until it is started."""
-        if self.handle is None:
-            self.queued.append(command)
-        else:
-            self.handle.put(command)
-
-    def compare_again(self) -> None:
-        """A view has been installed: a receiver that was replaced may let a stalled task go on, or hold it."""
-        if not isinstance(self.state, recovery_machine.Recovering):
-            self.stated()
 
     # ------------------------------------------------------------------ sending
 
     def on_handshake(self, statement: ChannelHandshake) -> None:
-        """A receiver states: resume where it says."""
-        sending = self.sendings.get(statement.channel)
-        if sending is None:
-            self.handshakes[statement.channel] = statement
-            return
-        if statement.sender != self.incarnation or statement.receiver != sending.receiver:
-            return
-        was_missing = sending.claim is None or not sending.session
-        sending.open(statement, self.logs)
-        self.pump(sending)
-        self.update_output_budget()
-        if was_missing:
-            self.stated()
-
-    def pump(self, sending: ChannelSender) -> None:
-        """Sends what credit allows."""
-        slot = self.slot.view.placements[sending.receiving_task].slot
-        if slot is not None:
-            sending.pump(self.logs, self.incarnation, partial(self.shell.send, slot))
+        """Resumes a channel where the receiver asks."""
+        sending = self.outputs.receive(statement)
+        if sending is not None:
+            was_missing = self.outputs.open_session(sending, statement)
+            self.update_output_budget()
+            if was_missing:
+                self.stated()
 
     def on_emission(self, emission: Emission) -> None:
-        """The task has done a step: its log grows first, then what depends on it leaves."""
+        """Takes a step of the task: its log grows first, then what depends on it leaves."""
         if emission.log:
             self.logs.append(self.own_log, emission.log)
             if self.coverage is not None:
@@ -278,7 +284,7 @@ class HostedTask:
             self.grown(self.own_log)
         touched: dict[ChannelId, ChannelSender] = {}
         for output in emission.outputs:
-            sending = self.sendings.get(output.channel)
+            sending = self.outputs.sendings.get(output.channel)
             if sending is None:
                 self.effects.append(output)
             else:
@@ -289,33 +295,45 @@ class HostedTask:
         if emission.snapshot is not None:
             self.take_snapshot(emission.snapshot, emission.prepared, emission.more, emission.whole)
         for sending in touched.values():
-            self.pump(sending)
+            self.outputs.pump(sending)
         self.effects.pump()
-        self.shadow_feeds.on_emission(emission)
+        if self.shadow_feeds.is_hot:
+            may_begin = emission.snapshot is not None and isinstance(self.state, recovery_machine.Live)
+            self.shadow_feeds.on_emission(emission, self.inputs.received if may_begin else None)
         if self.effects.journal is not None:
             self.effects.journal.read(emission.journal_read_bytes)
-        if emission.records_in:  # not told in mid-step
-            self.records_in = emission.records_in
-        self.handled_bytes += emission.cost_bytes
+        self.running.on_emission(emission)
         self.update_output_budget()
 
     def update_output_budget(self) -> None:
-        """No new step while the credit of a live session is used up; sources stop at the soft limit too."""
-        budget_bytes = min((each.budget_bytes for each in self.sendings.values() if each.session), default=UNLIMITED)
-        if self.slot.pressure.pauses_sources and not self.plan.inputs[self.task]:
+        """Allows no new step while the credit of a live session is used up; sources stop at the soft limit too."""
+        budget_bytes = self.outputs.budget_bytes
+        if self.is_paused and not self.plan.inputs[self.task]:
             budget_bytes = 0
-        self.shell.set_output_budget(self.task, self.thread, budget_bytes, self.handled_bytes)
-        if self.is_out_of_budget != (budget_bytes <= 0):
-            self.is_out_of_budget = budget_bytes <= 0
-            if self.effects.journal is not None:
-                self.effects.journal.update_hold()
+        self.shell.set_output_budget(self.task, self.thread, budget_bytes, self.running.handled_bytes)
+        if self.effects.journal is not None:
+            self.effects.journal.set_out_of_budget(budget_bytes <= 0)
+
+    def pause_sources(self, is_paused: bool) -> None:
+        """Takes over whether sources of this slot may read."""
+        self.is_paused = is_paused
+        self.update_output_budget()
+
+    def on_segment_loaded(self, channel: ChannelId) -> None:
+        """Goes on with a channel whose segment is in memory again."""
+        sending = self.outputs.sendings.get(channel)
+        if sending is None:
+            self.effects.pump()
+        else:
+            self.outputs.pump(sending)
+            self.update_output_budget()
 
     # ------------------------------------------------------------------ snapshots
 
     def take_snapshot(
         self, snapshot: Snapshot, parts: tuple[bytes, ...], more: Pieces | None = None, whole: Pieces | None = None
     ) -> None:
-        """A barrier's snapshot is to be stored under this incarnation, whatever its thread began as."""
+        """Stores a barrier's snapshot under this incarnation, whatever its thread began as."""
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
         name = self.pending.take(snapshot, parts, self.effects.position_in(snapshot), more)
@@ -325,7 +343,7 @@ class HostedTask:
             self.shell.write_whole(*self.pending.begin_whole(snapshot), whole)
 
     def on_snapshot_written(self, name: str, payload: bytes) -> None:
-        """Durable: the standbys get it, the coordinator hears of it."""
+        """Sends a snapshot that is durable to the standbys, and acknowledges it."""
         entry = self.pending.written(name)
         if entry is not None:
             for slot in self.placement.standbys:
@@ -333,62 +351,50 @@ class HostedTask:
         self.acknowledge_snapshots()
 
     def acknowledge_snapshots(self) -> None:
-        """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
+        """Acknowledges snapshots; a sink's when the external system has confirmed all output before the barrier."""
         for message in self.pending.acknowledgements(self.task, self.incarnation, self.effects.confirmed_seq):
-            self.slot.send_to_coordinator(message)
+            self.shell.send(COORDINATOR, message)
 
     def on_completed(self, completed: Completed) -> None:
-        """Logs, replicas and in-flight logs before the checkpoint go."""
+        """Truncates logs, replicas and in-flight logs up to a completed checkpoint."""
         for task, _, offset_bytes in completed.tasks:
             self.logs.truncate(log_of(task), offset_bytes)
         snapshot = self.pending.complete(completed.checkpoint)
-        if snapshot is None:
-            return
-        forget_output(self.sendings, snapshot)
-        self.effects.on_completed(snapshot)
-        if self.effects.journal is not None:
-            self.effects.journal.truncate(snapshot.journal_offset_bytes)
+        if snapshot is not None:
+            self.outputs.truncate(snapshot.outputs)
+            self.effects.on_completed(snapshot)
 
     def on_trigger(self, message: Triggered) -> None:
-        """A source notes the highest barrier asked, and obeys when its log has ended."""
-        if self.asked is None or message.checkpoint >= self.asked.checkpoint:
-            self.asked = message
-            if self.effects.journal is not None and message.then_pause:
-                self.effects.journal.stop()
-            if self.handle is not None:
-                self.handle.put(message)
+        """Asks a source for a barrier; the source takes in nothing more where the job stops behind it."""
+        if self.running.is_superseded(message):
+            return
+        if message.then_pause and self.effects.journal is not None:
+            self.effects.journal.stop()
+        self.running.ask(message)
 
     # ------------------------------------------------------------------ heartbeat and end
 
     def tick(self) -> None:
-        """Whatever wants an answer is repeated."""
-        self.ask_holders()
-        self.report_lost()
-        for report in (self.failed, self.announced_step):
-            if report is not None:
-                self.slot.send_to_coordinator(report)
-        for sending in self.sendings.values():
-            if sending.session:
-                slot = self.slot.view.placements[sending.receiving_task].slot
-                if slot is not None:
-                    self.shell.send(slot, sending.position(self.logs, self.incarnation))
+        """Repeats at the heartbeat what waits for an answer."""
+        self.recovery.ask_holders()
+        self.recovery.report_lost()
+        self.reports.tick()
+        self.outputs.tick()
         self.inputs.tick()
         self.effects.tick()
         self.shadow_feeds.tick()
         self.acknowledge_snapshots()
 
-    def close(self) -> None:
-        """The incarnation is over here."""
-        for sending in self.sendings.values():
-            sending.log.close()
+    def close(self, view: View) -> Delta | None:
+        """Ends the incarnation here by a view; returns the journal that it leaves for the next one in this slot."""
+        self.outputs.close()
         self.effects.close()
+        left = self.effects.close_journal(view, view.placements[self.task].slot == self.context.slot)
         self.shell.stop_task(self.task, self.thread)
+        return left
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
-        """What this task has of the log of ``wanted`` and of the replicas that it should hold; while it recovers, what
-        it has been answered itself so far."""
+        """Returns the log of ``wanted`` and the replicas that it should hold, as far as they are here; while this task
+        recovers, as far as holders have sent them."""
         logs = self.plan.asked_for(wanted)
-        if isinstance(self.state, recovery_machine.Recovering):
-            found = gather.gathered_logs(self.state.gathering)
-            return tuple(found[log] for log in logs if log in found)
-        return self.logs.deltas(logs)
+        return self.recovery.gathered(logs) if self.recovery.is_recovering else self.logs.deltas(logs)

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
+from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.slot_shell import ReadPurpose, ShadowRead, SlotShell, StandbyRead, TaskRead
+from clonos.core.ports.slot_shell import ReadPurpose, SlotShell, TaskRead
 from clonos.core.ports.task_port import Triggered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
+from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.admission import check_for_slot
 from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
@@ -38,19 +41,19 @@ EARLY_MESSAGES_MAX = 10_000
 """Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
 
 
-class Slot(LocalEvents, Backups):
+class Slot(LocalEvents):
     """One process of the job."""
 
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
-        super().__init__()
         self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
-        self.journals: dict[TaskId, Delta] = {}  # left by an incarnation for its successor here
-        self.pressure = Pressure(self)
+        self.pressure = Pressure(slot_id, options, shell)
+        threads = map(ThreadId, count(1))
+        self.context = SlotContext(slot_id, plan, options, shell, self.pressure.budget, threads, self.mark_status)
+        self.backups = Backups(self.context)
         self.status_is_due = False
-        self._threads_numbered = 0
         self._early: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
@@ -61,10 +64,10 @@ class Slot(LocalEvents, Backups):
             ChannelHandshake: self._on_handshake,
             LogRequest: self._on_log_request,
             LogReply: self._on_log_reply,
-            AppendLog: self._on_keep,
+            AppendLog: self.backups.on_keep,
             AppendAck: self._on_kept,
-            StandbyUpdate: self._on_standby_update,
-            FeedShadow: self._on_feed,
+            StandbyUpdate: self.backups.on_standby_update,
+            FeedShadow: self.backups.on_feed,
             FeedAck: self._on_feed_ack,
         }
         self._handlers_of_coordinator: dict[type, Callable[[SlotId, Any, Any], None]] = {
@@ -73,7 +76,7 @@ class Slot(LocalEvents, Backups):
             Completed: self._on_completed,
             Release: self._on_release,
             AnnounceAck: self._on_noted,
-            Hold: lambda *_: self.pressure.hold(),
+            Hold: self._on_hold,
         }
 
     # ------------------------------------------------------------------ messages
@@ -103,15 +106,14 @@ class Slot(LocalEvents, Backups):
 
     def thread(self, task: TaskId, number: ThreadId) -> HostedTask | Shadow | None:
         """Whose thread has this number."""
-        for life in (self.hosted.get(task), self.shadows.get(task)):
+        for life in (self.hosted.get(task), self.backups.shadows.get(task)):
             if life is not None and life.thread == number:
                 return life
         return None
 
-    def number_thread(self) -> ThreadId:
-        """A number that no thread of a task here has had."""
-        self._threads_numbered += 1
-        return ThreadId(self._threads_numbered)
+    def mark_status(self) -> None:
+        """Sends the status soon, because something has changed that others wait for."""
+        self.status_is_due = True
 
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]
@@ -121,7 +123,7 @@ class Slot(LocalEvents, Backups):
             raise MessageMalformed(sender_name(sender), what)
         hosted = self.hosted.get(channel.receiving_task)
         if hosted is not None:
-            hosted.inputs.on_batch(batch, payload)
+            hosted.on_batch(batch, payload)
 
     def _on_position(self, sender: SlotId, position: Position, _payload: object) -> None:
         channel = self.plan.channels[position.channel]
@@ -163,7 +165,7 @@ class Slot(LocalEvents, Backups):
             return
         replicas: tuple[Delta, ...] | None = None
         if question.is_keeper:
-            keeper = self.keepers.get(question.holder)
+            keeper = self.backups.keepers.get(question.holder)
             if keeper is not None:
                 replicas = keeper.answer(question.task, self.plan)
         else:
@@ -207,14 +209,12 @@ class Slot(LocalEvents, Backups):
 
     def _on_noted(self, _sender: SlotId, noted: AnnounceAck, _payload: object) -> None:
         hosted = self.life(noted.task, noted.incarnation)
-        told = None if hosted is None else hosted.announced_step
-        if (
-            hosted is not None
-            and told is not None
-            and (told.channel, told.first_seq) == (noted.channel, noted.first_seq)
-        ):
-            hosted.announced_step = None
+        if hosted is not None and hosted.reports.on_acknowledged(noted):
             self.shell.noted(noted.task, hosted.thread)
+
+    def _on_hold(self, _sender: SlotId, _hold: Hold, _payload: object) -> None:
+        if self.pressure.hold():
+            self._pause_sources()
 
     def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
         if release.slot == self.id:
@@ -229,77 +229,78 @@ class Slot(LocalEvents, Backups):
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
                 self.send_to_coordinator(self.view)
             return
-        installed, self.view = self.view, view
+        self.view = view
         self.status_is_due = True
-        self.fence(view)
-        self._install_keepers(view, installed)
-        self._install_standbys(view)
-        self._install_shadows(view, installed)
-        begun = self._begin_tasks(view)
+        journals = self.fence(view)
+        self.backups.apply_view(view, self.hosted)
+        begun = self._begin_tasks(view, journals)
         for hosted in list(self.hosted.values()):
             if hosted not in begun:
                 hosted.apply_view(view)
                 hosted.gather_again(view)
-                hosted.compare_again()
+                hosted.stated()
         early, self._early = self._early, {}
         for speaker, message in early.values():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
                 self.on_message(speaker, message)
 
-    def fence(self, view: View) -> None:
-        """Incarnations that the view does not have here are over."""
+    def fence(self, view: View) -> dict[TaskId, Delta]:
+        """Ends incarnations that the view does not have here; returns the journals that they leave."""
+        journals = {}
         for task, hosted in list(self.hosted.items()):
             placement = view.placements[task]
             if placement.incarnation != hosted.incarnation or placement.slot != self.id:
                 del self.hosted[task]
-                hosted.close()
+                left = hosted.close(view)
+                if left is not None:
+                    journals[task] = left
+        return journals
 
-    def _begin_tasks(self, view: View) -> list[HostedTask]:
+    def _begin_tasks(self, view: View, journals: dict[TaskId, Delta]) -> list[HostedTask]:
         begun = []
         for placement in view.placements:
-            if placement.slot == self.id and placement.task not in self.hosted:
-                hosted = HostedTask(self, placement)
-                self.hosted[placement.task] = hosted
+            task = placement.task
+            if placement.slot == self.id and task not in self.hosted:
+                is_paused, forget = self.pressure.pauses_sources, self.backups.forget_shadow
+                hosted = HostedTask(self.context, view, placement, journals.get(task), is_paused, forget)
+                self.hosted[task] = hosted
                 begun.append(hosted)
         for hosted in begun:
+            shadow = self.backups.shadows.get(hosted.task)
+            if shadow is not None and not hosted.adopt_shadow(shadow):
+                self.backups.drop_shadow(hosted.task)
             hosted.begin()
+            if hosted.recovery.needs_state:
+                self.restore(hosted)
         return begun
 
     # ------------------------------------------------------------------ state
 
     def restore(self, hosted: HostedTask) -> None:
         """Brings the standby here to exactly the checkpoint that the view names, or fetches it from the store."""
-        placement = hosted.placement
-        standby = self.standbys.pop(hosted.task, None)
+        standby = self.backups.restored(hosted.placement)
         if standby is not None:
-            if not standby.is_at(placement.restore):
-                standby.complete(placement.restore)
-            if standby.is_at(placement.restore):
-                hosted.restored(standby.applied, standby.mirror)
-                return
-        self.shell.read_objects(TaskRead(hosted.task, hosted.incarnation), placement.objects)
+            hosted.restored(standby.applied, standby.mirror)
+        else:
+            self.shell.read_objects(TaskRead(hosted.task, hosted.incarnation), hosted.placement.objects)
+
+    def drop_shadow(self, successor: HostedTask) -> None:
+        """Ends the shadow that an incarnation here would have gone on from, and restores the state without it."""
+        successor.drop_shadow()
+        self.backups.drop_shadow(successor.task)
+        self.restore(successor)
 
     def on_objects_read(self, purpose: ReadPurpose, restored: RestoredState | None, error: str) -> None:
         """Snapshots have come from the store; if they could not be read, they are asked for again."""
-        match purpose:
-            case ShadowRead(task, session):
-                shadow = self.shadows.get(task)
-                if shadow is not None:
-                    shadow.on_objects_read(session, restored)
-            case TaskRead(task, incarnation):
-                hosted = self.life(task, incarnation)
-                if hosted is None:
-                    return
-                if restored is None:
-                    self.shell.read_objects(purpose, hosted.placement.objects)
-                    return
-                hosted.restored(*restored)
-            case StandbyRead(task, incarnation):
-                standby = self.standbys.get(task)
-                if standby is None or standby.incarnation != incarnation or restored is None:
-                    return  # read again when the next checkpoint completes
-                if restored.snapshot.checkpoint > standby.checkpoint:
-                    standby.adopt(restored)
+        if not isinstance(purpose, TaskRead):
+            self.backups.on_objects_read(purpose, restored)
+        elif (hosted := self.life(purpose.task, purpose.incarnation)) is not None:
+            if restored is None:
+                self.shell.read_objects(purpose, hosted.placement.objects)
+                return
+            hosted.restored(*restored)
+        else:
+            return
         self.send_status_if_due()
 
     def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
@@ -310,27 +311,10 @@ class Slot(LocalEvents, Backups):
         self.status_is_due = True
         for hosted in self.hosted.values():
             hosted.on_completed(completed)
-        for keeper in self.keepers.values():
-            for task, _, offset_bytes in completed.tasks:
-                keeper.logs.truncate(log_of(task), offset_bytes)
-        for standby in self.standbys.values():
-            missing = standby.complete(completed.checkpoint)
-            if missing:
-                self.shell.read_objects(StandbyRead(standby.task, standby.incarnation), missing)
-        for shadow in self.shadows.values():
-            shadow.on_completed(completed)
-        self.pressure.check()
+        self.backups.on_completed(completed)
+        self.relieve_pressure()
 
     # ------------------------------------------------------------------ disk, peers and time
-
-    def on_spilled(self, segment: int, stored_bytes: int, error: str) -> None:
-        """A segment of an in-flight log is on disk, or could not be written."""
-        self.pressure.on_spilled(segment, stored_bytes, error)
-        self.send_status_if_due()
-
-    def on_segment_loaded(self, segment: int, payloads: list[bytes] | None, error: str) -> None:
-        """A segment has come from disk, or cannot be read."""
-        self.pressure.on_segment_loaded(segment, payloads, error)
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """A connection broke: the coordinator hears of it at once."""
@@ -349,18 +333,15 @@ class Slot(LocalEvents, Backups):
         if now_ns - self._ticked_ns < self.options.heartbeat_ms * 1_000_000:
             return
         self._ticked_ns = now_ns
-        self.pressure.tick(now_ns)
+        if self.pressure.tick(now_ns):
+            self._pause_sources()
+        self.relieve_pressure()
         failed_writes, self.failed_writes = self.failed_writes, {}
         for name, unwritten in failed_writes.items():
             self.shell.write_snapshot(name, *unwritten)
         for hosted in self.hosted.values():
             hosted.tick()
-        for shadow in self.shadows.values():
-            shadow.tick()
-        for task, keeper in self.keepers.items():
-            slot = self.view.placements[task].slot
-            if keeper.is_ready and slot is not None:
-                self.shell.send(slot, keeper.kept(self.id))
+        self.backups.tick()
         if self._gone:
             present = {address.slot for address in self.view.slots}
             for slot in [slot for slot in self._gone if slot in present]:
@@ -382,19 +363,17 @@ class Slot(LocalEvents, Backups):
                 self.id,
                 self.view.number,
                 self.completed,
-                tuple([status_of(hosted) for hosted in self.hosted.values()]),
-                tuple([(task, standby.checkpoint) for task, standby in sorted(self.standbys.items())]),
-                tuple([(task, k.incarnation) for task, k in sorted(self.keepers.items()) if k.is_ready]),
+                tuple([status_of(hosted, self.pressure.is_over_soft_limit) for hosted in self.hosted.values()]),
+                tuple([(task, standby.checkpoint) for task, standby in sorted(self.backups.standbys.items())]),
+                tuple([(task, k.incarnation) for task, k in sorted(self.backups.keepers.items()) if k.is_ready]),
                 self.pressure.is_over_soft_limit,
-                tuple([task for task, shadow in sorted(self.shadows.items()) if shadow.is_following]),
+                tuple([task for task, shadow in sorted(self.backups.shadows.items()) if shadow.is_following]),
             )
         )
 
     def close(self) -> None:
         """Ends everything here."""
         for hosted in self.hosted.values():
-            hosted.close()
-        for shadow in self.shadows.values():
-            shadow.close()
+            hosted.close(self.view)
         self.hosted.clear()
-        self.shadows.clear()
+        self.backups.close()

@@ -10,27 +10,26 @@ whatever is odd ends it, and its standby takes over as every standby does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.receiver import ChannelReceiver
-from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
+from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId, log_of
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_shell import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
-from clonos.core.wire.control_messages import Completed, Placement
+from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.standby.slot_context import SlotContext
+from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import TaskFailed
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
-
-if TYPE_CHECKING:
-    from clonos.core.slot.slot import Slot
 
 OBJECTS_REMEMBERED = 8
 """Snapshots whose objects are remembered for a session that has not begun here."""
@@ -39,9 +38,14 @@ OBJECTS_REMEMBERED = 8
 class Shadow:
     """Of one incarnation of a task, until that ends."""
 
-    def __init__(self, slot: Slot, placement: Placement) -> None:
-        self.slot, self.plan, self.shell = slot, slot.plan, slot.shell
+    def __init__(
+        self, context: SlotContext, view: View, placement: Placement, completed: CheckpointId, sessions: Iterator[int]
+    ) -> None:
+        self.context, self.plan, self.shell = context, context.plan, context.shell
+        self.generation, self.job_id = view.generation, view.job_id
         self.task, self.incarnation = placement.task, placement.incarnation
+        self.completed = completed  # the latest checkpoint that is known to be complete
+        self._sessions = sessions
         self.own_log = log_of(self.task)
         self.leader = placement.slot
         self.is_refused = False  # its code has raised here: not again in this incarnation
@@ -50,7 +54,7 @@ class Shadow:
         self._begin()
 
     def _begin(self) -> None:
-        self.session = self.slot.number_shadow()
+        self.session = next(self._sessions)
         self.next_ordinal = 0
         self.base = CheckpointId(0)
         self.is_reading = False
@@ -75,7 +79,7 @@ class Shadow:
         if not self.is_refused and not self.is_sealed and self.leader is not None:
             self.reported_bytes = self.worked_bytes
             worked_bytes = self.worked_bytes + self.skipped_bytes
-            message = FeedAck(self.task, self.incarnation, self.slot.id, self.session, worked_bytes)
+            message = FeedAck(self.task, self.incarnation, self.context.slot, self.session, worked_bytes)
             self.shell.send(self.leader, message)
 
     def renew(self) -> None:
@@ -129,29 +133,35 @@ class Shadow:
         self._start(restored, bytes(own.data[restored.snapshot.log_offset_bytes - own.start_bytes :]))
 
     def _start(self, restored: RestoredState, log: bytes) -> None:
-        (snapshot, mirror), slot = restored, self.slot
-        window_bytes = slot.options.credit_window_bytes
+        (snapshot, mirror), context = restored, self.context
+        window_bytes = context.options.credit_window_bytes
         starts, nexts = dict(snapshot.inputs), dict(snapshot.outputs)
         for channel in self.plan.inputs[self.task]:
             start = starts.get(channel.id, 0)
             self.receivings[channel.id] = ChannelReceiver(channel, start, start, window_bytes)
         for channel in self.plan.outputs[self.task]:
-            self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), slot.pressure.budget)
+            self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), context.budget)
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
         self.records_in = snapshot.records_in
         self.fed_bytes = snapshot.log_offset_bytes + len(log)
-        self.thread = slot.number_thread()
-        generation, job_id = slot.view.generation, slot.view.job_id
-        start_bytes = snapshot.log_offset_bytes
+        self.thread = next(context.threads)
         activation = Activation(
-            self.incarnation, snapshot, mirror, log, start_bytes, generation, False, job_id, is_shadow=True
+            self.incarnation,
+            snapshot,
+            mirror,
+            log,
+            snapshot.log_offset_bytes,
+            self.generation,
+            False,
+            self.job_id,
+            is_shadow=True,
         )
         self.handle = self.shell.start_task(self.task, self.thread, activation)
         waiting, self.waiting = self.waiting, []
         for message, payload in waiting:
             if self.handle is not None:  # a gap ends it
                 self._feed(message, payload)
-        slot.status_is_due = True
+        context.on_status_change()
 
     def _feed_log(self) -> None:
         own = self.logs.replicas[self.own_log]
@@ -174,8 +184,7 @@ class Shadow:
         if message.first_seq + skip != receiving.next_seq:
             self.renew()
             return
-        receiving.next_seq = end
-        receiving.queued_bytes += cost
+        receiving.give(end, cost)
         self.handle.put(Delivered(message.channel, message.kind, message.count, skip, message.checkpoint, payload))
 
     # ------------------------------------------------------------------ what its thread tells
@@ -186,8 +195,7 @@ class Shadow:
         for output in emission.outputs:
             self.outputs[output.channel].append(output.kind, output.count, output.checkpoint, output.payload)
         for channel, next_seq, freed_bytes in emission.consumed:
-            self.receivings[channel].processed_seq = next_seq
-            self.receivings[channel].queued_bytes -= freed_bytes
+            self.receivings[channel].processed(next_seq, freed_bytes)
             self.worked_bytes += freed_bytes
         self.handled_bytes += emission.cost_bytes
         self.records_in = emission.records_in or self.records_in
@@ -196,7 +204,7 @@ class Shadow:
             if emission.more is not None:
                 self.more[emission.snapshot.checkpoint] = emission.more
             self._truncate()
-        if self.worked_bytes - self.reported_bytes >= self.slot.options.credit_window_bytes:
+        if self.worked_bytes - self.reported_bytes >= self.context.options.credit_window_bytes:
             self.ask()
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:
@@ -218,13 +226,14 @@ class Shadow:
 
     def on_completed(self, completed: Completed) -> None:
         """What lies before the checkpoint is not needed any more."""
+        self.completed = completed.checkpoint
         for task, _, offset_bytes in completed.tasks:
             self.logs.truncate(log_of(task), offset_bytes)
         self._truncate()
 
     def _truncate(self) -> None:
         """Output before the latest completed checkpoint whose barrier it has passed, and earlier snapshots, go."""
-        over = [checkpoint for checkpoint in self.reached if checkpoint <= self.slot.completed]
+        over = [checkpoint for checkpoint in self.reached if checkpoint <= self.completed]
         if not over:
             return
         last = max(over)
@@ -247,6 +256,10 @@ class Shadow:
         else:
             self.ask()
 
+    def seal(self, successor: Incarnation) -> None:
+        """Takes nothing more in, because the next incarnation of the task lives in this slot."""
+        self.incarnation, self.is_sealed = successor, True
+
     @property
     def is_following(self) -> bool:
         """Whether it could be the task's next life."""
@@ -265,7 +278,7 @@ class Shadow:
     def _end_thread(self) -> None:
         if self.thread is not None:
             self.shell.stop_task(self.task, self.thread)
-            self.slot.status_is_due = True
+            self.context.on_status_change()
         for log in self.outputs.values():
             log.close()
         self.outputs.clear()

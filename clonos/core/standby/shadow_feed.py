@@ -1,34 +1,32 @@
-"""The task's end of hot standbys: what it has taken in and decided goes to each, in one order.
+"""Task's end of hot standbys: what the task has taken in and decided goes to each, in one order (protocol 6.10).
 
 Rules:
 
 - A session begins at a barrier that the task passes live, with the snapshot of that barrier.
-- Each message has the deltas of every log that the task holds before the elements that depend on them: whoever has an
-  entry of this task's log from here has its causes, as any receiver has.
-- Of the own log goes only what the task is through with, so that a step that its process dies of is nobody else's.
-- A shadow holds nobody up: one that lags too far behind is let go, and asks for another session.
+- Each message has the deltas of every log that the task holds before the elements that depend on them: a shadow that
+  has an entry of this task's log has its causes, as any receiver has.
+- The own log is sent only up to the last completed step: a step that kills the process must not kill the shadow too.
+- A shadow holds nobody up: one that lags too far behind is dropped, and asks for another session.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import Snapshot
+from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId, CheckpointId, LogId, SlotId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId, log_of
+from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Emission
-from clonos.core.recovery.recovery_machine import Live
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
-if TYPE_CHECKING:
-    from clonos.core.slot.hosted_task import HostedTask
-
 LAG_PERCENT = 25
-"""Of the memory budget for in-flight logs: so much may be on its way to a shadow, or wait there to be worked off."""
+"""Percentage of the memory budget for in-flight logs that may be on its way to a shadow, or wait there."""
 
 
 class FedElements(NamedTuple):
@@ -52,7 +50,7 @@ NOTHING = FedElements(ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), 
 
 
 class ShadowFeed:
-    """One session with one hot standby. It has begun when ``base`` is not 0."""
+    """Session with one hot standby. It has begun when ``base`` is not 0."""
 
     __slots__ = ("base", "dirty", "is_let_go", "ordinal", "sent_bytes", "session", "shipped", "slot", "worked_bytes")
 
@@ -66,15 +64,28 @@ class ShadowFeed:
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
         self.is_let_go = False
 
-    def deltas(self, hosted: HostedTask, done_bytes: int) -> tuple[Delta, ...]:
-        """What this session has not carried; of the own log up to ``done_bytes``."""
+    def mark(self, log: LogId) -> None:
+        """Marks a log that has grown: it is sent with the next message."""
+        self.dirty[log] = None
+
+    def begin(self, base: CheckpointId, logs: CausalLogs) -> None:
+        """Begins at the barrier of ``base``, with all logs whole."""
+        self.base = base
+        self.dirty = dict.fromkeys(logs.replicas)
+
+    def on_ack(self, worked_bytes: int) -> None:
+        """Takes over how much the shadow has worked off."""
+        self.worked_bytes = max(self.worked_bytes, worked_bytes)
+
+    def deltas(self, own_log: LogId, logs: CausalLogs, done_bytes: int) -> tuple[Delta, ...]:
+        """Returns what this session has not carried; of the own log up to ``done_bytes``."""
         found = []
         for log in self.dirty:
-            is_own = log == hosted.own_log
-            end = done_bytes if is_own else hosted.logs.end_bytes(log)
+            is_own = log == own_log
+            end = done_bytes if is_own else logs.end_bytes(log)
             shipped = self.shipped.get(log, -1)
             if end > shipped:
-                delta = hosted.logs.delta(log, max(shipped, 0))
+                delta = logs.delta(log, max(shipped, 0))
                 if is_own:
                     data = delta.data[: end - delta.offset_bytes]
                     delta = Delta(log, delta.offset_bytes, delta.restart, data)
@@ -83,38 +94,61 @@ class ShadowFeed:
         self.dirty.clear()
         return tuple(found)
 
+    def on_sent(self, cost: int, lag_bytes_max: int) -> None:
+        """Counts a message that was sent, and drops the shadow that lags by more than ``lag_bytes_max``."""
+        self.ordinal += 1
+        self.sent_bytes += cost
+        if self.sent_bytes - self.worked_bytes > lag_bytes_max:
+            self.is_let_go = True
+
+    def skip_ordinal_if_dropped(self) -> None:
+        """Leaves a number out for a shadow that was dropped: to it, something seems to be lost, and it begins anew."""
+        self.ordinal += self.is_let_go
+
 
 class ShadowFeeds:
-    """All sessions of one incarnation with its hot standbys."""
+    """Sessions of one incarnation with its hot standbys."""
 
-    def __init__(self, hosted: HostedTask) -> None:
-        self.hosted = hosted
+    def __init__(
+        self,
+        task: TaskId,
+        incarnation: Incarnation,
+        is_hot: bool,
+        logs: CausalLogs,
+        shell: SlotShell,
+        inflight_memory_bytes: int,
+    ) -> None:
+        self.task, self.incarnation, self.is_hot = task, incarnation, is_hot
+        self.own_log = log_of(task)
+        self.logs, self.shell = logs, shell
+        self.lag_bytes_max = inflight_memory_bytes * LAG_PERCENT // 100
+        self.standbys: tuple[SlotId, ...] = ()
         self.shadow_feeds: dict[SlotId, ShadowFeed] = {}
-        self.is_hot = hosted.task in hosted.plan.hot
         self._taken: dict[ChannelId, deque[FedElements]] = {}  # not worked off yet, per input channel
-        self._done_bytes = 0  # end of the own log behind the last step that the task is through with
+        self._done_bytes = 0  # end of the own log behind the last step that the task has completed
 
     def on_feed_ack(self, message: FeedAck) -> None:
-        """A hot standby asks for a session, or says how far it is."""
-        if not self.is_hot or message.slot not in self.hosted.placement.standbys:
+        """Takes a hot standby's request for a session, or how far it is."""
+        if not self.is_hot or message.slot not in self.standbys:
             return
         lead = self.shadow_feeds.get(message.slot)
         if lead is None or message.session > lead.session:
             self.shadow_feeds[message.slot] = ShadowFeed(message.slot, message.session)
         elif message.session == lead.session:
-            lead.worked_bytes = max(lead.worked_bytes, message.worked_bytes)
+            lead.on_ack(message.worked_bytes)
 
     def apply_view(self, standbys: tuple[SlotId, ...]) -> None:
-        """A view names the standbys."""
+        """Takes over which slots have a standby of the task."""
+        self.standbys = standbys
         self.shadow_feeds = {slot: lead for slot, lead in self.shadow_feeds.items() if slot in standbys}
 
     def grown(self, log: LogId) -> None:
-        """A log that the task holds has grown."""
+        """Marks a log that has grown."""
         for lead in self.shadow_feeds.values():
-            lead.dirty[log] = None
+            lead.mark(log)
 
     def took(self, batch: Batch, skip: int, payload: bytes | memoryview) -> None:
-        """Elements were accepted, their causes before them."""
+        """Feeds elements that were accepted, their causes before them."""
         if not self.is_hot:
             return
         taken = FedElements(batch.channel, batch.first_seq, batch.kind, batch.count, skip, batch.checkpoint, payload)
@@ -123,8 +157,11 @@ class ShadowFeeds:
             if lead.base and not lead.is_let_go:
                 self._send(lead, taken)
 
-    def on_emission(self, emission: Emission) -> None:
-        """The task is through with a step, or in the middle of one."""
+    def on_emission(self, emission: Emission, received: dict[ChannelId, int] | None) -> None:
+        """Feeds a step that the task has completed; nothing in the middle of a step.
+
+        ``received``: at a barrier that a live task passes, the number of the next element of each input.
+        """
         if not self.is_hot:
             return
         for channel, next_seq, _ in emission.consumed:
@@ -133,43 +170,40 @@ class ShadowFeeds:
                 taken.popleft()
         snapshot = emission.snapshot
         if not emission.records_in and snapshot is None:
-            return  # in mid-step
-        hosted = self.hosted
-        self._done_bytes = hosted.logs.end_bytes(hosted.own_log)
+            return
+        self._done_bytes = self.logs.end_bytes(self.own_log)
         for lead in self.shadow_feeds.values():
             if lead.base:
-                lead.dirty[hosted.own_log] = None
-                if not lead.is_let_go and lead.shipped.get(hosted.own_log, -1) < self._done_bytes:
+                lead.mark(self.own_log)
+                if not lead.is_let_go and lead.shipped.get(self.own_log, -1) < self._done_bytes:
                     self._send(lead, NOTHING)
-            elif snapshot is not None and self._may_begin(snapshot):
+            elif snapshot is not None and received is not None and self._may_begin(snapshot, received):
                 self._begin(lead, snapshot.checkpoint, dict(snapshot.inputs))
 
-    def _may_begin(self, snapshot: Snapshot) -> bool:
-        """Live, and all that has come behind the barrier is still here: to a shadow that took over some came before."""
-        if snapshot.final or not isinstance(self.hosted.state, Live):
+    def _may_begin(self, snapshot: Snapshot, received: dict[ChannelId, int]) -> bool:
+        """Whether all that has come behind the barrier is still here: a task that began as a shadow lacks some."""
+        if snapshot.final:
             return False
         for channel, next_seq in snapshot.inputs:
             taken = self._taken.get(channel)
-            first_seq = taken[0].first_seq if taken else self.hosted.inputs.receivings[channel].next_seq
+            first_seq = taken[0].first_seq if taken else received[channel]
             if first_seq > next_seq:
                 return False
         return True
 
     def _begin(self, lead: ShadowFeed, base: CheckpointId, nexts: dict[ChannelId, int]) -> None:
-        """From the barrier ``base`` on: whole logs first, then what has come behind it."""
-        lead.base = base
-        lead.dirty = dict.fromkeys(self.hosted.logs.replicas)
+        """Sends whole logs first, then what has come behind the barrier ``base``."""
+        lead.begin(base, self.logs)
         self._send(lead, NOTHING)
         for channel, waiting in sorted(self._taken.items()):
             for taken in waiting:
                 self._send(lead, taken._replace(skip=max(taken.skip, nexts[channel] - taken.first_seq)))
 
     def _send(self, lead: ShadowFeed, taken: FedElements) -> None:
-        hosted = self.hosted
-        deltas = lead.deltas(hosted, self._done_bytes)
+        deltas = lead.deltas(self.own_log, self.logs, self._done_bytes)
         message = FeedShadow(
-            hosted.task,
-            hosted.incarnation,
+            self.task,
+            self.incarnation,
             lead.session,
             lead.ordinal,
             lead.base,
@@ -181,17 +215,12 @@ class ShadowFeeds:
             taken.checkpoint,
             deltas,
         )
-        hosted.shell.send(lead.slot, message, taken.payload)
-        lead.ordinal += 1
-        if taken.length:
-            lead.sent_bytes += cost_bytes(taken.length, len(taken.payload))
-        budget_bytes = hosted.slot.options.inflight_memory_bytes
-        if lead.sent_bytes - lead.worked_bytes > budget_bytes * LAG_PERCENT // 100:
-            lead.is_let_go = True
+        self.shell.send(lead.slot, message, taken.payload)
+        lead.on_sent(cost_bytes(taken.length, len(taken.payload)) if taken.length else 0, self.lag_bytes_max)
 
     def tick(self) -> None:
-        """At the heartbeat: a lost tail is noticed. To one that was let go it looks as if something had been lost."""
+        """Repeats the position of each session at the heartbeat, so that a lost tail is noticed."""
         for lead in self.shadow_feeds.values():
             if lead.base:
-                lead.ordinal += lead.is_let_go
+                lead.skip_ordinal_if_dropped()
                 self._send(lead, NOTHING)

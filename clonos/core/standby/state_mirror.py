@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from clonos.core.checkpoint.snapshot import RestoredState, Snapshot, pieces_of_payload, restore_from
+from clonos.core.checkpoint.snapshot import RestoredState, pieces_of_payload, restore_from
 from clonos.core.model.errors import EnvironmentFault, PeerError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.replication_messages import StandbyUpdate
 
 

@@ -6,11 +6,11 @@ from collections import deque
 from typing import Any
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.ports.task_port import Delivered
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values.elements import cut_elements, decode_elements, join_elements
 
 
@@ -54,6 +54,18 @@ class InputQueue:
         self.blocked_by: CheckpointId | None = None  # barrier at its head, which waits for the other channels
         self.freed_bytes = 0
         self.pieces: deque[_Piece] = deque()
+
+    def end(self) -> None:
+        """Notes that the end of the stream has been processed."""
+        self.has_ended = True
+
+    def block(self, checkpoint: CheckpointId) -> None:
+        """Waits with what lies behind a barrier until the other channels have it too."""
+        self.blocked_by = checkpoint
+
+    def unblock(self) -> None:
+        """Goes on behind the barrier."""
+        self.blocked_by = None
 
     def put(self, delivered: Delivered) -> None:
         """Queues a batch that the slot has accepted."""

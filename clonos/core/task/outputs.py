@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import Output
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows
 from clonos.core.values.column_keys import split_columns

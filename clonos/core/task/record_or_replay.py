@@ -6,7 +6,8 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,6 +114,21 @@ class TaskLog:
         self.calls: dict[str, int] | None = None  # for a source: calls per service since the job's start
 
     # ------------------------------------------------------------------ for the task
+
+    def count_calls_from(self, calls: dict[str, int]) -> None:
+        """Counts the calls of a source from what its snapshot has of each service."""
+        self.calls = calls
+
+    def observe_positions(self, positions: Callable[[], dict[ChannelId, int]]) -> None:
+        """Takes where to ask for the output positions at which the current step began."""
+        self.positions = positions
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Refuses whatever user code would draw while it is opened."""
+        self.is_opening = True
+        yield
+        self.is_opening = False
 
     @property
     def end_bytes(self) -> int:

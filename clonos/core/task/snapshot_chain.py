@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.operator_chain import ChainSnapshot, Pieces
+from clonos.core.ports.task_snapshot import Snapshot
 
 
 class Taken(NamedTuple):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.log import determinants as d
 from clonos.core.model.plan import Vertex
 from clonos.core.ports.operator_chain import JournalledChain, NothingToRead, WatchingChain
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.poll_backoff import PollBackoff
-from clonos.core.wire.recovery_messages import InputRange
 
 if TYPE_CHECKING:
     from clonos.core.task.task import Task
@@ -32,6 +31,10 @@ class SourceReader:
         if vertex.is_journalled:
             offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
             self.journal = JournalReader(cast(JournalledChain, task.chain), task.port, offset_bytes)
+
+    def pause(self, is_paused: bool) -> None:
+        """Reads nothing more behind a barrier that the job stops at."""
+        self.is_paused = self.is_paused or is_paused
 
     @property
     def journal_end_bytes(self) -> int:
@@ -81,7 +84,7 @@ class SourceReader:
             return
         if self.journal is not None:
             self.journal.open()
-        task.at = None
+        task.begin_read(None)
         now_ns = task.port.now_ns()
         if self.watch is not None and (splits := self.watch.look(now_ns)):
             task.log.append(d.blob(d.SPLITS, splits))
@@ -116,12 +119,10 @@ class SourceReader:
         task = self.task
         if not is_begun:
             task.log.begin_step()
-        task.at = InputRange(None, task.records_in, count) if count else None
+        task.begin_read(count)
         began_ns = task.pace.begin()
         task.chain.read(split, count)
-        task.pace.measure(count, began_ns)
-        task.records_in += count
-        task.end_step(count)
+        task.finish_step(count, began_ns)
 
     def _end(self) -> None:
         self.has_read_all = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
@@ -27,6 +27,7 @@ from clonos.core.ports.task_port import (
     TaskPort,
     Triggered,
 )
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.inputs import InputQueue, open_inputs
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
@@ -62,10 +63,10 @@ class Task:
         self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
-            self.log.calls = dict(snapshot.calls) if snapshot else {}
+            self.log.count_calls_from(dict(snapshot.calls) if snapshot else {})
         self.outputs = TaskOutputs(plan, task, snapshot, activation.outside_claim)
         self.collected = StepCollector(self.outputs, self.log)
-        self.log.positions = self.outputs.positions
+        self.log.observe_positions(self.outputs.positions)
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self._turn = 0
@@ -115,9 +116,8 @@ class Task:
         snapshot = self._activation.snapshot
         try:
             with running(self.log):
-                self.log.is_opening = True
-                self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
-                self.log.is_opening = False
+                with self.log.opening():
+                    self.chain.open(self._context, self._activation.mirror, snapshot.position if snapshot else None)
                 if self.reading is not None:
                     self.reading.recover(self._activation.journal)
                 while not self.is_final:
@@ -231,7 +231,7 @@ class Task:
         elif isinstance(command, Triggered) and self.reading is not None:
             if not self.log.live or self.reading.has_read_all:
                 return
-            self.reading.is_paused = self.reading.is_paused or command.then_pause
+            self.reading.pause(command.then_pause)
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
                 self._barrier(command.checkpoint)
@@ -249,17 +249,25 @@ class Task:
             case ElementKind.ROWS:
                 self.chain.process_rows(queue.port, batch)
             case ElementKind.COLUMNS:
-                self.pace.is_columnar = True
+                self.pace.expect_columns(True)
                 self.chain.process_columns(queue.port, batch)
             case ElementKind.BARRIER:
                 self._align(queue, batch)
                 return
             case ElementKind.END:
-                queue.has_ended = True
+                queue.end()
                 self._align_or_end()
                 return
             case _:
                 assert_never(kind)
+        self.finish_step(count, began_ns)
+
+    def begin_read(self, count: int | None) -> None:
+        """Notes that the current step reads ``count`` records of a source; None: it has not begun."""
+        self.at = InputRange(None, self.records_in, count) if count else None
+
+    def finish_step(self, count: int, began_ns: int) -> None:
+        """Counts the elements of a step that the chain has processed, and emits it."""
         self.pace.measure(count, began_ns)
         self.records_in += count
         self.end_step(count)
@@ -271,7 +279,7 @@ class Task:
         emission is cheaper than many.
         """
         self._held_count += count
-        self.pace.is_columnar = self.pace.is_columnar or self.outputs.are_columnar
+        self.pace.expect_columns(self.outputs.are_columnar)
         if not self.log.begins_with_whole_step or self._held_count >= self.options.step_records_max:
             self.pace.produced(self._held_count, self.emit())
 
@@ -300,7 +308,7 @@ class Task:
     # ------------------------------------------------------------------ barriers and end of stream
 
     def _align(self, queue: InputQueue, checkpoint: CheckpointId) -> None:
-        queue.blocked_by = checkpoint
+        queue.block(checkpoint)
         self._align_or_end()
 
     def _align_or_end(self) -> None:
@@ -314,10 +322,10 @@ class Task:
         latest = max((queue.blocked_by or 0 for queue in open_queues), default=0)
         for queue in open_queues:
             if queue.blocked_by is not None and queue.blocked_by < latest:
-                queue.blocked_by = None
+                queue.unblock()
         if latest and all(queue.blocked_by == latest for queue in open_queues):
             for queue in open_queues:
-                queue.blocked_by = None
+                queue.unblock()
             self._barrier(CheckpointId(latest))
         else:
             self.emit()

@@ -19,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.recorder import confined_services
 from clonos.core.ports.slot_shell import ProducerConnections, ReadPurpose, SpillStore
 from clonos.core.ports.task_port import Activation, TaskHandle
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import Slot
 from clonos.core.values import get_ready_for_columns
 from clonos.core.wire.admission import check_for_slot

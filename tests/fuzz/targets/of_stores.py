@@ -22,7 +22,6 @@ from clonos.core.checkpoint.checkpoint_metadata import (
 )
 from clonos.core.checkpoint.snapshot import (
     SNAPSHOT_FORMAT,
-    Snapshot,
     SnapshotMalformed,
     encode_snapshot,
     pieces_of_payload,
@@ -31,6 +30,7 @@ from clonos.core.checkpoint.snapshot import (
 )
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import ValueMalformed
 from clonos.io.local.spill import SegmentDamaged, decode_segment, encode_segment
 from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces

@@ -273,7 +273,7 @@ def test_a_checkpoint_completed_too_early_ends_the_session_of_a_receiver_that_la
     ):
         dialogue.run(command)
     dialogue.run("statement b->c credit=1000")
-    assert not dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)].session
+    assert not dialogue.slot.hosted[TaskId(1)].outputs.sendings[ChannelId(1)].session
 
 
 def test_a_log_copy_that_begins_after_the_checkpoint_is_malformed() -> None:
@@ -298,6 +298,8 @@ def test_a_standby_with_a_wrong_sent_snapshot_fetches_its_own_from_the_store() -
     dialogue = Dialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh", "update b.1 1"):
         dialogue.run(command)
-    (update, data), *_ = dialogue.slot.standbys[TaskId(1)].held
-    dialogue.slot.standbys[TaskId(1)].held = [(msgspec.structs.replace(update, checkpoint=CheckpointId(2)), data)]
+    (update, data), *_ = dialogue.slot.backups.standbys[TaskId(1)].held
+    dialogue.slot.backups.standbys[TaskId(1)].held = [
+        (msgspec.structs.replace(update, checkpoint=CheckpointId(2)), data)
+    ]
     assert dialogue.run("completed 2 b=7")[0] == "read for the standby b.1: object-1"

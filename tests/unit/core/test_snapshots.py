@@ -9,7 +9,6 @@ import pytest
 
 from clonos.core.checkpoint.snapshot import (
     SNAPSHOT_FORMAT,
-    Snapshot,
     SnapshotMalformed,
     decode_snapshot,
     encode_snapshot,
@@ -17,6 +16,7 @@ from clonos.core.checkpoint.snapshot import (
     standby_payload,
 )
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.ports.task_snapshot import Snapshot
 
 SNAPSHOT = Snapshot(
     SNAPSHOT_FORMAT,

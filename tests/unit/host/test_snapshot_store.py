@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, standby_payload
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.slot_shell import StandbyRead, TaskRead
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import column_of
 from clonos.core.wire.recovery_messages import Recourse
 from clonos.io.store.envelope import seal_pieces

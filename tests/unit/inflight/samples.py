@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.ports.task_snapshot import Snapshot
 
 
 def snapshot(checkpoint: int, outputs: tuple[tuple[int, int], ...], task: int = 0, incarnation: int = 1) -> Snapshot:

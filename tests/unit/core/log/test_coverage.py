@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.external.external_output import KeeperLink
+from clonos.core.external.external_output import KeeperLink, held_by
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import LogId, SlotId, TaskId, log_of
@@ -40,13 +40,13 @@ def keeper(slot: int, is_ready: bool = True, **acknowledged: int) -> KeeperLink:
 def test_the_own_log_is_sent_until_keepers_in_enough_other_domains_acknowledged_it() -> None:
     knows, held = coverage(2), logs(own=b"0123")
     knows.grew(OWN)
-    knows.acknowledged([keeper(3, own=4), keeper(4, own=4)], held)  # one domain
-    knows.acknowledged([keeper(3, own=4), keeper(2, own=4)], held)  # the own one
-    knows.acknowledged([keeper(3, own=4), keeper(5, is_ready=False, own=4)], held)
+    knows.acknowledged(held_by([keeper(3, own=4), keeper(4, own=4)]), held)  # one domain
+    knows.acknowledged(held_by([keeper(3, own=4), keeper(2, own=4)]), held)  # the own one
+    knows.acknowledged(held_by([keeper(3, own=4), keeper(5, is_ready=False, own=4)]), held)
     assert (knows.covered.get(OWN, 0), list(knows.uncovered)) == (0, [OWN])
-    knows.acknowledged([keeper(3, own=4), keeper(5, own=3)], held)
+    knows.acknowledged(held_by([keeper(3, own=4), keeper(5, own=3)]), held)
     assert (knows.covered[OWN], list(knows.uncovered)) == (3, [OWN])
-    knows.acknowledged([keeper(3, own=4), keeper(5, own=4)], held)
+    knows.acknowledged(held_by([keeper(3, own=4), keeper(5, own=4)]), held)
     assert (knows.covered[OWN], list(knows.uncovered)) == (4, [])
 
 
@@ -61,9 +61,9 @@ def test_a_log_received_from_another_domain_counts_as_replicated_there() -> None
 def test_a_keeper_in_the_senders_domain_adds_no_domain() -> None:
     knows, held = coverage(2), logs(other=b"0123")
     knows.came(OTHER, SlotId(3), 4)
-    knows.acknowledged([keeper(4, other=4)], held)
+    knows.acknowledged(held_by([keeper(4, other=4)]), held)
     assert list(knows.uncovered) == [OTHER]
-    knows.acknowledged([keeper(5, other=4)], held)
+    knows.acknowledged(held_by([keeper(5, other=4)]), held)
     assert not knows.uncovered
 
 
@@ -71,7 +71,7 @@ def test_a_log_received_from_two_domains_counts_for_neither() -> None:
     knows, held = coverage(2), logs(other=b"0123")
     knows.came(OTHER, SlotId(3), 2)
     knows.came(OTHER, SlotId(5), 4)
-    knows.acknowledged([keeper(3, other=4)], held)
+    knows.acknowledged(held_by([keeper(3, other=4)]), held)
     assert list(knows.uncovered) == [OTHER]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot, encode_snapshot, restore_from, standby_payload
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, encode_snapshot, restore_from, standby_payload
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.replication_messages import StandbyUpdate
 

@@ -60,7 +60,10 @@ def living_slot() -> Dialogue:
 
 def test_every_valid_message_of_a_peer_is_processed() -> None:
     dialogue = living_slot()
-    inputs, sending = dialogue.slot.hosted[TaskId(1)].inputs, dialogue.slot.hosted[TaskId(1)].sendings[ChannelId(1)]
+    inputs, sending = (
+        dialogue.slot.hosted[TaskId(1)].inputs,
+        dialogue.slot.hosted[TaskId(1)].outputs.sendings[ChannelId(1)],
+    )
     dialogue.slot.on_message(SlotId(1), POSITION)
     assert inputs.backlog == 5
     dialogue.slot.on_message(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x")

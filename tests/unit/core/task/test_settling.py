@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, Snapshot
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.ports.task_snapshot import Snapshot
 
 TASK, LIFE = TaskId(2), Incarnation(0x10)
 

@@ -1,0 +1,38 @@
+"""Snapshot of a task at a barrier: what its thread hands over and a successor starts from (protocol 5)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.wire.log_delta import Count
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """State from which a new incarnation starts, together with the causal log.
+
+    ``inputs`` has, per input channel, the number of the first element after the barrier; ``outputs``, per output
+    channel, the number of the next element after it. ``ended`` lists the input channels at end of stream. ``changes``
+    builds on the snapshot of ``previous`` and is full without one. ``chain_length`` is the number of objects that
+    restore it, including those of a chain that was restored, because the start of a new chain may never have been
+    stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
+    per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
+    """
+
+    format: int
+    task: TaskId
+    incarnation: Incarnation
+    checkpoint: CheckpointId
+    previous: CheckpointId | None
+    inputs: tuple[tuple[ChannelId, Count], ...]
+    outputs: tuple[tuple[ChannelId, Count], ...]
+    ended: tuple[ChannelId, ...]
+    log_offset_bytes: Count
+    instant_ns: Count
+    final: bool
+    position: bytes
+    changes: bytes
+    chain_length: Count = 1
+    records_in: Count = 0
+    journal_offset_bytes: Count = 0
+    calls: tuple[tuple[str, Count], ...] = ()

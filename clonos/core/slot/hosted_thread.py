@@ -1,0 +1,87 @@
+"""Thread of one incarnation as its slot sees it: what it was given and has handed over (protocol 6.6, 6.10)."""
+
+from __future__ import annotations
+
+from clonos.core.channel.command_queue import CommandQueue
+from clonos.core.log.causal_log import Replica
+from clonos.core.model.ids import TaskId, ThreadId
+from clonos.core.ports.operator_chain import Mirror
+from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.task_port import Activation, Emission, ReplayExtended, Triggered
+from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.standby.shadow import Shadow
+from clonos.core.wire.control_messages import Placement, View
+
+
+class HostedThread(CommandQueue):
+    """Thread of its own, or that of the shadow which the incarnation goes on from."""
+
+    __slots__ = ("asked", "fed_bytes", "handled_bytes", "number", "records_in", "shell", "task")
+
+    def __init__(self, task: TaskId, number: ThreadId, shell: SlotShell) -> None:
+        super().__init__()
+        self.task, self.number, self.shell = task, number, shell
+        self.fed_bytes = 0  # end of the log that the shadow was given
+        self.handled_bytes = 0  # of what the task has emitted, as credit counts
+        self.records_in: int | None = None  # since the job's start; None before the first step
+        self.asked: Triggered | None = None  # the highest barrier asked of a source
+
+    def take_over(self, shadow: Shadow) -> None:
+        """Goes on with the thread of a shadow."""
+        assert shadow.thread is not None and shadow.handle is not None, self.task
+        self.number = shadow.thread
+        self.attach(shadow.handle)
+        self.handled_bytes, self.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
+        self.records_in = shadow.records_in
+
+    def start(
+        self,
+        view: View,
+        placement: Placement,
+        snapshot: Snapshot | None,
+        mirror: Mirror | None,
+        own: Replica,
+        journal: bytes,
+        outside_claim: int,
+    ) -> None:
+        """Starts a thread that restores a state and follows the log ``own``."""
+        activation = Activation(
+            placement.incarnation,
+            snapshot,
+            mirror,
+            bytes(own.data),
+            own.start_bytes,
+            view.generation,
+            placement.is_cautious,
+            view.job_id,
+            journal,
+            outside_claim=outside_claim,
+        )
+        self.attach(self.shell.start_task(self.task, self.number, activation))
+
+    def follow_rest(self, own: Replica, is_cautious: bool) -> None:
+        """Gives the thread of a shadow the end of the log: it is live behind that."""
+        assert own.start_bytes <= self.fed_bytes <= own.end_bytes, self.task
+        self.put(ReplayExtended(bytes(own.data[self.fed_bytes - own.start_bytes :]), True, is_cautious))
+
+    def flush(self) -> None:
+        """Hands over what has waited, the highest barrier last."""
+        super().flush()
+        if self.asked is not None:
+            self.put(self.asked)
+
+    def is_superseded(self, message: Triggered) -> bool:
+        """Whether a source has been asked for a later barrier."""
+        return self.asked is not None and message.checkpoint < self.asked.checkpoint
+
+    def ask(self, message: Triggered) -> None:
+        """Asks a source for a barrier, which it puts where its log has ended."""
+        self.asked = message
+        if self.is_attached:
+            self.put(message)
+
+    def on_emission(self, emission: Emission) -> None:
+        """Counts what the task has handed over."""
+        if emission.records_in:  # 0 in mid-step
+            self.records_in = emission.records_in
+        self.handled_bytes += emission.cost_bytes

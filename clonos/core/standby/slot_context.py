@@ -1,0 +1,27 @@
+"""What a slot shares with the tasks and shadows that it hosts (protocol 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from clonos.core.channel.inflight_budget import InflightBudget
+from clonos.core.model.ids import SlotId, ThreadId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
+from clonos.core.ports.slot_shell import SlotShell
+
+
+@dataclass(frozen=True, slots=True)
+class SlotContext:
+    """Values of one slot. What changes with the view is told to each task and shadow."""
+
+    slot: SlotId
+    plan: Plan
+    options: Options
+    shell: SlotShell
+    budget: InflightBudget
+    threads: Iterator[ThreadId]
+    """Numbers of threads, each given once."""
+    on_status_change: Callable[[], None]
+    """Called when the slot's status has changed in something that others wait for."""
