@@ -220,7 +220,7 @@ def test_services_are_refused_while_an_incarnation_opens_because_no_replay_could
             super().open(context, mirror, position)
             use(self, 0)
 
-    with pytest.raises(ServiceWhileOpening, match="keep it as state"):
+    with pytest.raises(ServiceWhileOpening, match="keep the result as state"):
         Life(Job(LINE, WORK, lambda _: Opening(), options=Options(clock_tick_ms=tick_ms)), 1).run()
 
 
