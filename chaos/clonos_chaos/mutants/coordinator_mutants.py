@@ -28,12 +28,13 @@ _MOVING = (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpo
 @mutant("5")
 def acknowledgements_of_the_dead_count(planting: Planting) -> None:
     """Only acknowledgements of current incarnations count."""
+
+    def count_anyone(state: Any, event: Any) -> Any:
+        after = replace(state, ledger=ledger.with_counted(state.ledger, event.message))
+        return checkpoint_machine.advance(after) if isinstance(after, checkpoint_machine.Collecting) else (after, ())
+
     for state in _MOVING:
-        planting.swap_entry(
-            checkpoint_machine.HANDLERS,
-            (state, checkpoint_machine.Acknowledged),
-            lambda state, event: checkpoint_machine.count(state, event.message),
-        )
+        planting.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Acknowledged), count_anyone)
 
 
 @mutant("5")
@@ -78,7 +79,7 @@ def complete_before_it_is_durable(planting: Planting) -> None:
             return after, (*effects, *more)
         return after, effects
 
-    planting.wrap(checkpoint_machine, "_advance", advance)
+    planting.wrap(checkpoint_machine, "advance", advance)
 
 
 @mutant("5")
