@@ -17,14 +17,15 @@ from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, Snapshot, encode_
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
+from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import PartFailed, SnapshotsRead, SnapshotWritten, WholeStateWritten
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
-from clonos.io.process.fault_points import FaultPoint, FaultPoints
+from clonos.io.process.fault_points import FaultPoint
 from clonos.io.store.object_files import ObjectMissing, StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.inbox import Inbox
+from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
 
@@ -80,27 +81,22 @@ class StoreThread:
 
 
 class SnapshotStore:
-    """Snapshots in the background; outcomes are calls of the slot's machine.
+    """Snapshots in the background; outcomes are events of the slot's machine.
 
     What nobody waits for, all of the state of a task, has a thread of its own: no checkpoint waits for it.
     """
 
     def __init__(
-        self,
-        store: CheckpointStore,
-        slot: Slot,
-        inbox: Inbox,
-        new_mirror: Callable[[TaskId], Mirror],
-        faults: FaultPoints | None = None,
+        self, store: CheckpointStore, around: SlotSurroundings, new_mirror: Callable[[TaskId], Mirror]
     ) -> None:
-        self._faults = faults
-        self._store, self._slot, self._inbox, self._new_mirror = store, slot, inbox, new_mirror
-        self._writer = StoreThread("store writer", inbox)
-        self._writer_of_wholes = StoreThread("store writer of whole states", inbox)
-        self._reader = StoreThread("store reader", inbox)
+        self._store, self._image, self._new_mirror = store, around.image, new_mirror
+        self._post, self._faults = around.post, around.faults
+        self._writer = StoreThread("store writer", around.inbox)
+        self._writer_of_wholes = StoreThread("store writer of whole states", around.inbox)
+        self._reader = StoreThread("store reader", around.inbox)
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        """``Slot.on_snapshot_written`` tells the outcome."""
+        """The outcome is ``SnapshotWritten``."""
         self._writer.put(lambda: self._write(name, snapshot, more))
 
     def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
@@ -110,17 +106,17 @@ class SnapshotStore:
             self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
             logger.warning("%s", error)
-            self._inbox.put(self._slot.on_snapshot_written, name, b"", str(error))
+            self._post(SnapshotWritten(name, b"", str(error)))
         except ClonosError as error:
             self._give_up(snapshot, error)
         else:
             if more is not None:
                 more.release()
             self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
-            self._inbox.put(self._slot.on_snapshot_written, name, standby_payload(pieces.kept), "")
+            self._post(SnapshotWritten(name, standby_payload(pieces.kept), ""))
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        """``Slot.on_whole_written`` tells it, if it is stored."""
+        """The outcome is ``WholeStateWritten``, if it is stored."""
         self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole))
 
     def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
@@ -133,21 +129,21 @@ class SnapshotStore:
             self._give_up(snapshot, error)
         else:
             self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
-            self._inbox.put(self._slot.on_whole_written, name)
+            self._post(WholeStateWritten(name))
         finally:
             whole.release()
 
     def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
         """Something in the state cannot be kept: the task fails by it, as it does where it encodes it itself."""
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
-        self._inbox.put(self._slot.on_failed, failed)
+        self._post(PartFailed(failed))
 
     def _reach(self, point: FaultPoint, snapshot: Snapshot) -> None:
         if self._faults is not None:
-            self._faults.reach(point, self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
+            self._faults.reach(point, self._image.plan.task_name(snapshot.task), str(snapshot.checkpoint))
 
     def read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        """``Slot.on_objects_read`` tells the outcome."""
+        """The outcome is ``SnapshotsRead``."""
         self._reader.put(lambda: self._read(purpose, names))
 
     def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
@@ -157,16 +153,16 @@ class SnapshotStore:
         except (EnvironmentFault, PeerError) as error:  # the latter: values that this process cannot read
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
-                self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
+                self._post(SnapshotsRead(purpose, None, str(error)))
             elif isinstance(
                 purpose, TaskRead
             ):  # reading again does not help, and going back further is for people to decide
-                self._inbox.put(self._slot.on_failed, _unrestorable(purpose, error))
+                self._post(PartFailed(_unrestorable(purpose, error)))
             else:  # a standby that lags may ask for what a later checkpoint has made superfluous
                 logger.info("%s", error)
-                self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
+                self._post(SnapshotsRead(purpose, None, str(error)))
         else:
-            self._inbox.put(self._slot.on_objects_read, purpose, restored, "")
+            self._post(SnapshotsRead(purpose, restored, ""))
 
     def close(self) -> None:
         """Ends the threads."""

@@ -1,7 +1,8 @@
-"""The pure machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
+"""The machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
 
-Events come in as ``on_*`` calls from one thread; it acts through its ``SlotShell`` only. Messages of dead incarnations
-are dropped everywhere; those of a view that is not installed yet are dropped too, but for a few that are kept for it.
+``step`` takes an event (``slot_events``) and returns the effects (``slot_effects``) that its process shall perform. The
+tables at the end say which method handles what. Messages of dead incarnations are dropped everywhere; those of a view
+that is not installed yet are dropped too, but for a few that are kept for it.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
+from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
+from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.slot_shell import ReadPurpose, ShadowRead, SlotShell, StandbyRead, TaskRead
+from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.slot_effects import Effect, StandbyRead
+from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Triggered
+from clonos.core.slot import slot_events as event
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
+from clonos.core.slot.early_messages import EarlyMessages
 from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
+from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
@@ -34,16 +41,14 @@ from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
-EARLY_MESSAGES_MAX = 10_000
-"""Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
 
-
-class Slot(LocalEvents, Backups):
+class Slot(LocalEvents, StorageEvents, Backups):
     """One process of the job."""
 
-    def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
+    def __init__(self, slot_id: SlotId, plan: Plan, options: Options, new_mirror: Callable[[TaskId], Mirror]) -> None:
         super().__init__()
-        self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
+        self.id, self.plan, self.options = slot_id, plan, options
+        self.shell = SlotShell(new_mirror)
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
@@ -51,44 +56,35 @@ class Slot(LocalEvents, Backups):
         self.pressure = Pressure(self)
         self.status_is_due = False
         self._threads_numbered = 0
-        self._early: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
+        self._early = EarlyMessages()
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
-        self._gone: dict[SlotId, None] = {}
-        self._handlers_of_slots: dict[type, Callable[[SlotId, Any, Any], None]] = {
-            Batch: self._on_batch,
-            Position: self._on_position,
-            ChannelHandshake: self._on_handshake,
-            LogRequest: self._on_log_request,
-            LogReply: self._on_log_reply,
-            AppendLog: self._on_keep,
-            AppendAck: self._on_kept,
-            StandbyUpdate: self._on_standby_update,
-            FeedShadow: self._on_feed,
-            FeedAck: self._on_feed_ack,
-        }
-        self._handlers_of_coordinator: dict[type, Callable[[SlotId, Any, Any], None]] = {
-            View: self._on_view,
-            Trigger: self._on_trigger,
-            Completed: self._on_completed,
-            Release: self._on_release,
-            AnnounceAck: self._on_noted,
-            Hold: lambda *_: self.pressure.hold(),
-        }
+        self._gone: dict[SlotId, None] = {}  # whose connections broke
+
+    def step(self, event: Event) -> list[Effect]:
+        """Returns what the process shall do, in this order.
+
+        A malformed message leads to ``RefuseMessage``. Any exception is a bug.
+        """
+        MACHINE.step(self, event)
+        return self.shell.take()
 
     # ------------------------------------------------------------------ messages
 
-    def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        """Takes a message.
+    def on_message(self, event: MessageReceived) -> None:
+        """Handles a message, or refuses it, if this sender may not send it or if it names what there is not."""
+        try:
+            self._on_message(event.sender, event.message, event.payload)
+        except MessageMalformed as error:
+            self.shell.refuse(error)
 
-        Raises: MessageMalformed, if this sender may not send it, or if it names what there is not.
-        """
-        handlers = self._handlers_of_slots if sender != COORDINATOR else self._handlers_of_coordinator
+    def _on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
+        handlers = FROM_SLOTS if sender != COORDINATOR else FROM_COORDINATOR
         handler = handlers.get(type(message))
         if handler is None:
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
         check_for_slot(self.plan, sender, message)
-        handler(sender, message, payload)
+        handler(self, sender, message, payload)
         if self.status_is_due:
             self.send_status()
 
@@ -130,23 +126,10 @@ class Slot(LocalEvents, Backups):
         if hosted is not None:
             hosted.inputs.on_position(position)
 
-    def _is_early(self, sender: SlotId, message: ChannelHandshake | LogRequest) -> bool:
-        """Keeps what is said under a later view, of each sender the latest on a subject."""
-        if message.view <= self.view.number:
-            return False
-        key: tuple[int, ...] = (sender,)
-        if isinstance(message, ChannelHandshake):
-            key += (message.channel,)
-        else:
-            key += (message.task, message.holder, message.is_keeper)
-        if key in self._early or len(self._early) < EARLY_MESSAGES_MAX:
-            self._early[key] = sender, message
-        return True
-
     def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
         channel = self.plan.channels[statement.channel]
         check_lengths(sender, statement.lengths, self.plan)
-        if self._is_early(sender, statement):
+        if self._early.holds(sender, statement, self.view.number):
             return
         check_life(sender, channel.receiving_task, statement.receiver, self.view)
         hosted = self.life(channel.sender, statement.sender)
@@ -155,7 +138,7 @@ class Slot(LocalEvents, Backups):
 
     def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
-        if self._is_early(sender, question):
+        if self._early.holds(sender, question, self.view.number):
             return
         check_life(sender, question.task, question.incarnation, self.view)
         placement = self.view.placements[question.task]
@@ -216,6 +199,9 @@ class Slot(LocalEvents, Backups):
             hosted.announced_step = None
             self.shell.noted(noted.task, hosted.thread)
 
+    def _on_hold(self, _sender: SlotId, _hold: Hold, _payload: object) -> None:
+        self.pressure.hold()
+
     def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
         if release.slot == self.id:
             self.close()
@@ -241,10 +227,9 @@ class Slot(LocalEvents, Backups):
                 hosted.apply_view(view)
                 hosted.gather_again(view)
                 hosted.compare_again()
-        early, self._early = self._early, {}
-        for speaker, message in early.values():
+        for speaker, message in self._early.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
-                self.on_message(speaker, message)
+                self._on_message(speaker, message, b"")
 
     def fence(self, view: View) -> None:
         """Incarnations that the view does not have here are over."""
@@ -265,43 +250,6 @@ class Slot(LocalEvents, Backups):
             hosted.begin()
         return begun
 
-    # ------------------------------------------------------------------ state
-
-    def restore(self, hosted: HostedTask) -> None:
-        """Brings the standby here to exactly the checkpoint that the view names, or fetches it from the store."""
-        placement = hosted.placement
-        standby = self.standbys.pop(hosted.task, None)
-        if standby is not None:
-            if not standby.is_at(placement.restore):
-                standby.complete(placement.restore)
-            if standby.is_at(placement.restore):
-                hosted.restored(standby.applied, standby.mirror)
-                return
-        self.shell.read_objects(TaskRead(hosted.task, hosted.incarnation), placement.objects)
-
-    def on_objects_read(self, purpose: ReadPurpose, restored: RestoredState | None, error: str) -> None:
-        """Snapshots have come from the store; if they could not be read, they are asked for again."""
-        match purpose:
-            case ShadowRead(task, session):
-                shadow = self.shadows.get(task)
-                if shadow is not None:
-                    shadow.on_objects_read(session, restored)
-            case TaskRead(task, incarnation):
-                hosted = self.life(task, incarnation)
-                if hosted is None:
-                    return
-                if restored is None:
-                    self.shell.read_objects(purpose, hosted.placement.objects)
-                    return
-                hosted.restored(*restored)
-            case StandbyRead(task, incarnation):
-                standby = self.standbys.get(task)
-                if standby is None or standby.incarnation != incarnation or restored is None:
-                    return  # read again when the next checkpoint completes
-                if restored.snapshot.checkpoint > standby.checkpoint:
-                    standby.adopt(restored)
-        self.send_status_if_due()
-
     def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
         """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
         if completed.checkpoint <= self.completed or completed.generation != self.view.generation:
@@ -321,31 +269,24 @@ class Slot(LocalEvents, Backups):
             shadow.on_completed(completed)
         self.pressure.check()
 
-    # ------------------------------------------------------------------ disk, peers and time
+    # ------------------------------------------------------------------ peers and time
 
-    def on_spilled(self, segment: int, stored_bytes: int, error: str) -> None:
-        """A segment of an in-flight log is on disk, or could not be written."""
-        self.pressure.on_spilled(segment, stored_bytes, error)
-        self.send_status_if_due()
+    def on_peer_gone(self, event: PeerGone) -> None:
+        """Tells the coordinator at once."""
+        if any(address.slot == event.slot for address in self.view.slots):
+            self._gone[event.slot] = None
+            self.send_to_coordinator(Suspicion(self.id, event.slot, self.view.number, True))
 
-    def on_segment_loaded(self, segment: int, payloads: list[bytes] | None, error: str) -> None:
-        """A segment has come from disk, or cannot be read."""
-        self.pressure.on_segment_loaded(segment, payloads, error)
-
-    def on_peer_gone(self, slot: SlotId) -> None:
-        """A connection broke: the coordinator hears of it at once."""
-        if any(address.slot == slot for address in self.view.slots):
-            self._gone[slot] = None
-            self.send_to_coordinator(Suspicion(self.id, slot, self.view.number, True))
-
-    def on_peer_back(self, slot: SlotId) -> None:
-        """A connection is there again: what was on its way is lost, so its channels begin new sessions."""
-        self._gone.pop(slot, None)
+    def on_peer_back(self, event: PeerBack) -> None:
+        """Begins new sessions on the channels from this peer, because what was on its way is lost."""
+        self._gone.pop(event.slot, None)
         for hosted in self.hosted.values():
-            hosted.inputs.renew_from(slot)
+            hosted.inputs.renew_from(event.slot)
 
-    def on_tick(self, now_ns: int) -> None:
-        """The heartbeat, if it is time."""
+    def on_heartbeat(self, event: HeartbeatDue) -> None:
+        """Repeats what waits for an answer, once in ``heartbeat_ms``."""
+        now_ns = event.now_ns
+        self.shell.tick(now_ns)
         if now_ns - self._ticked_ns < self.options.heartbeat_ms * 1_000_000:
             return
         self._ticked_ns = now_ns
@@ -398,3 +339,59 @@ class Slot(LocalEvents, Backups):
             shadow.close()
         self.hosted.clear()
         self.shadows.clear()
+
+
+MACHINE: Machine[Slot, Event, None] = Machine(
+    "slot",
+    {
+        (Slot, event.MessageReceived): Slot.on_message,
+        (Slot, event.StepEmitted): Slot.on_emission,
+        (Slot, event.LogEndReached): Slot.on_log_end,
+        (Slot, event.ElementsNeeded): Slot.on_needs,
+        (Slot, event.ReplicationAwaited): Slot.on_await_replicated,
+        (Slot, event.StepAnnounced): Slot.on_announce_step,
+        (Slot, event.ThreadRaised): Slot.on_raised,
+        (Slot, event.PartFailed): Slot.on_failed,
+        (Slot, event.JournalWanted): Slot.on_open_journal,
+        (Slot, event.JournalMissed): Slot.on_journal_lost,
+        (Slot, event.ProducerDataRead): Slot.on_journal,
+        (Slot, event.ProducerFailed): Slot.on_producer_failed,
+        (Slot, event.SinkOpened): Slot.on_outside_opened,
+        (Slot, event.SinkRefused): Slot.on_outside_fenced,
+        (Slot, event.SinkConfirmed): Slot.on_outside_confirmed,
+        (Slot, event.SnapshotWritten): Slot.on_snapshot_written,
+        (Slot, event.WholeStateWritten): Slot.on_whole_written,
+        (Slot, event.SnapshotsRead): Slot.on_objects_read,
+        (Slot, event.SegmentSpilled): Slot.on_spilled,
+        (Slot, event.SegmentLoaded): Slot.on_segment_loaded,
+        (Slot, event.PeerGone): Slot.on_peer_gone,
+        (Slot, event.PeerBack): Slot.on_peer_back,
+        (Slot, event.HeartbeatDue): Slot.on_heartbeat,
+    },
+)
+
+Handlers = dict[type, Callable[[Slot, SlotId, Any, Any], None]]
+
+FROM_SLOTS: Handlers = {
+    Batch: Slot._on_batch,
+    Position: Slot._on_position,
+    ChannelHandshake: Slot._on_handshake,
+    LogRequest: Slot._on_log_request,
+    LogReply: Slot._on_log_reply,
+    AppendLog: Slot._on_keep,
+    AppendAck: Slot._on_kept,
+    StandbyUpdate: Slot._on_standby_update,
+    FeedShadow: Slot._on_feed,
+    FeedAck: Slot._on_feed_ack,
+}
+"""What other slots may send."""
+
+FROM_COORDINATOR: Handlers = {
+    View: Slot._on_view,
+    Trigger: Slot._on_trigger,
+    Completed: Slot._on_completed,
+    Release: Slot._on_release,
+    AnnounceAck: Slot._on_noted,
+    Hold: Slot._on_hold,
+}
+"""What the coordinator may send."""

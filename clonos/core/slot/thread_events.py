@@ -1,6 +1,8 @@
-"""What the threads of a slot's own incarnations tell its machine: each for one life, dropped when that is over.
+"""What the threads of a slot report to its machine: tasks, sinks and producers.
 
-A thread has a number of its own, since one that has begun as a shadow's goes on as that of an incarnation.
+What an incarnation that is over reports is dropped.
+
+A thread has its own number, because the thread of a shadow goes on as that of the next incarnation.
 """
 
 from __future__ import annotations
@@ -9,12 +11,25 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.external.source_journal import SourceJournal
-from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
-from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.task_port import Emission
+from clonos.core.model.ids import Incarnation, TaskId, ThreadId
 from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.slot.slot_events import (
+    ElementsNeeded,
+    JournalMissed,
+    JournalWanted,
+    LogEndReached,
+    PartFailed,
+    ProducerDataRead,
+    ProducerFailed,
+    ReplicationAwaited,
+    SinkConfirmed,
+    SinkOpened,
+    SinkRefused,
+    StepAnnounced,
+    StepEmitted,
+    ThreadRaised,
+)
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.takeover import drop_shadow
 from clonos.core.wire.messages import Message
@@ -22,10 +37,9 @@ from clonos.core.wire.recovery_messages import AnnounceStep, TaskFailed
 
 
 class LocalEvents(ABC):
-    """The part of a ``Slot`` that task threads, outside threads and intakes call, all in the slot's own thread."""
+    """The part of a ``Slot`` that handles what the threads of its process report."""
 
     hosted: dict[TaskId, HostedTask]
-    failed_writes: dict[str, tuple[Snapshot, Pieces | None]]
 
     @abstractmethod
     def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
@@ -43,61 +57,61 @@ class LocalEvents(ABC):
     def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
 
-    def on_emission(self, task: TaskId, thread: ThreadId, emission: Emission) -> None:
-        """A task has done a step."""
-        life = self.thread(task, thread)
+    def on_emission(self, event: StepEmitted) -> None:
+        """Takes over what a task, or a shadow, has made."""
+        life = self.thread(event.task, event.thread)
         if life is not None:
-            life.on_emission(emission)
+            life.on_emission(event.emission)
 
-    def on_log_end(self, task: TaskId, thread: ThreadId, positions: dict[ChannelId, int]) -> None:
-        """A task needs a determinant beyond its log."""
-        hosted = self.thread(task, thread)
+    def on_log_end(self, event: LogEndReached) -> None:
+        """Lets a task go live, unless its log is shorter than what others have seen of it."""
+        hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
-            hosted.end_log(positions)
+            hosted.end_log(event.positions)
             self.send_status_if_due()
 
-    def on_needs(self, task: TaskId, thread: ThreadId, channel: ChannelId, next_seq: int) -> None:
-        """A replaying task waits for elements."""
-        life = self.thread(task, thread)
+    def on_needs(self, event: ElementsNeeded) -> None:
+        """Grants credit up to what a replaying task waits for."""
+        life = self.thread(event.task, event.thread)
         if isinstance(life, HostedTask):
-            life.inputs.on_needs(channel, next_seq)
+            life.inputs.on_needs(event.channel, event.next_seq)
         elif life is not None:
-            life.on_needs(channel, next_seq)
+            life.on_needs(event.channel, event.next_seq)
 
-    def on_await_replicated(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
-        """A call with an effect waits for the keepers."""
-        hosted = self.thread(task, thread)
+    def on_await_replicated(self, event: ReplicationAwaited) -> None:
+        """Releases a call with an effect when the keepers have its log."""
+        hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
-            hosted.effects.on_await_replicated(end_bytes)
+            hosted.effects.on_await_replicated(event.end_bytes)
 
-    def on_announce_step(self, task: TaskId, thread: ThreadId, channel: ChannelId | None, first_seq: int) -> None:
-        """A cautious task is about to take an element."""
-        hosted = self.thread(task, thread)
+    def on_announce_step(self, event: StepAnnounced) -> None:
+        """Tells the coordinator which element a task in single steps is about to take."""
+        hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
-            hosted.announced_step = AnnounceStep(task, hosted.incarnation, channel, first_seq)
+            hosted.announced_step = AnnounceStep(event.task, hosted.incarnation, event.channel, event.first_seq)
             self.send_to_coordinator(hosted.announced_step)
 
-    def on_open_journal(self, task: TaskId, thread: ThreadId) -> None:
-        """A source is live and takes in more."""
-        hosted = self.thread(task, thread)
+    def on_open_journal(self, event: JournalWanted) -> None:
+        """Connects a journalled source that is live."""
+        hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask) and hosted.effects.journal is not None:
             hosted.effects.journal.want()
 
-    def on_journal(self, task: TaskId, incarnation: Incarnation, data: bytes) -> None:
-        """Whole records have come in for a source that cannot read them again."""
-        journal = self._journal(task, incarnation)
+    def on_journal(self, event: ProducerDataRead) -> None:
+        """Journals whole records, which the producer cannot send again."""
+        journal = self._journal(event.task, event.incarnation)
         if journal is not None:
-            journal.on_data(data)
+            journal.on_data(event.data)
 
-    def on_producer_failed(self, task: TaskId, incarnation: Incarnation, error: str) -> None:
-        """The connection that they come from broke, or could not be made."""
-        journal = self._journal(task, incarnation)
+    def on_producer_failed(self, event: ProducerFailed) -> None:
+        """Opens a producer's connection again at the heartbeat."""
+        journal = self._journal(event.task, event.incarnation)
         if journal is not None:
-            journal.on_failed(error)
+            journal.on_failed(event.error)
 
-    def on_journal_lost(self, task: TaskId, thread: ThreadId) -> None:
-        """The log of a task reads what its journal does not have."""
-        hosted = self.thread(task, thread)
+    def on_journal_lost(self, event: JournalMissed) -> None:
+        """Reports a journal that is shorter than the log that reads it."""
+        hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
             hosted.lose_journal()
             self.send_status_if_due()
@@ -106,62 +120,44 @@ class LocalEvents(ABC):
         hosted = self.life(task, incarnation)
         return hosted.effects.journal if hosted is not None else None
 
-    def on_failed(self, failed: TaskFailed) -> None:
-        """Something besides its own thread has failed that an incarnation needs: the coordinator decides."""
+    def on_failed(self, event: PartFailed) -> None:
+        """Reports the failure of something that an incarnation needs; the coordinator decides."""
+        self._report(event.failed)
+
+    def _report(self, failed: TaskFailed) -> None:
         hosted = self.life(failed.task, failed.incarnation)
         if hosted is not None:
             hosted.failed = failed
             self.send_to_coordinator(failed)
 
-    def on_raised(self, thread: ThreadId, failed: TaskFailed) -> None:
-        """A task's thread has raised: the coordinator decides. A shadow's: its standby goes on without."""
-        life = self.thread(failed.task, thread)
+    def on_raised(self, event: ThreadRaised) -> None:
+        """Reports what a task's thread has raised; the coordinator decides. A standby goes on without its shadow."""
+        failed = event.failed
+        life = self.thread(failed.task, event.thread)
         if isinstance(life, HostedTask):
-            self.on_failed(msgspec.structs.replace(failed, incarnation=life.incarnation))
+            self._report(msgspec.structs.replace(failed, incarnation=life.incarnation))
         elif life is not None:
             life.on_raised(failed)
             successor = self.life(failed.task, life.incarnation)
             if successor is not None:  # that would have gone on from it
                 drop_shadow(successor)
 
-    def on_outside_opened(
-        self, task: TaskId, incarnation: Incarnation, next_number: int, superseded_next: int | None
-    ) -> None:
-        """An outside has registered a sink's incarnation."""
-        hosted = self.life(task, incarnation)
+    def on_outside_opened(self, event: SinkOpened) -> None:
+        """Lets a sink's output leave from where its external system has it."""
+        hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.effects.on_opened(next_number, superseded_next)
+            hosted.effects.on_opened(event.next_number, event.superseded_next)
             self.send_status_if_due()
 
-    def on_outside_fenced(self, task: TaskId, incarnation: Incarnation, generation: int, by: Incarnation) -> None:
-        """An outside refuses a sink's incarnation: it has registered another one, ``by``, of some generation."""
-        hosted = self.life(task, incarnation)
+    def on_outside_fenced(self, event: SinkRefused) -> None:
+        """Reports that another incarnation has taken a sink over."""
+        hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.effects.on_fenced(generation, by)
+            hosted.effects.on_fenced(event.generation, event.by)
             self.send_status_if_due()
 
-    def on_outside_confirmed(self, task: TaskId, incarnation: Incarnation, next_number: int) -> None:
-        """An outside has everything below ``next_number``."""
-        hosted = self.life(task, incarnation)
+    def on_outside_confirmed(self, event: SinkConfirmed) -> None:
+        """Forgets output that the external system has."""
+        hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.effects.on_confirmed(next_number)
-
-    def on_snapshot_written(self, name: str, payload: bytes, error: str) -> None:
-        """An object is durable, or the store has given up for now: it is tried again at the heartbeat."""
-        hosted = self.hosted.get(_task_of(name))
-        if hosted is None or name not in hosted.pending.unwritten:
-            return
-        if error:
-            self.failed_writes[name] = hosted.pending.unwritten[name]
-        else:
-            hosted.on_snapshot_written(name, payload)
-
-    def on_whole_written(self, name: str) -> None:
-        """All of a task's state is durable as one object: its next snapshots build on that."""
-        hosted = self.hosted.get(_task_of(name))
-        if hosted is not None:
-            hosted.pending.whole_written(name)
-
-
-def _task_of(name: str) -> TaskId:
-    return TaskId(int(name.split("/")[1]))
+            hosted.effects.on_confirmed(event.next_number)

@@ -21,7 +21,7 @@ from clonos.core.checkpoint.snapshot import RestoredState, Snapshot
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.slot_shell import ShadowRead
+from clonos.core.ports.slot_effects import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.wire.control_messages import Completed, Placement
 from clonos.core.wire.log_delta import Delta
