@@ -28,6 +28,7 @@ from clonos.core.slot.early_messages import EarlyMessages
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
 from clonos.core.slot.storage_events import StorageEvents
+from clonos.core.slot.story import Story
 from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
@@ -49,6 +50,7 @@ class Slot(LocalEvents, StorageEvents, Backups):
         super().__init__()
         self.id, self.plan, self.options = slot_id, plan, options
         self.shell = SlotShell(new_mirror)
+        self.story = Story(plan)
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
@@ -64,9 +66,14 @@ class Slot(LocalEvents, StorageEvents, Backups):
     def step(self, event: Event) -> list[Effect]:
         """Returns what the process shall do, in this order.
 
-        A malformed message leads to ``RefuseMessage``. Any exception is a bug.
+        A malformed message leads to ``RefuseMessage``. Any exception is a bug; the story is a note of it.
         """
-        MACHINE.step(self, event)
+        self.story.note(event)
+        try:
+            MACHINE.step(self, event)
+        except Exception as bug:
+            bug.add_note(str(self.story))
+            raise
         return self.shell.take()
 
     # ------------------------------------------------------------------ messages
@@ -154,16 +161,8 @@ class Slot(LocalEvents, StorageEvents, Backups):
             if holder is not None:
                 replicas = holder.question(question.task)
         if replicas is not None:
-            answer = LogReply(
-                question.task,
-                question.incarnation,
-                question.view,
-                question.holder,
-                question.is_keeper,
-                self.id,
-                replicas,
-            )
-            self.shell.send(placement.slot, answer)
+            head = question.task, question.incarnation, question.view, question.holder, question.is_keeper
+            self.shell.send(placement.slot, LogReply(*head, self.id, replicas))
 
     def _on_log_reply(self, sender: SlotId, answer: LogReply, _payload: object) -> None:
         check_itself(sender, answer.slot)
@@ -190,12 +189,10 @@ class Slot(LocalEvents, StorageEvents, Backups):
 
     def _on_noted(self, _sender: SlotId, noted: AnnounceAck, _payload: object) -> None:
         hosted = self.life(noted.task, noted.incarnation)
-        told = None if hosted is None else hosted.announced_step
-        if (
-            hosted is not None
-            and told is not None
-            and (told.channel, told.first_seq) == (noted.channel, noted.first_seq)
-        ):
+        announced = None if hosted is None else hosted.announced_step
+        if hosted is None or announced is None:
+            return
+        if (announced.channel, announced.first_seq) == (noted.channel, noted.first_seq):
             hosted.announced_step = None
             self.shell.noted(noted.task, hosted.thread)
 

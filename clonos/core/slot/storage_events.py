@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from clonos.core.checkpoint.pending_snapshots import task_of_object
 from clonos.core.checkpoint.snapshot import Snapshot
 from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import Pieces
@@ -78,7 +79,7 @@ class StorageEvents(ABC):
 
     def on_snapshot_written(self, event: SnapshotWritten) -> None:
         """Acknowledges a durable snapshot; one that the store did not take is written again at the heartbeat."""
-        hosted = self.hosted.get(_task_of(event.name))
+        hosted = self.hosted.get(task_of_object(event.name))
         if hosted is None or event.name not in hosted.pending.unwritten:
             return
         if event.error:
@@ -88,7 +89,7 @@ class StorageEvents(ABC):
 
     def on_whole_written(self, event: WholeStateWritten) -> None:
         """Lets the task's next snapshots build on its whole state, which is durable as one object."""
-        hosted = self.hosted.get(_task_of(event.name))
+        hosted = self.hosted.get(task_of_object(event.name))
         if hosted is not None:
             hosted.pending.whole_written(event.name)
 
@@ -100,7 +101,3 @@ class StorageEvents(ABC):
     def on_segment_loaded(self, event: SegmentLoaded) -> None:
         """Sends on from a segment that was loaded; a task whose segment cannot be read fails."""
         self.pressure.on_segment_loaded(event.segment, event.payloads, event.error)
-
-
-def _task_of(name: str) -> TaskId:
-    return TaskId(int(name.split("/")[1]))

@@ -13,7 +13,6 @@ from typing import Any
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports import slot_effects as effect
-from clonos.core.ports.slot_effects import Effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos.core.wire.control_messages import Warned
 from clonos.io.local.local_folder import LocalFolder
@@ -34,7 +33,7 @@ JOIN_TIMEOUT_S = 1.0
 
 
 class EffectExecutor:
-    """``perform`` for effects, ``close`` at the end. ``ending``: why the slot shall end; None: it shall not."""
+    """``performers``: what performs an effect, by its type. ``ending``: why the slot shall end; None: it shall not."""
 
     def __init__(
         self,
@@ -85,15 +84,6 @@ class EffectExecutor:
             effect.RefuseMessage: self._refuse_message,
             effect.EndSlot: self._end_slot,
         }
-
-    def perform(self, effects: list[Effect]) -> None:
-        """Performs effects in order.
-
-        Raises: MessageMalformed, for the last of them, when a message is refused.
-        """
-        performers = self.performers
-        for each in effects:
-            performers[type(each)](each)
 
     def close(self) -> None:
         """Ends the threads. User code that waits for the world ends with the process."""

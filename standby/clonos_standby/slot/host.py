@@ -91,6 +91,7 @@ class SlotHost:
         self._slot = Slot(slot_id, self._image.plan, self._options, around.new_mirror)
         store = CheckpointStore(launch_spec.store_url)
         self._executor = EffectExecutor(slot_id, around, self._transport, folder, store)
+        self._performers = self._executor.performers
 
     # ------------------------------------------------------------------ the life
 
@@ -194,7 +195,9 @@ class SlotHost:
 
         Raises: MessageMalformed, when the event is a message that the machine refuses.
         """
-        self._executor.perform(self._slot.step(event))
+        performers = self._performers
+        for each in self._slot.step(event):
+            performers[type(each)](each)
 
     def log(self, message: Logged) -> None:
         """A line for the driver's log, from any thread."""
