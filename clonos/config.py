@@ -81,6 +81,7 @@ class RunOptions:
     spare_slots: int = 0  # beyond one per task
     domains: int = 0  # process slots: groups that count as executors; 0: each slot one of its own
     fault_points: str = ""  # for tests: host:port here of who may strike at named points of all processes
+    slot_trace: str = ""  # folder where each slot writes the events that it handles; empty: none
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from clonos.core.coordinator import checkpoint_machine, coordinator, failure_detector, failure_policy, view_machine
 from clonos.core.model.machine import Machine
 from clonos.core.recovery import recovery_machine
+from clonos.core.slot import slot
 from tests.tidy.source import ROOT
 
 PAGE = ROOT / "docs" / "design" / "machines.md"
@@ -37,6 +38,7 @@ SECTIONS: tuple[tuple[str, str, Machine[Any, Any, Any]], ...] = (
     ),
     ("Views", "clonos/core/coordinator/view_machine.py", view_machine.MACHINE),
     ("Failure policy", "clonos/core/coordinator/failure_policy.py", failure_policy.MACHINE),
+    ("Slot", "clonos/core/slot/slot.py", slot.MACHINE),
     ("Coordinator", "clonos/core/coordinator/coordinator.py", coordinator.MACHINE),
 )
 
@@ -47,6 +49,8 @@ def page() -> str:
     for title, path, machine in SECTIONS:
         parts.append(f"\n## {title}\n\n[{path}](../../{path})\n")
         parts += [*_diagram(machine), *_rows(machine)]
+        if machine is slot.MACHINE:
+            parts += _messages()
     return "".join(parts)
 
 
@@ -89,6 +93,14 @@ def _rows(machine: Machine[Any, Any, Any]) -> list[str]:
         cells = [_cell(machine.table.get((state, event))) for state in states]
         lines.append(f"| `{event.__name__}` | {' | '.join(cells)} |\n".replace("|  |", "| |").replace("|  |", "| |"))
     return ["\n", *lines]
+
+
+def _messages() -> list[str]:
+    lines = ["\nIts messages:\n\n", "| message | from a slot | from the coordinator |\n", "| --- | --- | --- |\n"]
+    for kind in (*slot.FROM_SLOTS, *slot.FROM_COORDINATOR):
+        cells = [_cell(table.get(kind)) for table in (slot.FROM_SLOTS, slot.FROM_COORDINATOR)]
+        lines.append(f"| `{kind.__name__}` | {' | '.join(cells)} |\n".replace("|  |", "| |"))
+    return lines
 
 
 def _cell(handler: Callable[..., Any] | None) -> str:

@@ -91,6 +91,11 @@ class Midst:
         sender = self.slot.slot.view.placements[self.receiving.channel.sender].hosting_slot
         self.slot.handle(MessageReceived(sender, batch, b""))
 
+    def perform(self) -> None:
+        """What a part of the slot was asked directly leads to."""
+        for asked in self.slot.slot.shell.take():
+            self.slot.performers[type(asked)](asked)
+
     def end(self) -> None:
         """Nothing of it goes on."""
         for slot in self.world.slots.values():
@@ -116,6 +121,7 @@ def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
 
 def the_sender_repeats_its_position_at_the_heartbeat(midst: Midst) -> None:
     midst.hosted.tick()
+    midst.perform()
     assert [message.channel for message in midst.sent if isinstance(message, Position)] == list(midst.hosted.sendings)
 
 

@@ -94,7 +94,7 @@ def one_acknowledgement_is_enough(planting: Planting) -> None:
         return replace(after, acknowledged=_AlmostAll(after.acknowledged))
 
     planting.wrap(checkpoint_machine, "metadata_of", metadata_of)
-    planting.wrap(checkpoint_machine, "with_acknowledgement", with_acknowledgement)
+    planting.wrap(ledger, "with_acknowledgement", with_acknowledgement)
 
 
 class _AlmostAll(dict[Any, Any]):
@@ -330,7 +330,8 @@ def fenced_sinks_begin_anew_only(planting: Planting) -> None:
 @mutant("9")
 def slots_obey_any_term(planting: Planting) -> None:
     """Slots obey the highest term."""
-    from clonos.core.slot.slot import Slot
+    from clonos.core.slot.slot import FROM_COORDINATOR, Slot
+    from clonos.core.wire.control_messages import View
 
     def on_view(right: Any, self: Slot, sender: Any, view: Any, payload: Any) -> None:
         if view.number and view.number >> 32 < self.view.number >> 32:
@@ -338,4 +339,4 @@ def slots_obey_any_term(planting: Planting) -> None:
             self.view = type(self.view)(**{**fields, "number": view.number - 1})
         right(self, sender, view, payload)
 
-    planting.wrap(Slot, "_on_view", on_view)
+    planting.wrap_entry(FROM_COORDINATOR, View, on_view)

@@ -49,6 +49,7 @@ class SimSlot:
         self.spill = SimSpill(self)
         self.producers = SimIntakes(self)
         self.slot = Slot(slot_id, world.plan, world.options, self.new_mirror)
+        self.step = self.slot.step  # or that of a trace
         self.performers: dict[type, Callable[[Any], None]] = {
             effect.SendMessage: self._send,
             effect.StartTask: self._start_task,
@@ -99,7 +100,7 @@ class SimSlot:
 
     def handle(self, event: Event) -> None:
         """Steps the machine and performs what it asks for."""
-        for each in self.slot.step(event):
+        for each in self.step(event):
             self.performers[type(each)](each)
 
     def run(self, call: Callable[..., None], *arguments: Any) -> None:

@@ -44,6 +44,7 @@ from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.effect_executor import EffectExecutor
 from clonos_standby.slot.log_forwarding import forwarded
+from clonos_standby.slot.story_files import called_by_signal, traced, write_story
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
@@ -89,6 +90,7 @@ class SlotHost:
         self._inbox = Inbox(self._transport.wake)
         around = SlotSurroundings(self.handle, self._inbox, self._image, self._clock, self._faults)
         self._slot = Slot(slot_id, self._image.plan, self._options, around.new_mirror)
+        self._step, self._end_trace = traced(self._slot, launch_spec.slot_trace)
         store = CheckpointStore(launch_spec.store_url)
         self._executor = EffectExecutor(slot_id, around, self._transport, folder, store)
         self._performers = self._executor.performers
@@ -98,18 +100,22 @@ class SlotHost:
     def run(self) -> str:
         """Lives until it is released or an orphan; answers why it has ended."""
         try:
-            ticks_ns = time.monotonic_ns()
-            is_busy = False
-            while self._executor.ending is None:
-                now_ns = time.monotonic_ns()
-                if now_ns >= ticks_ns:
-                    self._tick(now_ns)
-                    ticks_ns = now_ns + self._tick_ns
-                self._transport.poll(0 if is_busy else (ticks_ns - now_ns) / NANOSECONDS_PER_MS, self)
-                is_busy = self._inbox.drain()
-            return self._executor.ending
+            with called_by_signal(lambda: self._inbox.put(write_story, self._slot, self._folder.root)):
+                return self._live()
         finally:
             self._close()
+
+    def _live(self) -> str:
+        ticks_ns = time.monotonic_ns()
+        is_busy = False
+        while self._executor.ending is None:
+            now_ns = time.monotonic_ns()
+            if now_ns >= ticks_ns:
+                self._tick(now_ns)
+                ticks_ns = now_ns + self._tick_ns
+            self._transport.poll(0 if is_busy else (ticks_ns - now_ns) / NANOSECONDS_PER_MS, self)
+            is_busy = self._inbox.drain()
+        return self._executor.ending
 
     def _tick(self, now_ns: int) -> None:
         if not self._slot.view.number and now_ns >= self._register_ns:
@@ -151,6 +157,7 @@ class SlotHost:
     def _close(self) -> None:
         self._inbox.close()
         self._executor.close()
+        self._end_trace()
         self._transport.close()
 
     # ------------------------------------------------------------------ TransportEvents
@@ -196,7 +203,7 @@ class SlotHost:
         Raises: MessageMalformed, when the event is a message that the machine refuses.
         """
         performers = self._performers
-        for each in self._slot.step(event):
+        for each in self._step(event):
             performers[type(each)](each)
 
     def log(self, message: Logged) -> None:
